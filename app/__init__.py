@@ -1,0 +1,1 @@
+"""Everything of Tallyhook that touches the world."""

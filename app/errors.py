@@ -1,0 +1,60 @@
+"""Errors of our own, each with the exit code of the command line it ends in.
+
+    TallyhookError
+    ├── UsageError           2  the words of a command are off
+    ├── ConfigurationError   3  settings, profiles, secrets
+    ├── UnreachableError     4  the store or the provider does not answer
+    │   ├── StoreUnavailable    for now: try again
+    │   └── StorePoisoned       for good: a storage I/O error; this process must end
+    └── NotFoundError        5  there is no such thing
+
+Every message is for a person: one sentence that says what to do. None carries a secret, a body
+or a phone number. Bad data is not an error but a verdict or a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class TallyhookError(Exception):
+    """Something went wrong that a person can act on."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(TallyhookError):
+    """A command was called with words that do not fit."""
+
+    exit_code = 2
+
+
+class ConfigurationError(TallyhookError):
+    """The configuration is wrong; `problems` holds one sentence for each mistake."""
+
+    exit_code = 3
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class UnreachableError(TallyhookError):
+    """The store or the provider cannot be reached."""
+
+    exit_code = 4
+
+
+class StoreUnavailable(UnreachableError):
+    """The store cannot take this now; the same request may succeed later."""
+
+
+class StorePoisoned(UnreachableError):
+    """The store failed in a way after which nothing more may be acknowledged."""
+
+
+class NotFoundError(TallyhookError):
+    """What was asked for is not here."""
+
+    exit_code = 5

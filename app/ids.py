@@ -1,0 +1,23 @@
+"""Identifiers that we give, and the only place outside the seeded sandbox where chance comes in."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+from reconcile.instants import MILLISECOND, Instant
+
+
+def new_id(prefix: str, now: Instant) -> str:
+    """`prefix` and 30 hex digits: 12 of milliseconds (ids sort by them), 18 of chance (72 bits)."""
+    return f"{prefix}{now // MILLISECOND:012x}{os.urandom(9).hex()}"
+
+
+def new_token(prefix: str) -> str:
+    """A bearer token with 256 bits of chance, URL-safe."""
+    return prefix + secrets.token_urlsafe(32)
+
+
+def new_secret() -> bytes:
+    """32 bytes of chance for a signing secret."""
+    return secrets.token_bytes(32)

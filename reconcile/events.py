@@ -1,0 +1,84 @@
+"""What a provider said: events, and the deliveries that brought them.
+
+Leaves out: headers, signatures and raw bytes. Whoever builds a Delivery has verified it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from reconcile.instants import Instant
+from reconcile.money import Money
+
+ClaimKind = Literal[
+    "pending",
+    "authorized",
+    "succeeded",
+    "declined",
+    "canceled",
+    "expired",
+    "timed_out",
+    "refunded",
+    "disputed",
+    "dispute_won",
+    "dispute_lost",
+    "unrecognized",
+]
+"""The closed vocabulary of what one event can say of one attempt."""
+
+CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One fact from the provider, keyed by (source, event_id, digest).
+
+    digest       SHA-256 of the raw body, 64 hex digits
+    kind         the provider's own word, such as `payment.succeeded`
+    claim        what that word means for an attempt
+    occurred_at  when the provider says it happened; None where it gave no date
+    order, session, payment
+                 references; those that are present correlate the event
+    movement     the refund's or dispute's own reference
+    money        what the event says moved, or is refunded or disputed
+    order_money  what the event says the whole order costs
+    reason       the provider's own code for a failure, such as `insufficient_funds`
+    """
+
+    source: str
+    event_id: str
+    digest: str
+    kind: str
+    claim: ClaimKind
+    occurred_at: Instant | None = None
+    order: str | None = None
+    session: str | None = None
+    payment: str | None = None
+    movement: str | None = None
+    money: Money | None = None
+    order_money: Money | None = None
+    reason: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """(source, event_id, digest): what makes two events the same event."""
+        return (self.source, self.event_id, self.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One verified HTTP arrival of an event. Redeliveries are deliveries of the same event.
+
+    received_at is our knowledge: when the last byte of the request was here.
+    """
+
+    delivery_id: str
+    received_at: Instant
+    event: Event
+
+    def __hash__(self) -> int:
+        return hash(self.delivery_id)

@@ -1,0 +1,193 @@
+"""A ledger as text and as JSON: the same words in the command line, the API and the evidence.
+
+Leaves out: layout. What is written here is content; colours, columns and pages are others' work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reconcile.canonical import fingerprint
+from reconcile.correlate import Heard
+from reconcile.events import CLAIM_KINDS
+from reconcile.instants import format_duration, format_instant
+from reconcile.ledger import Attempt, Balance, Finding, Ledger, Reason
+from reconcile.money import Money, to_json
+from reconcile.reasons import (
+    WHAT_WOULD_CHANGE_IT,
+    facts_document,
+    finding_sentence,
+    reason_sentence,
+)
+
+
+def headline(ledger: Ledger) -> str:
+    """The first sentence of the explanation: what happened and what it rests on."""
+    return _reason(ledger.reasons[0])
+
+
+def explain(ledger: Ledger) -> tuple[str, ...]:
+    """What happened, why we say so, and what would change it; each sentence cites its ids."""
+    sentences = [_reason(reason) for reason in ledger.reasons]
+    if len(ledger.attempts) > 1:
+        sentences += [_attempt(attempt) for attempt in ledger.attempts]
+    sentences += [_finding(finding) for finding in ledger.findings]
+    if ledger.outcome == "succeeded" and not ledger.fulfillable:
+        sentences.append(_held_back(ledger))
+    sentences.append(WHAT_WOULD_CHANGE_IT[ledger.outcome] + ".")
+    return tuple(sentences)
+
+
+def _held_back(ledger: Ledger) -> str:
+    canceled = ledger.case.filed.canceled
+    if canceled is not None:
+        return f"Do not ship: the shop canceled the order [{canceled.record_id}]."
+    return "Do not ship: what the order costs is not known."
+
+
+def cited(ledger: Ledger) -> frozenset[str]:
+    """Every event and record id that the deciding reasons rest on, and a cancellation's."""
+    cites = {cite for reason in ledger.reasons for cite in reason.cites}
+    canceled = ledger.case.filed.canceled
+    return frozenset(cites | ({canceled.record_id} if canceled is not None else set()))
+
+
+def _cites(cites: tuple[str, ...]) -> str:
+    return f" [{', '.join(cites)}]." if cites else "."
+
+
+def _reason(reason: Reason) -> str:
+    return reason_sentence(reason.code, reason.facts) + _cites(reason.cites)
+
+
+def _attempt(attempt: Attempt) -> str:
+    sentence = reason_sentence(attempt.reason.code, attempt.reason.facts)
+    return f"Attempt {attempt.reference}: {sentence}{_cites(attempt.reason.cites)}"
+
+
+def _finding(finding: Finding) -> str:
+    return finding_sentence(finding.code, finding.facts) + _cites(finding.cites)
+
+
+def ledger_document(ledger: Ledger) -> dict[str, Any]:
+    """The ledger as JSON values, ending in `fingerprint`, which covers all but `as_of`."""
+    document: dict[str, Any] = {
+        "order": ledger.order,
+        "outcome": ledger.outcome,
+        "fulfillable": ledger.fulfillable,
+        "totals": _totals(ledger),
+        "explanation": list(explain(ledger)),
+        "attempts": [_attempt_document(attempt) for attempt in ledger.attempts],
+        "entries": [
+            {
+                "at": format_instant(entry.at),
+                "kind": entry.kind,
+                "money": to_json(entry.money),
+                "attempt": entry.attempt,
+                "cites": list(entry.cites),
+            }
+            for entry in ledger.entries
+        ],
+        "timeline": [_timeline_row(heard, ledger) for heard in ledger.case.heard],
+        "findings": [_finding_document(finding) for finding in ledger.findings],
+        "next_decision_at": _instant(ledger.next_decision_at),
+    }
+    mark = fingerprint(document)
+    return {
+        "order": document.pop("order"),
+        "as_of": format_instant(ledger.as_of),
+        **document,
+        "fingerprint": mark,
+    }
+
+
+def _instant(instant: int | None) -> str | None:
+    return None if instant is None else format_instant(instant)
+
+
+def _totals(ledger: Ledger) -> dict[str, Any]:
+    """Expected, captured and refunded. Further currencies, if any, stand under `others`."""
+    main, others = _main_balance(ledger)
+    totals: dict[str, Any] = {
+        "expected": None if ledger.expected is None else to_json(ledger.expected),
+        "captured": None if main is None else _side(main, main.captured),
+        "refunded": None if main is None else _side(main, main.refunded),
+    }
+    if others:
+        totals["others"] = [
+            {"captured": _side(b, b.captured), "refunded": _side(b, b.refunded)} for b in others
+        ]
+    return totals
+
+
+def _main_balance(ledger: Ledger) -> tuple[Balance | None, list[Balance]]:
+    """The balance in the order's own currency, else the first there is; and the rest."""
+    balances = list(ledger.balances)
+    if ledger.expected is not None:
+        own = [b for b in balances if b.currency == ledger.expected.currency]
+        currency = ledger.expected.currency
+        main = own[0] if own else Balance(currency=currency, captured=0, refunded=0)
+        return main, [b for b in balances if b.currency != currency]
+    return (balances[0], balances[1:]) if balances else (None, [])
+
+
+def _side(balance: Balance, minor: int) -> dict[str, str]:
+    return to_json(Money(minor=minor, currency=balance.currency))
+
+
+def _attempt_document(attempt: Attempt) -> dict[str, Any]:
+    reason = attempt.reason
+    return {
+        "reference": attempt.reference,
+        "source": attempt.source,
+        "outcome": attempt.outcome,
+        "deadline": _instant(attempt.deadline),
+        "reasons": [
+            {
+                "code": reason.code,
+                "cites": list(reason.cites),
+                "facts": facts_document(reason.facts),
+                "sentence": reason_sentence(reason.code, reason.facts) + ".",
+            }
+        ],
+    }
+
+
+def _finding_document(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "cites": list(finding.cites),
+        "facts": facts_document(finding.facts),
+        "sentence": finding_sentence(finding.code, finding.facts) + ".",
+    }
+
+
+def _timeline_row(heard: Heard, ledger: Ledger) -> dict[str, Any]:
+    event = heard.event
+    assert event.claim in CLAIM_KINDS
+    return {
+        "occurred_at": _instant(event.occurred_at),
+        "received_at": format_instant(heard.first),
+        "event": event.event_id,
+        "source": event.source,
+        "digest": event.digest,
+        "kind": event.kind,
+        "claim": event.claim,
+        "attempt": event.payment or event.session or ledger.order,
+        "money": None if event.money is None else to_json(event.money),
+        "deliveries": heard.count,
+        "note": _note(heard, ledger),
+    }
+
+
+def _note(heard: Heard, ledger: Ledger) -> str:
+    notes = []
+    if heard.event.occurred_at is None:
+        notes.append("the provider gave no date; our arrival stands in")
+    delay = heard.first - heard.at
+    if delay > ledger.case.policy.late_after:
+        notes.append(f"arrived {format_duration(delay)} after it occurred")
+    if heard.count > 1:
+        notes.append(f"delivered {heard.count} times")
+    return "; ".join(notes)

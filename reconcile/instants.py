@@ -1,0 +1,101 @@
+"""Moments in time as integers: microseconds since 1970-01-01T00:00:00Z, always UTC.
+
+Leaves out: the present. Nothing in this package asks what time it is; every moment is given.
+Integers compare, sort and store exactly, and cannot lose their time zone.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+Instant = int
+"""Microseconds since the Unix epoch, UTC."""
+
+Duration = int
+"""A length of time in microseconds."""
+
+MICROSECOND: Final[Duration] = 1
+MILLISECOND: Final[Duration] = 1_000
+SECOND: Final[Duration] = 1_000_000
+MINUTE: Final[Duration] = 60 * SECOND
+HOUR: Final[Duration] = 60 * MINUTE
+DAY: Final[Duration] = 24 * HOUR
+
+EARLIEST: Final[Instant] = 0
+"""1970-01-01. No payment webhook is older; anything below is a mistake of unit."""
+
+LATEST: Final[Instant] = 253_402_300_799_999_999
+"""9999-12-31T23:59:59.999999Z, the last moment RFC 3339 can write."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RFC_3339 = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})",
+    re.ASCII,
+)
+
+
+def parse_instant(text: str) -> Instant:
+    """Read an RFC 3339 date-time. Digits beyond the microsecond are cut off, never rounded up.
+
+    Raises ValueError with a sentence when the text is not one, or names no real moment
+    between 1970 and 9999. A leap second (:60) is read as the second after it.
+    """
+    match = _RFC_3339.fullmatch(text)
+    if match is None:
+        raise ValueError("not an RFC 3339 date-time such as 2026-11-20T10:00:00.123Z")
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    leap = second == 60
+    try:
+        moment = datetime(year, month, day, hour, minute, 59 if leap else second, tzinfo=UTC)
+    except ValueError as error:
+        raise ValueError(f"not a real date and time: {error}") from None
+    whole = (moment - _EPOCH) // timedelta(microseconds=1) + (SECOND if leap else 0)
+    fraction = int((match[7] or "").ljust(6, "0")[:6])
+    return _within(whole + fraction - _offset(match[8]))
+
+
+def _offset(text: str) -> Duration:
+    if text in "Zz":
+        return 0
+    hours, minutes = int(text[1:3]), int(text[4:6])
+    if hours > 23 or minutes > 59:
+        raise ValueError("not a real offset from UTC")
+    return (1 if text[0] == "+" else -1) * (hours * HOUR + minutes * MINUTE)
+
+
+def _within(instant: Instant) -> Instant:
+    if not EARLIEST <= instant <= LATEST:
+        raise ValueError("the moment lies outside the years 1970 to 9999")
+    return instant
+
+
+def from_seconds(seconds: int) -> Instant:
+    """The instant of a Unix time in whole seconds. Raises ValueError outside 1970 to 9999."""
+    return _within(seconds * SECOND)
+
+
+def format_instant(instant: Instant) -> str:
+    """RFC 3339 in UTC with `Z`, with as many decimals of a second as the instant has: 0, 3 or 6."""
+    seconds, fraction = divmod(instant, SECOND)
+    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    if fraction == 0:
+        return text + "Z"
+    if fraction % 1000 == 0:
+        return f"{text}.{fraction // 1000:03d}Z"
+    return f"{text}.{fraction:06d}Z"
+
+
+def format_duration(duration: Duration) -> str:
+    """A length of time in words, to the two largest units: `2 h 5 min`, `45 s`, `300 ms`."""
+    if duration < 0:
+        return "-" + format_duration(-duration)
+    if duration < SECOND:
+        return f"{duration // MILLISECOND} ms"
+    parts = []
+    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
+        count, duration = divmod(duration, unit)
+        if count:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2])

@@ -1,0 +1,101 @@
+"""Money as whole minor units of one currency. No floats, no rounding, no conversion.
+
+Leaves out: how any provider writes an amount; a profile decides whether digits are major or
+minor units and calls `from_major` or `Money` with the exact value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from reconcile.currencies import EXPONENTS
+
+MAX_MINOR: Final = 2**63 - 1
+"""Largest number of minor units: a signed 64-bit integer, what both databases hold exactly."""
+
+
+class MoneyError(ValueError):
+    """An amount that cannot be written exactly in its currency. The message is one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """`minor` whole minor units (cents, paise, fils …) of the ISO 4217 `currency`."""
+
+    minor: int
+    currency: str
+
+    def __str__(self) -> str:
+        """For people: `KES 1,500.00`."""
+        sign, whole, decimals = split_minor(self.minor, exponent_of(self.currency))
+        return f"{self.currency} {sign}{int(whole):,}{'.' + decimals if decimals else ''}"
+
+
+def exponent_of(currency: str) -> int:
+    """How many decimals the currency has (ISO 4217). Raises MoneyError for an unknown code."""
+    exponent = EXPONENTS.get(currency)
+    if exponent is None:
+        raise MoneyError(f"{currency[:8]!r} is not a currency code of ISO 4217 with minor units")
+    return exponent
+
+
+def money(minor: int, currency: str) -> Money:
+    """Checked construction from minor units. Raises MoneyError beyond 64 bits or an unknown code."""
+    exponent_of(currency)
+    if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
+        raise MoneyError("the amount does not fit in 64 bits of minor units")
+    return Money(minor=minor, currency=currency)
+
+
+def from_major(amount: Decimal | int | str, currency: str) -> Money:
+    """Exact money from an amount in major units, such as Decimal("1500.00") and "KES".
+
+    Raises MoneyError when the amount is not finite, has more decimals than the currency, does
+    not fit in 64 bits of minor units, or the currency is unknown. Never rounds.
+    """
+    exponent = exponent_of(currency)
+    try:
+        value = amount if isinstance(amount, Decimal) else Decimal(amount)
+    except InvalidOperation:
+        raise MoneyError("the amount is not a decimal number") from None
+    if not value.is_finite():
+        raise MoneyError("the amount is not a finite number")
+    sign, digits, shift = value.as_tuple()
+    assert isinstance(shift, int)
+    return money(_shifted(digits, shift + exponent, currency) * (-1 if sign else 1), currency)
+
+
+def _shifted(digits: tuple[int, ...], shift: int, currency: str) -> int:
+    """The digits as one integer moved by `shift` places, refusing to lose any of them."""
+    significant = "".join(map(str, digits)).lstrip("0")
+    if not significant:
+        return 0
+    if len(significant) + shift > 19:
+        raise MoneyError("the amount does not fit in 64 bits of minor units")
+    if shift >= 0:
+        return int(significant + "0" * shift)
+    if significant[shift:].strip("0") or len(significant) <= -shift:
+        raise MoneyError(
+            f"the amount has more than the {exponent_of(currency)} decimals of {currency}"
+        )
+    return int(significant[:shift])
+
+
+def split_minor(minor: int, exponent: int) -> tuple[str, str, str]:
+    """Sign, whole units and decimals as text: (-150005, 2) gives ("-", "1500", "05")."""
+    digits = str(abs(minor)).rjust(exponent + 1, "0")
+    cut = len(digits) - exponent
+    return "-" if minor < 0 else "", digits[:cut], digits[cut:]
+
+
+def to_json(amount: Money) -> dict[str, str]:
+    """`{"amount": "1500.00", "currency": "KES"}`: major units with the currency's own decimals."""
+    return {"amount": major_text(amount), "currency": amount.currency}
+
+
+def major_text(amount: Money) -> str:
+    """The amount in major units, with the currency's own number of decimals: `1500.00`."""
+    sign, whole, decimals = split_minor(amount.minor, exponent_of(amount.currency))
+    return f"{sign}{whole}.{decimals}" if decimals else sign + whole

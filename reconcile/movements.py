@@ -1,0 +1,132 @@
+"""Which money moved, once each, whatever the number of events that say so.
+
+Leaves out: whether the money is the right money; `outcome` compares it with the order.
+
+A movement is one capture per attempt, one refund per refund reference (per event id where none is
+given), one loss per dispute. Several events that state one movement are one movement. Where they
+state different amounts, no amount is entered: none wins by coming first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reconcile.correlate import AttemptEvidence, Heard
+from reconcile.ledger import Balance, Entry, EntryKind
+from reconcile.money import Money
+
+
+@dataclass(slots=True)
+class Movement:
+    """One movement of money. `stated` holds the distinct amounts its events give, sorted."""
+
+    kind: EntryKind
+    attempt: AttemptEvidence
+    heard: Sequence[Heard]
+    stated: tuple[Money, ...]
+
+    @property
+    def money(self) -> Money | None:
+        """The amount, where exactly one is stated."""
+        return self.stated[0] if len(self.stated) == 1 else None
+
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """The ids of the events that state it."""
+        return cites_of(self.heard)
+
+
+def cites_of(heard: Iterable[Heard]) -> tuple[str, ...]:
+    """The event ids, each once, in the order given."""
+    return tuple(dict.fromkeys([each.event.event_id for each in heard]))
+
+
+def movements_of(attempts: Iterable[AttemptEvidence]) -> list[Movement]:
+    """Every movement that the attempts' events state."""
+    movements = []
+    for attempt in attempts:
+        claims = attempt.claims
+        captured = claims.get("succeeded")
+        if captured is not None:
+            movements.append(Movement("captured", attempt, captured, _stated(captured)))
+        if "refunded" in claims:
+            movements += _refunds(attempt, claims["refunded"])
+        if "dispute_lost" in claims:
+            movements += _losses(attempt, claims["dispute_lost"])
+    return movements
+
+
+def _refunds(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
+    groups: dict[tuple[bool, str], list[Heard]] = {}
+    for each in heard:
+        movement = each.event.movement
+        key = (True, each.event.event_id) if movement is None else (False, movement)
+        groups.setdefault(key, []).append(each)
+    return [Movement("refunded", attempt, group, _stated(group)) for group in groups.values()]
+
+
+def _losses(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
+    groups: dict[str | None, list[Heard]] = {}
+    for each in heard:
+        groups.setdefault(each.event.movement, []).append(each)
+    return [
+        Movement("dispute_lost", attempt, group, _stated(group) or _disputed(attempt, name))
+        for name, group in groups.items()
+    ]
+
+
+def _disputed(attempt: AttemptEvidence, name: str | None) -> tuple[Money, ...]:
+    """What a lost dispute without an amount takes: the disputed money, else the captured."""
+    opened = [h for h in attempt.claims.get("disputed", ()) if h.event.movement == name]
+    return _stated(opened) or _stated(attempt.claims.get("succeeded", ()))
+
+
+def _stated(heard: Sequence[Heard]) -> tuple[Money, ...]:
+    if len(heard) == 1:
+        only = heard[0].event.money
+        return () if only is None else (only,)
+    amounts = {each.event.money for each in heard if each.event.money is not None}
+    if len(amounts) < 2:
+        return tuple(amounts)
+    return tuple(sorted(amounts, key=lambda m: (m.currency, m.minor)))
+
+
+def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
+    """One entry for each movement whose amount is known, in the order of their dates."""
+    entries = []
+    for movement in movements:
+        money = movement.money
+        if money is None:
+            continue
+        if movement.kind != "captured":
+            money = Money(minor=-money.minor, currency=money.currency)
+        heard = movement.heard
+        entries.append(
+            Entry(
+                at=heard[0].at if len(heard) == 1 else min([h.at for h in heard]),
+                kind=movement.kind,
+                money=money,
+                attempt=movement.attempt.reference,
+                cites=movement.cites,
+            )
+        )
+    if len(entries) > 1:
+        entries.sort(key=lambda e: (e.at, e.attempt, e.kind, e.cites))
+    return tuple(entries)
+
+
+def balances_of(movements: Iterable[Movement]) -> tuple[Balance, ...]:
+    """Captured and given back, per currency, from the movements themselves."""
+    captured: dict[str, int] = {}
+    refunded: dict[str, int] = {}
+    for movement in movements:
+        money = movement.money
+        if money is not None:
+            side = captured if movement.kind == "captured" else refunded
+            side[money.currency] = side.get(money.currency, 0) + money.minor
+    currencies = captured.keys() | refunded.keys()
+    return tuple(
+        Balance(currency=c, captured=captured.get(c, 0), refunded=refunded.get(c, 0))
+        for c in (currencies if len(currencies) == 1 else sorted(currencies))
+    )

@@ -1,0 +1,55 @@
+"""What the merchant's side did or knows about an order, each fact once and for ever.
+
+Leaves out: who told us. A correction is a later record; none is ever changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from reconcile.instants import Instant
+from reconcile.money import Money
+
+RecordKind = Literal[
+    "order_placed",
+    "order_canceled",
+    "order_fulfilled",
+    "session_requested",
+    "session_opened",
+    "session_refused",
+    "session_unknown",
+]
+"""The closed vocabulary of the merchant's side. `session_unknown`: sent, and no answer came."""
+
+RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One fact from the merchant's side.
+
+    recorded_at  our knowledge: when it was written down here
+    at           when it happened, as the merchant's side says
+    money        what the whole order costs (order_placed, session_requested)
+    source       the provider account a session belongs to
+    key          idempotency key of the logical payment a session record speaks of
+    session      the service's reference of the session
+    expires_at   the session's own expiry, where the service gave one
+    reason       the service's words for a refusal
+    """
+
+    record_id: str
+    recorded_at: Instant
+    kind: RecordKind
+    order: str
+    at: Instant
+    money: Money | None = None
+    source: str | None = None
+    key: str | None = None
+    session: str | None = None
+    expires_at: Instant | None = None
+    reason: str | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.record_id)
