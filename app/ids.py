@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 
 from reconcile.instants import MILLISECOND, Instant
@@ -21,3 +22,8 @@ def new_token(prefix: str) -> str:
 def new_secret() -> bytes:
     """32 bytes of chance for a signing secret."""
     return secrets.token_bytes(32)
+
+
+def seeded_chance(seed: str) -> random.Random:
+    """Chance that is the same in every run with the same seed: for proofs, never for secrets."""
+    return random.Random(seed)  # noqa: S311

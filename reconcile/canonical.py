@@ -17,9 +17,9 @@ def canonical_json(value: Any) -> bytes:
 
     Raises TypeError on a float or anything else that has no single written form.
     """
-    return json.dumps(
-        _checked(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    ).encode()
+    text = json.dumps(_checked(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    # Half a surrogate pair has no UTF-8; its backslash form is the JSON escape of the same text.
+    return text.encode("utf-8", "backslashreplace")
 
 
 def fingerprint(value: Any) -> str:
@@ -31,7 +31,9 @@ def _checked(value: Any) -> Any:
     if isinstance(value, float):
         _refuse(value)
     if isinstance(value, dict):
-        for item in value.values():
+        for key, item in value.items():
+            if not isinstance(key, str):
+                _refuse(key)
             _checked(item)
     elif isinstance(value, list | tuple):
         for item in value:

@@ -5,13 +5,12 @@ never from the order of arrival.
 
 An attempt is (source, reference); the reference is the payment's, else the session's, else the
 order's. A coarse event (one that names no payment) is about the finer attempt it can only mean:
-the single one of its session or order, or the single one that states the same claim. Where two
-would fit it stays an attempt of its own, unless it says nothing final.
+the single one of its session or order, the single one that states the same claim, or the one whose
+words it repeats. Where none is meant it is an attempt of its own, unless it says nothing final.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from reconcile.events import ClaimKind, Delivery, Event
@@ -21,6 +20,11 @@ from reconcile.policy import Policy
 from reconcile.records import Record
 
 SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized"))
+
+FOLLOWS_SUCCESS: frozenset[ClaimKind] = frozenset(
+    ("refunded", "disputed", "dispute_won", "dispute_lost")
+)
+"""What can only be said of an attempt that took money."""
 
 
 @dataclass(slots=True)
@@ -63,7 +67,13 @@ class Filed:
 
 @dataclass(slots=True)
 class AttemptEvidence:
-    """All that speaks of one attempt. `heard` is in the order of `Case.heard`."""
+    """All that speaks of one attempt.
+
+    heard    its events, in the order of `Case.heard`
+    session  the first session that its events name
+    links    events that tie it to a session of which coarser events speak: every conclusion on the
+             attempt rests on them too
+    """
 
     source: str
     reference: str
@@ -71,6 +81,15 @@ class AttemptEvidence:
     session: str | None = None
     files: list[SessionFile] = field(default_factory=list)
     claims: dict[ClaimKind, list[Heard]] = field(default_factory=dict)
+    links: list[Heard] = field(default_factory=list)
+
+    def names(self, session: str) -> Heard | None:
+        """The first of its events that names this session."""
+        return next((h for h in self.heard if h.event.session == session), None)
+
+    def belongs_to(self, session: str) -> bool:
+        """Whether it is an attempt of this session."""
+        return session in (self.session, self.reference) or self.names(session) is not None
 
     def add(self, heard: Heard) -> None:
         """Take in one more event."""
@@ -105,7 +124,7 @@ class Case:
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     """Keep what was known at `as_of` and group it by attempt."""
     heard, foreign = _hear(history, as_of)
-    filed = _file(history.records, as_of) if history.records else Filed()
+    filed = _file(history, as_of) if history.records else Filed()
     attempts = _attempts(history.order, heard, filed)
     return Case(history.order, policy, as_of, heard, foreign, filed, attempts)
 
@@ -146,19 +165,28 @@ def by_date(heard: Heard) -> tuple[Instant, str, str, str]:
     return (heard.at, event.event_id, event.digest, event.source)
 
 
-def _file(records: Iterable[Record], as_of: Instant) -> Filed:
+def _file(history: History, as_of: Instant) -> Filed:
     filed = Filed()
-    known = [record for record in records if record.recorded_at <= as_of]
+    order = history.order
+    known = [r for r in history.records if r.recorded_at <= as_of and r.order == order]
     for record in sorted(known, key=lambda r: (r.recorded_at, r.record_id)):
         if record.kind == "order_placed":
-            filed.placed = record
+            filed.placed = _priced(filed.placed, record)
         elif record.kind == "order_canceled":
             filed.canceled = filed.canceled or record
         elif record.kind == "order_fulfilled":
             filed.fulfilled = filed.fulfilled or record
         else:
-            _file_session(filed.sessions.setdefault(record.key or "", SessionFile()), record)
+            key = record.key or record.session or ""
+            _file_session(filed.sessions.setdefault(key, SessionFile()), record)
     return filed
+
+
+def _priced(earlier: Record | None, record: Record) -> Record:
+    """The record that last set the price. One that repeats it, or names none, changes nothing."""
+    if earlier is None or (record.money is not None and record.money != earlier.money):
+        return record
+    return earlier
 
 
 def _file_session(file: SessionFile, record: Record) -> None:
@@ -213,48 +241,71 @@ def _place_level(
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
         event = each.event
-        finer = [
-            attempt
-            for attempt in attempts
-            if attempt.source == event.source
-            and (event.session is None or attempt.session == event.session)
-        ]
-        meant = _meant(finer, event.claim)
+        reference = order if event.session is None else event.session
+        finer = _finer(attempts, event)
+        meant = _meant(finer, event, reference=reference)
         if meant is not None:
             additions.append((meant, each))
         elif not finer or event.claim not in SAYS_NOTHING_FINAL:
-            reference = order if event.session is None else event.session
             key = (event.source, reference)
             own.setdefault(key, AttemptEvidence(*key)).add(each)
     for attempt, each in additions:
         attempt.add(each)
         attempt.heard.sort(key=by_date)
+        attempt.claims[each.event.claim].sort(key=by_date)
     return attempts + list(own.values())
 
 
-def _meant(finer: list[AttemptEvidence], claim: ClaimKind) -> AttemptEvidence | None:
+def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidence]:
+    """The attempts that a coarse event may be about; what ties them to its session is noted."""
+    session = event.session
+    if session is None:
+        return [a for a in attempts if a.source == event.source]
+    finer = [a for a in attempts if a.source == event.source and a.belongs_to(session)]
+    for attempt in finer:
+        link = attempt.names(session)
+        if link is not None and link not in attempt.links:
+            attempt.links.append(link)
+    return finer
+
+
+def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
     if len(finer) == 1:
         return finer[0]
-    same = [attempt for attempt in finer if claim in attempt.claims]
-    return same[0] if len(same) == 1 else None
+    claim = event.claim
+    same = [a for a in finer if claim in a.claims]
+    if not same and claim in FOLLOWS_SUCCESS:
+        same = [a for a in finer if "succeeded" in a.claims]
+    if len(same) == 1:
+        return same[0]
+    # Money that several attempts state alike is repeated here, not moved once more.
+    repeated = [a for a in same if any(_repeats(event, h.event) for h in a.claims.get(claim, ()))]
+    named = [a for a in finer if a.reference == reference]
+    return next(iter(repeated or named), None)
+
+
+def _repeats(event: Event, other: Event) -> bool:
+    return event.movement == other.movement and event.money in (None, other.money)
 
 
 def _with_sessions(
     order: str, attempts: list[AttemptEvidence], filed: Filed
 ) -> list[AttemptEvidence]:
     """Join the merchant's session files to the attempts of their session, or let them stand."""
-    standing: dict[tuple[str, str], AttemptEvidence] = {}
+    known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for file in filed.sessions.values():
         source = _source_of(file)
-        reference = file.opened.session if file.opened and file.opened.session else None
-        joined = _of_session(attempts, source=source, session=reference)
+        session = file.opened.session if file.opened is not None else None
+        candidates = [a for a in attempts if source in ("", a.source)]
+        joined = [a for a in candidates if session is not None and a.belongs_to(session)]
+        if not joined:
+            joined = _evidently_used(candidates, file, filed)
+        if not joined:
+            key = (source, session or order)
+            joined = [known.setdefault(key, AttemptEvidence(*key, session=session))]
         for attempt in joined:
             attempt.files.append(file)
-        if not joined and not _evidently_used(attempts, file, filed, source=source):
-            key = (source, reference or order)
-            evidence = standing.setdefault(key, AttemptEvidence(*key, session=reference))
-            evidence.files.append(file)
-    return attempts + list(standing.values())
+    return list(known.values())
 
 
 def _source_of(file: SessionFile) -> str:
@@ -262,23 +313,15 @@ def _source_of(file: SessionFile) -> str:
     return sources[0] if sources else ""
 
 
-def _of_session(
-    attempts: list[AttemptEvidence], *, source: str, session: str | None
-) -> list[AttemptEvidence]:
-    if session is None:
-        return []
-    return [a for a in attempts if a.session == session and a.source == source]
-
-
 def _evidently_used(
-    attempts: list[AttemptEvidence], file: SessionFile, filed: Filed, *, source: str
-) -> bool:
-    """Whether an attempt that names no session can only have come from this file's session.
+    attempts: list[AttemptEvidence], file: SessionFile, filed: Filed
+) -> list[AttemptEvidence]:
+    """Attempts that can only have come from this file's session though nothing names it.
 
     So it is when the order has one logical payment and the same source reports attempts without
     saying which session they belong to, or reports them although the answer was lost.
     """
     if len(filed.sessions) != 1 or file.refused is not None:
-        return False
-    unanswered = file.opened is None
-    return any(a.source == source and (unanswered or a.session is None) for a in attempts)
+        return []
+    unnamed = file.opened is None or file.opened.session is None
+    return [a for a in attempts if unnamed or a.session is None]

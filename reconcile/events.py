@@ -41,7 +41,7 @@ class Event:
     order, session, payment
                  references; those that are present correlate the event
     movement     the refund's or dispute's own reference
-    money        what the event says moved, or is refunded or disputed
+    money        what the event says moved, or is refunded or disputed; zero or more
     order_money  what the event says the whole order costs
     reason       the provider's own code for a failure, such as `insufficient_funds`
     """

@@ -9,7 +9,6 @@ from typing import Any
 
 from reconcile.canonical import fingerprint
 from reconcile.correlate import Heard
-from reconcile.events import CLAIM_KINDS
 from reconcile.instants import format_duration, format_instant
 from reconcile.ledger import Attempt, Balance, Finding, Ledger, Reason
 from reconcile.money import Money, to_json
@@ -88,7 +87,7 @@ def ledger_document(ledger: Ledger) -> dict[str, Any]:
             }
             for entry in ledger.entries
         ],
-        "timeline": [_timeline_row(heard, ledger) for heard in ledger.case.heard],
+        "timeline": _timeline(ledger),
         "findings": [_finding_document(finding) for finding in ledger.findings],
         "next_decision_at": _instant(ledger.next_decision_at),
     }
@@ -163,9 +162,14 @@ def _finding_document(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _timeline_row(heard: Heard, ledger: Ledger) -> dict[str, Any]:
+def _timeline(ledger: Ledger) -> list[dict[str, Any]]:
+    attempts = {id(h): a.reference for a in ledger.case.attempts for h in a.heard}
+    return [_timeline_row(h, ledger, attempt=attempts.get(id(h))) for h in ledger.case.heard]
+
+
+def _timeline_row(heard: Heard, ledger: Ledger, *, attempt: str | None) -> dict[str, Any]:
+    """One event. `attempt` is the one it was taken to speak of; None where it could be several."""
     event = heard.event
-    assert event.claim in CLAIM_KINDS
     return {
         "occurred_at": _instant(event.occurred_at),
         "received_at": format_instant(heard.first),
@@ -174,7 +178,7 @@ def _timeline_row(heard: Heard, ledger: Ledger) -> dict[str, Any]:
         "digest": event.digest,
         "kind": event.kind,
         "claim": event.claim,
-        "attempt": event.payment or event.session or ledger.order,
+        "attempt": attempt,
         "money": None if event.money is None else to_json(event.money),
         "deliveries": heard.count,
         "note": _note(heard, ledger),
@@ -191,3 +195,16 @@ def _note(heard: Heard, ledger: Ledger) -> str:
     if heard.count > 1:
         notes.append(f"delivered {heard.count} times")
     return "; ".join(notes)
+
+
+def ledger_summary(ledger: Ledger) -> dict[str, Any]:
+    """One row of a listing: what happened in one sentence, without the evidence."""
+    return {
+        "order": ledger.order,
+        "outcome": ledger.outcome,
+        "fulfillable": ledger.fulfillable,
+        "totals": _totals(ledger),
+        "findings": list(dict.fromkeys(finding.code for finding in ledger.findings)),
+        "explanation": headline(ledger),
+        "next_decision_at": _instant(ledger.next_decision_at),
+    }

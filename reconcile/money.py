@@ -42,7 +42,7 @@ def exponent_of(currency: str) -> int:
 
 
 def money(minor: int, currency: str) -> Money:
-    """Checked construction from minor units. Raises MoneyError beyond 64 bits or an unknown code."""
+    """Checked money from minor units. Raises MoneyError beyond 64 bits or for an unknown code."""
     exponent_of(currency)
     if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
         raise MoneyError("the amount does not fit in 64 bits of minor units")

@@ -19,12 +19,17 @@ from reconcile.money import Money
 
 @dataclass(slots=True)
 class Movement:
-    """One movement of money. `stated` holds the distinct amounts its events give, sorted."""
+    """One movement of money.
+
+    stated    the distinct amounts its events give, sorted
+    rests_on  events of other movements that give the amount where its own events give none
+    """
 
     kind: EntryKind
     attempt: AttemptEvidence
     heard: Sequence[Heard]
     stated: tuple[Money, ...]
+    rests_on: Sequence[Heard] = ()
 
     @property
     def money(self) -> Money | None:
@@ -33,12 +38,17 @@ class Movement:
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """The ids of the events that state it."""
+        """The ids of the events that state it, and of those it rests on."""
+        links = self.attempt.links
+        if links or self.rests_on:
+            return cites_of([*self.heard, *self.rests_on, *links])
         return cites_of(self.heard)
 
 
-def cites_of(heard: Iterable[Heard]) -> tuple[str, ...]:
+def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
     """The event ids, each once, in the order given."""
+    if len(heard) == 1:
+        return (heard[0].event.event_id,)
     return tuple(dict.fromkeys([each.event.event_id for each in heard]))
 
 
@@ -70,16 +80,23 @@ def _losses(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
     groups: dict[str | None, list[Heard]] = {}
     for each in heard:
         groups.setdefault(each.event.movement, []).append(each)
-    return [
-        Movement("dispute_lost", attempt, group, _stated(group) or _disputed(attempt, name))
-        for name, group in groups.items()
-    ]
+    return [_loss(attempt, group) for group in groups.values()]
 
 
-def _disputed(attempt: AttemptEvidence, name: str | None) -> tuple[Money, ...]:
-    """What a lost dispute without an amount takes: the disputed money, else the captured."""
-    opened = [h for h in attempt.claims.get("disputed", ()) if h.event.movement == name]
-    return _stated(opened) or _stated(attempt.claims.get("succeeded", ()))
+def _loss(attempt: AttemptEvidence, heard: list[Heard]) -> Movement:
+    """A lost dispute. Where it states no amount it takes the disputed money, else the captured."""
+    stated = _stated(heard)
+    if stated:
+        return Movement("dispute_lost", attempt, heard, stated)
+    opened = [h for h in attempt.claims.get("disputed", ()) if any(closes(c, h) for c in heard)]
+    basis = opened if _stated(opened) else attempt.claims.get("succeeded", [])
+    return Movement("dispute_lost", attempt, heard, _stated(basis), basis)
+
+
+def closes(closing: Heard, opening: Heard) -> bool:
+    """Whether a dispute's end is that of this dispute: by its name, or where one has no name."""
+    names = (closing.event.movement, opening.event.movement)
+    return None in names or names[0] == names[1]
 
 
 def _stated(heard: Sequence[Heard]) -> tuple[Money, ...]:

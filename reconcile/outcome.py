@@ -1,4 +1,4 @@
-"""Judges each attempt, then the order: DESIGN's decision tables as functions of a Case.
+"""Judges the order from its attempts and movements: the decision tables as functions of a Case.
 
 Leaves out: findings, which observe but do not decide, and every sentence.
 """
@@ -9,28 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from reconcile.correlate import AttemptEvidence, Case, Heard, SessionFile
-from reconcile.instants import Instant
-from reconcile.ledger import (
-    Attempt,
-    AttemptOutcome,
-    Balance,
-    Facts,
-    Outcome,
-    Reason,
-)
+from reconcile.attempts import all_cites, judge_attempt
+from reconcile.correlate import FOLLOWS_SUCCESS, AttemptEvidence, Case, Heard
+from reconcile.events import ClaimKind, Event
+from reconcile.ledger import Attempt, AttemptOutcome, Balance, Facts, FactValue, Outcome, Reason
 from reconcile.money import Money
-from reconcile.movements import Movement, balances_of, cites_of, movements_of
+from reconcile.movements import Movement, balances_of, cites_of, closes, movements_of
 
-RANKED: Final[tuple[AttemptOutcome, ...]] = (
-    "succeeded",
-    "authorized",
-    "declined",
-    "canceled",
-    "expired",
-    "timed_out",
-)
-"""An attempt is what its highest-ranked claim says, whenever that claim came."""
+_TAKES_MONEY: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | {"succeeded"}
+"""Claims that are about money which moved."""
 
 _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
     "declined": "failed",
@@ -51,12 +38,13 @@ class Expectation:
 
 @dataclass(slots=True)
 class Judgement:
-    """All that was concluded from a Case; `findings` reads it."""
+    """All that was concluded from a Case; `findings` reads it. `bodies`: contradicting_bodies."""
 
     expected: Expectation
     attempts: tuple[Attempt, ...]
     movements: list[Movement]
     balances: tuple[Balance, ...]
+    bodies: list[list[Heard]]
     outcome: Outcome = "not_attempted"
     reasons: tuple[Reason, ...] = ()
 
@@ -65,110 +53,17 @@ def judge(case: Case) -> Judgement:
     """Attempts first, then the order from all of them. Pure; no early return anywhere."""
     attempts = tuple([judge_attempt(evidence, case) for evidence in case.attempts])
     movements = movements_of(case.attempts)
-    judgement = Judgement(_expected(case), attempts, movements, balances_of(movements))
+    balances, bodies = balances_of(movements), contradicting_bodies(case)
+    judgement = Judgement(_expected(case), attempts, movements, balances, bodies)
     decided = _unresolved(case, judgement)
     if decided is None:
-        moved = bool(movements) or any("disputed" in a.claims for a in case.attempts)
+        moved = movements or any(not _TAKES_MONEY.isdisjoint(a.claims) for a in case.attempts)
         decided = _money_moved(case, judgement) if moved else _no_money_moved(case, judgement)
     judgement.outcome, judgement.reasons = decided
     return judgement
 
 
 Decision = tuple[Outcome, tuple[Reason, ...]]
-
-
-# --- attempts ---------------------------------------------------------------------------------
-
-
-def judge_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """The highest-ranked claim; with no final one, the deadline; with neither, pending."""
-    claims = evidence.claims
-    for outcome in RANKED:
-        said = claims.get(outcome)
-        if said is not None:
-            return _claimed(evidence, outcome, said, deadline=_deadline(evidence, case))
-    if not evidence.heard and _all_refused(evidence.files):
-        return _refused(evidence)
-    return _waiting(evidence, case)
-
-
-def _claimed(
-    evidence: AttemptEvidence,
-    outcome: AttemptOutcome,
-    said: list[Heard],
-    *,
-    deadline: Instant | None,
-) -> Attempt:
-    facts: Facts = ()
-    for each in said:
-        if each.event.reason is not None:
-            facts = (("reason", each.event.reason),)
-    return Attempt(
-        source=evidence.source,
-        reference=evidence.reference,
-        outcome=outcome,
-        reason=Reason(code="event_says_" + outcome, cites=cites_of(said), facts=facts),
-        deadline=deadline,
-        ended_at=None if outcome == "authorized" else max([each.at for each in said]),
-    )
-
-
-def _all_refused(files: list[SessionFile]) -> bool:
-    return bool(files) and all(f.refused is not None and f.opened is None for f in files)
-
-
-def _refused(evidence: AttemptEvidence) -> Attempt:
-    records = [file.refused for file in evidence.files if file.refused is not None]
-    last = max(records, key=lambda record: (record.at, record.record_id))
-    return Attempt(
-        source=evidence.source,
-        reference=evidence.reference,
-        outcome="declined",
-        reason=Reason(
-            code="session_refused",
-            cites=tuple(record.record_id for record in records),
-            facts=(("reason", last.reason),),
-        ),
-        ended_at=last.at,
-    )
-
-
-def _waiting(evidence: AttemptEvidence, case: Case) -> Attempt:
-    deadline = _deadline(evidence, case)
-    over = deadline is not None and case.as_of >= deadline
-    cites = cites_of(evidence.heard) + tuple(
-        record.record_id for file in evidence.files for record in file.records()
-    )
-    code = "no_final_event_by_deadline" if over else "waiting_for_final_event"
-    return Attempt(
-        source=evidence.source,
-        reference=evidence.reference,
-        outcome="timed_out" if over else "pending",
-        reason=Reason(code=code, cites=cites, facts=(("deadline_at", deadline),)),
-        deadline=deadline,
-        ended_at=deadline if over else None,
-    )
-
-
-def _deadline(evidence: AttemptEvidence, case: Case) -> Instant | None:
-    """The session's own expiry if the service gave one, else its opening (or the first known
-    date) and the policy's window and grace."""
-    expiries, openings = [], []
-    for file in evidence.files:
-        opened = file.opened or file.requested
-        if opened is not None:
-            openings.append(opened.at)
-            if opened.expires_at is not None:
-                expiries.append(opened.expires_at)
-    if expiries:
-        return max(expiries)
-    if openings:
-        start = max(openings)
-    elif evidence.heard:
-        start = evidence.heard[0].at
-    else:
-        return None
-    return start + case.policy.payment_window + case.policy.grace
 
 
 # --- the order: what it costs --------------------------------------------------------------------
@@ -209,26 +104,30 @@ def _expected_by_events(heard: list[Heard]) -> Expectation:
 
 def _unresolved(case: Case, judgement: Judgement) -> Decision | None:
     """Everything that keeps the money from being understood; all of it is told."""
-    reasons = [*_bodies(case), *_shared(case, judgement), *_amounts(judgement)]
+    reasons = [*_bodies(judgement), *_shared(case), *_amounts(judgement)]
     if not reasons and judgement.balances:
         reasons = _against_expected(judgement)
     return ("unresolved", tuple(reasons)) if reasons else None
 
 
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
-    """Events that share source and id but not their body, grouped, in the order of their dates."""
+    """Events that share source and id but not their body, grouped, each with one of our own."""
     heard = case.heard + case.foreign if case.foreign else case.heard
     if len({(h.event.source, h.event.event_id) for h in heard}) == len(heard):
         return []
     groups: dict[tuple[str, str], list[Heard]] = {}
-    for each in heard:
+    for each in case.heard:
         groups.setdefault((each.event.source, each.event.event_id), []).append(each)
+    for each in case.foreign:
+        key = (each.event.source, each.event.event_id)
+        if key in groups:
+            groups[key].append(each)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _bodies(case: Case) -> list[Reason]:
+def _bodies(judgement: Judgement) -> list[Reason]:
     reasons = []
-    for group in contradicting_bodies(case):
+    for group in judgement.bodies:
         if len({_substance(each) for each in group}) > 1:
             facts: Facts = (("bodies", len(group)),)
             reasons.append(Reason(code="bodies_disagree", cites=cites_of(group), facts=facts))
@@ -241,30 +140,33 @@ def _substance(heard: Heard) -> tuple[object, ...]:
     return (e.claim, e.money, e.order_money, e.order, e.session, e.payment, e.movement)
 
 
-def shared_references(case: Case) -> list[tuple[str, list[Heard]]]:
-    """Attempts of this order that an event of another order also claims, with both sides."""
+def shared_references(case: Case) -> list[tuple[AttemptEvidence, list[Heard]]]:
+    """Attempts of this order that events of another order also claim, with those events."""
     found = []
     for attempt in case.attempts if case.foreign else ():
-        others = [h for h in case.foreign if _claims(h, attempt)]
+        others = [h for h in case.foreign if _claims(h.event, attempt)]
         if others:
-            found.append((attempt.reference, attempt.heard + others))
+            found.append((attempt, others))
     return found
 
 
-def _claims(heard: Heard, attempt: AttemptEvidence) -> bool:
-    event = heard.event
-    return event.source == attempt.source and attempt.reference in (
-        event.payment,
-        event.session if event.payment is None else None,
+def _claims(event: Event, attempt: AttemptEvidence) -> bool:
+    return event.source == attempt.source and (
+        event.payment == attempt.reference
+        or (event.session is not None and attempt.belongs_to(event.session))
     )
 
 
-def _shared(case: Case, judgement: Judgement) -> list[Reason]:
-    moved = {movement.attempt.reference for movement in judgement.movements}
+def _shared(case: Case) -> list[Reason]:
+    """Shared references on which money moved, whichever order's events say that it did."""
     return [
-        Reason(code="reference_shared", cites=cites_of(heard), facts=(("reference", reference),))
-        for reference, heard in shared_references(case)
-        if reference in moved
+        Reason(
+            code="reference_shared",
+            cites=all_cites(attempt) + cites_of(others),
+            facts=(("reference", attempt.reference),),
+        )
+        for attempt, others in shared_references(case)
+        if not _TAKES_MONEY.isdisjoint([*attempt.claims, *[h.event.claim for h in others]])
     ]
 
 
@@ -285,22 +187,31 @@ def _amounts(judgement: Judgement) -> list[Reason]:
 
 def _against_expected(judgement: Judgement) -> list[Reason]:
     expected = judgement.expected
-    captured = [b for b in judgement.balances if b.captured]
-    if not captured:
+    captures = [m for m in judgement.movements if m.kind == "captured"]
+    if not captures:
         return [_fact_reason(judgement, "refund_before_payment", judgement.movements)]
     if expected.stated:
         return [_order_amounts(judgement)]
-    money = expected.money
-    captures = [m for m in judgement.movements if m.kind == "captured"]
     if len(judgement.balances) > 1:
-        return [_fact_reason(judgement, "currency_differs", judgement.movements)]
-    if money is None:
+        return [_currencies(judgement, judgement.movements)]
+    if expected.money is None:
         return []
-    if captured[0].currency != money.currency:
-        return [_fact_reason(judgement, "currency_differs", captures)]
-    if captured[0].captured != money.minor and not paid_several_times(judgement):
+    balance = judgement.balances[0]
+    if balance.currency != expected.money.currency:
+        return [_currencies(judgement, captures)]
+    if balance.captured != expected.money.minor and not paid_several_times(judgement):
         return [_fact_reason(judgement, "amount_differs", captures)]
     return []
+
+
+def _currencies(judgement: Judgement, movements: list[Movement]) -> Reason:
+    expected = judgement.expected
+    moved = [m.money for m in movements if m.money is not None]
+    facts: list[tuple[str, FactValue]] = [("moved", money) for money in moved]
+    if expected.money is not None:
+        facts.append(("expected", expected.money))
+    cites = _union(*[m.cites for m in movements], expected.cites)
+    return Reason(code="currency_differs", cites=cites, facts=tuple(facts))
 
 
 def _order_amounts(judgement: Judgement) -> Reason:
@@ -336,19 +247,19 @@ def _money_moved(case: Case, judgement: Judgement) -> Decision:
         return "succeeded", (_fact_reason(judgement, _paid_code(judgement), movements),)
     if balance.refunded >= balance.captured:
         return "refunded", (_fact_reason(judgement, "refunded_in_full", movements),)
-    if _still_paid(judgement, balance):
-        return "succeeded", (_fact_reason(judgement, "overpayment_returned", movements),)
-    return "partially_refunded", (_fact_reason(judgement, "refunded_in_part", movements),)
+    surplus = _surplus(judgement, balance)
+    if surplus is None or surplus < 0:
+        return "partially_refunded", (_fact_reason(judgement, "refunded_in_part", movements),)
+    code = "overpayment_returned_in_part" if surplus else "overpayment_returned"
+    return "succeeded", (_fact_reason(judgement, code, movements),)
 
 
-def _still_paid(judgement: Judgement, balance: Balance) -> bool:
-    """Paid several times, and what was given back leaves the order paid in full."""
+def _surplus(judgement: Judgement, balance: Balance) -> int | None:
+    """Of an order paid several times: what we hold beyond its price. None for any other."""
     expected = judgement.expected.money
-    return (
-        expected is not None
-        and paid_several_times(judgement)
-        and balance.captured - balance.refunded >= expected.minor
-    )
+    if expected is None or not paid_several_times(judgement):
+        return None
+    return balance.captured - balance.refunded - expected.minor
 
 
 def _paid_code(judgement: Judgement) -> str:
@@ -364,23 +275,20 @@ def open_disputes(case: Case) -> list[Heard]:
         opened = attempt.claims.get("disputed")
         if opened is not None:
             closed = attempt.claims.get("dispute_won", []) + attempt.claims.get("dispute_lost", [])
-            found += [each for each in opened if not any(_closes(c, each) for c in closed)]
+            found += [each for each in opened if not any(closes(c, each) for c in closed)]
     return found
-
-
-def _closes(closing: Heard, opening: Heard) -> bool:
-    names = (closing.event.movement, opening.event.movement)
-    return None in names or names[0] == names[1]
 
 
 def _fact_reason(
     judgement: Judgement, code: str, movements: Iterable[Movement], *, extra: tuple[str, ...] = ()
 ) -> Reason:
     """A reason about the whole money: what was expected, captured and given back."""
-    facts: list[tuple[str, Money | str | int | None]] = []
+    facts: list[tuple[str, FactValue]] = []
     expected = judgement.expected
     if expected.money is not None:
         facts.append(("expected", expected.money))
+    if not judgement.balances:
+        facts.append(("captured", None))
     for balance in judgement.balances:
         facts.append(("captured", Money(minor=balance.captured, currency=balance.currency)))
         if balance.refunded:
@@ -413,7 +321,10 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
 
 
 def _of_open(code: str, attempts: list[Attempt]) -> Reason:
-    facts: Facts = (("attempts", len(attempts)), *attempts[0].reason.facts)
+    facts: Facts = (("attempts", len(attempts)),)
+    if code == "still_open":
+        # The order is open as long as any attempt is: the last deadline is the one that counts.
+        facts = (*facts, ("deadline_at", max([a.deadline or 0 for a in attempts])))
     return Reason(code=code, cites=_union(*[a.reason.cites for a in attempts]), facts=facts)
 
 
@@ -429,5 +340,6 @@ def _untried(case: Case) -> Decision:
             ),
         )
     record = filed.placed or filed.fulfilled
-    cites = (record.record_id,) if record is not None else ()
-    return "not_attempted", (Reason(code="nothing_attempted", cites=cites),)
+    if record is None:
+        return "not_attempted", (Reason(code="nothing_known", cites=()),)
+    return "not_attempted", (Reason(code="nothing_attempted", cites=(record.record_id,)),)

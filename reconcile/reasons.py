@@ -30,12 +30,16 @@ REASON_SENTENCES: Final[dict[str, str]] = {
     "paid_several_times": "Paid more than once: {captured} captured of {expected} due",
     "overpayment_returned": "Paid in full: {captured} captured in several payments and {refunded} "
     "of it given back, which leaves the {expected} due",
+    "overpayment_returned_in_part": "Paid more than once: {captured} captured of {expected} due, "
+    "and {refunded} of it given back so far",
     "refunded_in_full": "Refunded: all of the {captured} captured has been given back",
-    "refunded_in_part": "Refunded in part: {refunded} of the {captured} captured has been given back",
-    "dispute_open": "Disputed: the customer's bank is holding a dispute over the {captured} captured",
+    "refunded_in_part": "Refunded in part: {refunded} of the {captured} captured has been given "
+    "back",
+    "dispute_open": "Disputed: the customer disputes the payment, and the dispute is open; "
+    "captured: {captured}",
     "dispute_without_payment": "Unresolved: a dispute came and went, and no payment is known",
     "amount_differs": "Unresolved: {captured} captured, but {expected} is due",
-    "currency_differs": "Unresolved: the money that moved ({captured}) is not all in the currency "
+    "currency_differs": "Unresolved: the money that moved ({moved}) is not all in the currency "
     "of the order",
     "amounts_conflict": "Unresolved: events state different amounts for one movement of {attempt}",
     "amount_not_stated": "Unresolved: money moved on {attempt}, and no event says how much",
@@ -56,16 +60,17 @@ REASON_SENTENCES: Final[dict[str, str]] = {
     "last_word_session_refused": "Failed: the provider refused to open a session{reason}",
     "canceled_by_merchant": "Canceled by the shop at {canceled_at}; no payment was attempted",
     "nothing_attempted": "Not attempted: the order is known, and no payment was started",
+    "nothing_known": "Not attempted: nobody has told us anything of this order",
 }
 
 FINDING_SENTENCES: Final[dict[FindingCode, str]] = {
     "redelivered": "The same event was delivered {deliveries} times; it counts once",
-    "semantic_duplicate": "{events} events state one movement of {attempt}; it is counted once",
+    "semantic_duplicate": "{events} events state one movement of {attempt}; they count as one",
     "out_of_order": "Events of {attempt} arrived in another order than they occurred",
     "delivered_late": "The event took {delay_us} to reach us",
     "recovered_on_later_attempt": "Paid by {attempt} after {failed} failed earlier",
-    "success_after_deadline": "The success of {attempt} was known only at {received_at}, after it "
-    "had been given up",
+    "success_after_deadline": "The success of {attempt}, dated {occurred_at} and known to us at "
+    "{received_at}, came after the attempt had been given up",
     "contradictory_claims": "{attempt} is said to be {claims}, which exclude each other",
     "unrecognized_event": "The kind {kind} means nothing to the profile; the event is kept",
     "dated_in_future": "The event is dated {occurred_at}, after its arrival at {received_at}",
@@ -87,6 +92,9 @@ FINDING_SENTENCES: Final[dict[FindingCode, str]] = {
     "paid_after_cancel": "Money moved at {occurred_at}, after the shop had canceled at "
     "{canceled_at}",
 }
+
+UNFILLED: Final = "(missing)"
+"""Stands where a sentence asks for a fact that its reason does not give: a fault of ours."""
 
 WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
     "unresolved": "It stays so until a person settles it with the provider; do not ship on it",
@@ -115,10 +123,10 @@ def finding_sentence(code: FindingCode, facts: Facts) -> str:
 
 
 class _Words(dict[str, str]):
-    """Facts by name; one that is not given is said to be unknown, and a missing reason is left out."""
+    """Facts by name. One that is not given shows as UNFILLED; a missing reason is left out."""
 
     def __missing__(self, name: str) -> str:
-        return "" if name == "reason" else "unknown"
+        return "" if name == "reason" else UNFILLED
 
 
 def _filled(template: str, facts: Facts) -> str:
@@ -133,10 +141,10 @@ def _filled(template: str, facts: Facts) -> str:
 
 
 def _in_words(name: str, value: FactValue) -> str:
-    if value is None:
-        return ""
     if name == "reason":
-        return f" ({value})"
+        return "" if value is None else f" ({value})"
+    if value is None:
+        return "not known"
     if isinstance(value, int) and name.endswith("_at"):
         return format_instant(value)
     if isinstance(value, int) and name.endswith("_us"):

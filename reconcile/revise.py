@@ -58,7 +58,7 @@ def _substance(ledger: Ledger) -> str:
     for b in ledger.balances:
         parts.append(f"got {b.captured}-{b.refunded} {b.currency}")
     for a in ledger.attempts:
-        parts.append(f"{a.reference}={a.outcome}")
+        parts.append(f"{a.reference.replace('|', '/')}={a.outcome}")
     if ledger.findings:
         codes = {f.code for f in ledger.findings if f.code not in _COUNTS_ONLY}
         parts += sorted(codes)
@@ -86,13 +86,17 @@ def revise(before: Position | None, ledger: Ledger) -> Revision | None:
 
 
 def _differences(before: Position | None, after: Position) -> list[str]:
-    """What is new and what is gone, part by part of the substance."""
+    """What is new and what is gone, part by part of the substance after outcome and shipping."""
     if before is None:
         return []
     earlier, later = before.substance.split("|"), after.substance.split("|")
     sentences = []
     if before.outcome != after.outcome:
         sentences.append(f"It was {before.outcome} before.")
+    if before.fulfillable != after.fulfillable:
+        sentences.append(
+            "It may be shipped now." if after.fulfillable else "It may not be shipped."
+        )
     new = [part for part in later[2:] if part not in earlier]
     gone = [part for part in earlier[2:] if part not in later]
     if new:

@@ -1,0 +1,65 @@
+# Bare `make` lists the targets. Everything runs from .venv, which is made from requirements.lock.
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+MADE := .venv/.made
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench soak lock clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(MADE) ## play every scenario and stay up; ARGS=--once ends after printing
+	@$(BIN)/tallyhook demo $(ARGS)
+
+test: $(MADE) ## the whole test suite; ARGS goes to pytest
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/bench $(ARGS)
+
+check: $(MADE) ## lint, types, architecture and the fast tests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy app reconcile
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not slow and not postgres" \
+		tests/architecture tests/reconcile tests/app $(ARGS)
+
+bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+soak: $(MADE) ## the long forms of the reliability figures
+	@$(BIN)/python -m pytest -q -m soak --timeout=7200 $(ARGS)
+
+lock: ## write requirements.lock anew from pyproject.toml
+	@command -v uv >/dev/null || { \
+		echo "make lock needs uv on the PATH: $(PYTHON) -m pip install --user uv" >&2; exit 1; }
+	@echo "Resolving the dependencies of pyproject.toml into requirements.lock" >&2
+	@uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-header --no-config --only-binary :all: \
+		-q -o requirements.lock >/dev/null
+	@! grep -n '://' requirements.lock || { \
+		echo "requirements.lock names a host: it must not" >&2; exit 1; }
+
+clean: ## remove the environment and caches; var/ stays, it may hold a database
+	@rm -rf .venv *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is written last, so a broken attempt is made again.
+$(MADE): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "There is no $(PYTHON): install Python 3.11 or newer, or say make PYTHON=/path/to/python3" >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Tallyhook needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1 | cut -d" " -f2)." \
+			"Say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) has no venv module: install it (on Debian and Ubuntu: apt install python3-venv)" >&2; \
+		exit 1; }
+	@echo "Making .venv from requirements.lock (about a minute, once)" >&2
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --no-input --disable-pip-version-check \
+		--require-hashes --no-deps --only-binary :all: -r requirements.lock
+	@$(BIN)/python -m pip install -q --no-input --disable-pip-version-check \
+		--no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,267 @@
+"""The only wiring: from settings to open stores, compiled sources and a running service.
+
+A service runs three things side by side: the HTTP server, the journal and the fold worker. When
+one of the last two ends by itself, or the store is poisoned, readiness turns red, the server
+stops, and the process ends: nothing may be acknowledged by half a service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import structlog
+import uvicorn
+from starlette.applications import Starlette
+
+from app.clock import Clock, SystemClock
+from app.config import Settings
+from app.errors import ConfigurationError, UnreachableError
+from app.operations.desk import Desk
+from app.operations.receive_delivery import Door
+from app.operations.worker import FoldWorker
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from app.store.store import Store, StoreSettings, open_store
+from app.web.api import Api
+from app.web.application import build_application
+from app.web.health import Health
+from app.web.metrics import Metrics
+from app.web.webhooks import Limits, Webhooks
+
+log = structlog.get_logger()
+
+SHUTDOWN_S = 10
+"""Seconds that requests in flight have to finish when the service is told to stop."""
+
+KEEP_ALIVE_S = 75
+"""Seconds an idle connection stays open; providers reuse theirs within a minute."""
+
+BACKLOG = 2048
+"""Connections that may wait to be accepted."""
+
+
+def store_settings(settings: Settings) -> StoreSettings:
+    """The part of the settings that the store needs."""
+    return StoreSettings(
+        url=settings.database_url,
+        environment=settings.environment,
+        journal_queue=settings.journal_queue,
+        journal_batch=settings.journal_batch,
+        rejections_max_count=settings.rejections_max_count,
+        rejections_max_bytes=settings.rejections_max_bytes,
+    )
+
+
+def compile_sources(settings: Settings) -> dict[str, Source]:
+    """Every configured source. Raises ConfigurationError with the mistakes of all of them."""
+    sources, problems = {}, []
+    for name, given in settings.sources.items():
+        try:
+            profile = load_profile(given.profile)
+            secrets = [secret.get_secret_value() for secret in given.secrets]
+            sources[name] = Source(name=name, profile=profile, secrets=secrets)
+        except ConfigurationError as error:
+            prefix = f"TALLYHOOK_SOURCES__{name.upper()}"
+            problems += [f"{prefix}: {problem}" for problem in error.problems]
+    if problems:
+        raise ConfigurationError(problems)
+    return sources
+
+
+@asynccontextmanager
+async def open_desk(settings: Settings, *, purpose: str) -> AsyncIterator[Desk]:
+    """A desk on its own store, for `reading`, `writing` beside a service, or `serving` alone."""
+    async with open_store(store_settings(settings), purpose=purpose) as store:
+        yield Desk(store=store, policy=settings.policy(), clock=SystemClock())
+
+
+async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
+    """Run the migrations that are due. Returns the versions before and after."""
+    store = Store(store_settings(settings))
+    try:
+        return await store.upgrade()
+    finally:
+        await store.close()
+
+
+class Service:
+    """A receiver with its journal and, unless it is left out, its fold worker."""
+
+    def __init__(
+        self, store: Store, settings: Settings, *, clock: Clock, with_worker: bool
+    ) -> None:
+        if settings.environment is None:
+            raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
+        self.store = store
+        sources = compile_sources(settings)
+        desk = Desk(store=store, policy=settings.policy(), clock=clock)
+        self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
+        self._journal_alive = False
+        self._broken: list[str] = []
+        self._stop = asyncio.Event()
+        metrics = Metrics(frozenset(sources))
+        door = Door(
+            sources=sources,
+            journal=store.journal,
+            clock=clock,
+            environment=settings.environment,
+            rejected_body_bytes=settings.rejected_body_bytes,
+        )
+        limits = Limits(
+            max_body_bytes=settings.max_body_bytes, max_header_bytes=settings.max_header_bytes
+        )
+        api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
+        health = Health(desk, reasons=self.reasons, metrics=metrics)
+        self.application: Starlette = build_application(
+            webhooks=Webhooks(door, limits=limits, metrics=metrics), api=api, health=health
+        )
+
+    def reasons(self) -> list[str]:
+        """Why the service is not ready; empty when it is."""
+        reasons = list(self._broken)
+        if not self._journal_alive:
+            reasons.append("the journal is not running")
+        if self.worker is not None and not self.worker.alive:
+            reasons.append("the fold worker is not running")
+        return reasons
+
+    @property
+    def broken(self) -> list[str]:
+        """What failed, if anything did; the process must then end with an error."""
+        return self._broken
+
+    def _break(self, reason: str) -> None:
+        self._broken.append(reason)
+        self._stop.set()
+
+    async def stopped(self) -> None:
+        """Returns when a part of the service has failed."""
+        await self._stop.wait()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The journal and the worker at work; on leaving, all that waits has been written."""
+        self.store.writer.on_poison = lambda: self._break("the store failed")
+        journal = asyncio.create_task(self._supervise("the journal", self._run_journal()))
+        worker = None
+        if self.worker is not None:
+            worker = asyncio.create_task(self._supervise("the fold worker", self.worker.run()))
+        await asyncio.sleep(0)
+        try:
+            yield
+        finally:
+            self.store.journal.close()
+            await journal
+            if worker is not None:
+                worker.cancel()
+                await asyncio.gather(worker, return_exceptions=True)
+
+    async def _run_journal(self) -> None:
+        self._journal_alive = True
+        try:
+            await self.store.journal.run()
+        finally:
+            self._journal_alive = False
+
+    async def _supervise(self, name: str, work: object) -> None:
+        try:
+            await work  # type: ignore[misc]
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            log.error("a part of the service failed", component=name, exc_info=error)
+            self._break(f"{name} failed")
+
+
+@asynccontextmanager
+async def open_service(
+    settings: Settings, *, clock: Clock | None = None, with_worker: bool = True
+) -> AsyncIterator[Service]:
+    """A service at work on its own store, without a socket."""
+    async with open_store(store_settings(settings), purpose="serving") as store:
+        service = Service(store, settings, clock=clock or SystemClock(), with_worker=with_worker)
+        async with service.running():
+            yield service
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its own signal handling, which would end the process before we close."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: Settings, *, host: str, port: int, with_worker: bool = True) -> None:
+    """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed."""
+    async with open_service(settings, with_worker=with_worker) as service:
+        server = _Server(_uvicorn(service.application, settings, host=host, port=port))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        watcher = asyncio.create_task(_stop_when_broken(service, server))
+        announcer = asyncio.create_task(_announce(server, settings))
+        try:
+            await server.serve()
+        finally:
+            for task in (watcher, announcer):
+                task.cancel()
+            await asyncio.gather(watcher, announcer, return_exceptions=True)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+        if service.broken:
+            raise UnreachableError("; ".join(service.broken) + "; see the log, then start again")
+        if not server.started:
+            raise UnreachableError(f"cannot listen on {host} port {port}; is it in use?")
+    log.info("stopped")
+
+
+def _uvicorn(application: Starlette, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        host=host,
+        port=port,
+        http="httptools",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.forwarded_allow_ips),
+        forwarded_allow_ips=list(settings.forwarded_allow_ips),
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
+
+
+async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
+    await service.stopped()
+    server.should_exit = True
+
+
+async def _announce(server: uvicorn.Server, settings: Settings) -> None:
+    # Uvicorn says that it has started in a flag only.
+    while not server.started:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    for each in server.servers:
+        for socket in each.sockets:
+            host, port = socket.getsockname()[:2]
+            log.info("serving", host=host, port=port, environment=settings.environment)
+
+
+async def work(settings: Settings) -> None:
+    """Fold due orders, and nothing else, until SIGTERM or SIGINT."""
+    async with open_desk(settings, purpose="serving") as desk:
+        worker = FoldWorker(desk, batch=settings.worker_batch)
+        task = asyncio.create_task(worker.run())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+        log.info("working", environment=desk.store.environment)
+        await asyncio.gather(task, return_exceptions=True)
+        if not task.cancelled() and task.exception() is not None:
+            raise UnreachableError("the fold worker failed; see the log") from task.exception()
+    log.info("stopped")

@@ -1,0 +1,196 @@
+"""The HTTP client of the payment service: one call, one key, a bounded number of requests.
+
+    (a) one request, at most `try_s` long, its answer read up to a cap
+    (b) what it means (`answer.judge`)
+    (c) come again? a pause, and the same bytes with the same key
+
+Leaves out: records and the store. Whoever calls has committed the key before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+import httpx2
+import structlog
+
+from app.checkout.answer import MAX_ANSWER_BYTES, ComeAgain, Heard, Judged, Unclear, judge
+from app.checkout.backoff import RetrySettings, pause_before
+from app.checkout.form import AnswerForm
+from app.checkout.mask import Mask
+from app.checkout.request import SoundRequest, body_of
+from app.checkout.turns import Turns
+from app.checkout.web_address import is_web_address
+from app.errors import ConfigurationError
+
+Sleep = Callable[[float], Awaitable[None]]
+"""Waits a number of seconds: anyio.sleep, or a test's own."""
+
+MAX_CONNECTIONS: Final = 32
+"""Connections to the service at one moment; more callers wait for one."""
+
+USER_AGENT: Final = "tallyhook/1"
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """The service to ask. Raises ConfigurationError with every problem at once.
+
+    base_url  http or https; `form.path` comes after it
+    token     the bearer token
+    source    the provider account that sessions belong to; its webhooks come from there
+    """
+
+    base_url: str
+    token: str = field(repr=False)
+    source: str
+    form: AnswerForm = field(default_factory=AnswerForm)
+    retry: RetrySettings = field(default_factory=RetrySettings)
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not is_web_address(self.base_url):
+            problems.append("TALLYHOOK_CHECKOUT__BASE_URL: must be an http or https URL")
+        if not self.token or not self.token.isascii() or not self.token.isprintable():
+            problems.append("TALLYHOOK_CHECKOUT__TOKEN: must be printable ASCII")
+        if not self.source:
+            problems.append("TALLYHOOK_CHECKOUT__SOURCE: must name a source")
+        if problems:
+            raise ConfigurationError(problems)
+
+
+class CheckoutClient:
+    """Use as `async with CheckoutClient(settings) as client`; one for a process.
+
+    `transport` takes the requests instead of the network; `sleep` waits between them.
+    `turns` belongs to whoever opens checkouts with this client.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        sleep: Sleep = anyio.sleep,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.settings = settings
+        self.turns: Turns[Any] = Turns()
+        self._sleep = sleep
+        self._url = settings.base_url.rstrip("/") + settings.form.path
+        self._http = _http_client(settings, transport)
+
+    def __repr__(self) -> str:
+        return f"CheckoutClient({self._url!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._http.aclose()
+
+    def mask_for(self, request: SoundRequest) -> Mask:
+        """What must not be written down of this request and its answers."""
+        return Mask(phone=request.phone, token=self.settings.token)
+
+    async def ask(self, request: SoundRequest, *, key: str) -> Judged:
+        """Ask for the session until it is clear what the service says; never a ComeAgain.
+
+        Raises nothing for whatever the network or the service does: Unclear says it.
+        """
+        retry, form = self.settings.retry, self.settings.form
+        body, mask = body_of(request, amount=form.amount), self.mask_for(request)
+        number, spent = 1, 0.0
+        while True:
+            started = time.monotonic()
+            heard = await self._request(body, key, limit_s=min(retry.try_s, retry.total_s - spent))
+            spent += time.monotonic() - started
+            judged = judge(heard, order=request.order, form=form, mask=mask)
+            if not isinstance(judged, ComeAgain):
+                return judged
+            number += 1
+            pause = pause_before(number, key=key, asked_s=judged.wait_s, settings=retry)
+            if number > retry.tries or spent + pause >= retry.total_s:
+                return Unclear(code=judged.code)
+            log.info(
+                "checkout request comes again",
+                order=request.order,
+                attempt_number=number,
+                reason=judged.code,
+                seconds=round(pause, 3),
+            )
+            await self._sleep(pause)
+            spent += pause
+
+    async def _request(self, body: bytes, key: str, *, limit_s: float) -> Heard:
+        """One request. A broken connection and a lapse of time are answers like any other."""
+        try:
+            with anyio.fail_after(limit_s):
+                return await self._exchange(body, key)
+        except (TimeoutError, httpx2.TimeoutException):
+            return Heard(problem="timed_out")
+        except httpx2.HTTPError:
+            return Heard(problem="connection_failed")
+
+    async def _exchange(self, body: bytes, key: str) -> Heard:
+        headers = {
+            "authorization": f"Bearer {self.settings.token}",
+            "idempotency-key": key,
+            "content-type": "application/json",
+        }
+        async with self._http.stream("POST", self._url, content=body, headers=headers) as answer:
+            content, problem = await _content(answer)
+            return Heard(
+                status=answer.status_code,
+                problem=problem,
+                body=content,
+                retry_after=answer.headers.get("retry-after"),
+                date=answer.headers.get("date"),
+            )
+
+
+async def _content(answer: httpx2.Response) -> tuple[bytes, str | None]:
+    """The body as sent, and why it was not read to its end, if so.
+
+    Nothing is inflated: we ask for no encoding, and a small body can unpack to gigabytes.
+    """
+    if answer.headers.get("content-encoding", "identity").lower() != "identity":
+        return b"", "encoded"
+    content = bytearray()
+    async for chunk in answer.aiter_raw():
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            return b"", "too_large"
+    return bytes(content), None
+
+
+def _http_client(
+    settings: ClientSettings, transport: httpx2.AsyncBaseTransport | None
+) -> httpx2.AsyncClient:
+    """TLS is verified. Proxies and credentials of the environment take no part: the token goes
+    to the configured host and nowhere else, so redirects are not followed either."""
+    return httpx2.AsyncClient(
+        timeout=settings.retry.try_s,
+        follow_redirects=False,
+        trust_env=False,
+        transport=transport,
+        limits=httpx2.Limits(
+            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS
+        ),
+        headers={
+            "user-agent": USER_AGENT,
+            "accept": "application/json",
+            "accept-encoding": "identity",
+        },
+    )

@@ -1,0 +1,35 @@
+"""What can be wrong with being asked to open a session. Each sentence is for the shop's people.
+
+    UsageError
+    ├── CheckoutRequestError   the request itself; `problems` has every sentence
+    └── CheckoutConflictError  the order already has another payment; `before` and `asked`
+
+None carries a phone number, a URL or a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.errors import UsageError
+from reconcile.money import Money
+
+
+class CheckoutRequestError(UsageError):
+    """The request cannot be sent. `problems` holds (field, sentence) for each mistake."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        super().__init__(" ".join(sentence for _, sentence in problems))
+        self.problems = tuple(problems)
+
+
+class CheckoutConflictError(UsageError):
+    """The order's payment was asked for otherwise before; nothing was sent.
+
+    before, asked  the money of then and of now; equal where something else differs
+    """
+
+    def __init__(self, sentence: str, *, before: Money | None, asked: Money) -> None:
+        super().__init__(sentence)
+        self.before = before
+        self.asked = asked

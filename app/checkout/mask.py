@@ -1,0 +1,52 @@
+"""Keeps the customer's phone number and our token out of whatever is written down.
+
+Services repeat what they were sent, most often in the sentence of a refusal; so every text of an
+answer passes here before it becomes a record, an error or a line for people.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+HIDDEN: Final = "***"
+
+_BETWEEN = r"[ ().-]{0,2}"
+_SIGNIFICANT = 8
+"""Digits at the end that identify a customer however the number is written before them
+(254712345678, +254 712 345 678, 0712-345678)."""
+
+
+class Mask:
+    """Hides one phone number (digits) and one token. Shows neither itself."""
+
+    __slots__ = ("_phone", "_token")
+
+    def __init__(self, *, phone: str, token: str) -> None:
+        last = _BETWEEN.join(phone[-_SIGNIFICANT:])
+        # The bound keeps the search linear in a long run of digits.
+        self._phone = re.compile(rf"\+?(?:\d{_BETWEEN}){{0,7}}{last}", re.ASCII)
+        self._token = token
+
+    def __repr__(self) -> str:
+        return "Mask()"
+
+    def hide(self, text: str) -> str:
+        """The text with `***` where either was."""
+        return self._phone.sub(HIDDEN, text.replace(self._token, HIDDEN))
+
+    def touches(self, text: str) -> bool:
+        """Whether either is in the text."""
+        return self.hide(text) != text
+
+
+def plain(text: str) -> str:
+    """One line without control, format or unassigned characters."""
+    shown = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in text)
+    return " ".join(shown.split())
+
+
+def clipped(text: str, limit: int) -> str:
+    """At most `limit` characters, the last of them … where something was cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,190 @@
+"""An order's logical payment: what its records say of it, and the records that come of an answer.
+
+Leaves out: reading and writing them. The store is the caller's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from app.checkout.answer import Opened, Refused, Unclear
+from app.checkout.faults import CheckoutConflictError
+from app.checkout.mask import Mask
+from app.checkout.request import SoundRequest, digest_of
+from app.checkout.web_address import without_query
+from reconcile.canonical import canonical_json
+from reconcile.instants import Duration, Instant
+from reconcile.records import Record, RecordKind
+
+Answered = Opened | Refused | Unclear
+"""What of an answer is written down."""
+
+_KINDS: Final[dict[type[Answered], RecordKind]] = {
+    Opened: "session_opened",
+    Refused: "session_refused",
+    Unclear: "session_unknown",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payment:
+    """One idempotency key and the records that carry it. `key` is the one ever sent for it."""
+
+    key: str
+    requested: Record
+    opened: Record | None = None
+    refused: Record | None = None
+    unknown: Record | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the service has said what became of it."""
+        return self.opened is not None or self.refused is not None
+
+
+def payment_of(records: Iterable[Record]) -> Payment | None:
+    """The order's payment, or None when none was ever asked for.
+
+    An opened session outweighs a refusal of the same key: money can move in it.
+    """
+    known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
+    asked = [record for record in known if record.kind == "session_requested" and record.key]
+    if not asked:
+        return None
+    return payment_with(known, asked[-1].key or "")
+
+
+def payment_with(records: Iterable[Record], key: str) -> Payment | None:
+    """The payment of this key, with the first record of each kind; None if it was never asked."""
+    known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
+    own = {record.kind: record for record in reversed(known) if record.key == key}
+    requested = own.get("session_requested")
+    if requested is None:
+        return None
+    return Payment(
+        key=key,
+        requested=requested,
+        opened=own.get("session_opened"),
+        refused=own.get("session_refused"),
+        unknown=own.get("session_unknown"),
+    )
+
+
+def check_same(
+    payment: Payment, request: SoundRequest, *, source: str, details: str | None
+) -> None:
+    """Raises CheckoutConflictError unless `request` asks for this payment again.
+
+    Once the service has said what became of it, only money and source must agree: nothing is sent
+    any more. Before, everything must: the key may only be sent with the body it was made for.
+    """
+    before = payment.requested.money
+    if before != request.money:
+        raise _conflict(payment, request, f"over {before}, now over {request.money}")
+    if payment.requested.source != source:
+        raise _conflict(payment, request, "at another source than now")
+    if not payment.settled and _digest_in(details) != digest_of(request):
+        raise _conflict(payment, request, "with another phone number or other return URLs")
+
+
+def _conflict(payment: Payment, request: SoundRequest, difference: str) -> CheckoutConflictError:
+    return CheckoutConflictError(
+        f"Order {request.order}: its checkout was asked for {difference}; nothing was sent. "
+        "Ask for it as before, or place a new order.",
+        before=payment.requested.money,
+        asked=request.money,
+    )
+
+
+def _digest_in(details: str | None) -> object:
+    try:
+        document = json.loads(details or "")
+    except ValueError:
+        return None
+    return document.get("digest") if isinstance(document, dict) else None
+
+
+def key_is_spent(payment: Payment, *, now: Instant, lifetime: Duration, reserve: Duration) -> bool:
+    """Whether the service may have forgotten the key before a call that takes `reserve` ends."""
+    return now + reserve >= payment.requested.at + lifetime
+
+
+# --- records -------------------------------------------------------------------------------------
+
+
+def intent(
+    request: SoundRequest, *, known: Iterable[Record], key: str, source: str, now: Instant
+) -> Record:
+    """The record that is committed before the first byte is sent.
+
+    Its id follows from the order and the number of its payments, so that of two processes which
+    both found no payment only one can write: the other's row has the same primary key.
+    """
+    number = sum(record.kind == "session_requested" for record in known)
+    name = json.dumps(["session_requested", request.order, number]).encode()
+    return Record(
+        record_id="rec_" + hashlib.sha256(name).hexdigest()[:30],
+        recorded_at=now,
+        kind="session_requested",
+        order=request.order,
+        at=now,
+        money=request.money,
+        source=source,
+        key=key,
+    )
+
+
+def intent_details(request: SoundRequest, mask: Mask) -> str:
+    """`{"digest", "return_urls"}`: what the key was made for, without what is the customer's."""
+    urls = {"success": request.success_url, "cancel": request.cancel_url}
+    return canonical_json(
+        {
+            "digest": digest_of(request),
+            "return_urls": {name: mask.hide(without_query(url)) for name, url in urls.items()},
+        }
+    ).decode()
+
+
+def record_kind(answered: Answered) -> RecordKind:
+    """The kind of record that an answer makes."""
+    return _KINDS[type(answered)]
+
+
+def answer_record(answered: Answered, payment: Payment, *, record_id: str, now: Instant) -> Record:
+    """The record that comes of an answer."""
+    opened = answered if isinstance(answered, Opened) else None
+    return Record(
+        record_id=record_id,
+        recorded_at=now,
+        kind=record_kind(answered),
+        order=payment.requested.order,
+        at=now,
+        source=payment.requested.source,
+        key=payment.key,
+        session=opened.session if opened is not None else None,
+        expires_at=opened.expires_at if opened is not None else None,
+        reason=answered.reason if isinstance(answered, Refused) else None,
+    )
+
+
+def answer_details(answered: Answered) -> str:
+    """The text that is kept beside that record: the answer, or why there is none."""
+    if isinstance(answered, Unclear):
+        return canonical_json({"code": answered.code}).decode()
+    return answered.details
+
+
+def adds(answered: Answered, payment: Payment) -> bool:
+    """Whether the answer says more than the records do; another process may have been faster.
+
+    A second session for one key is the service's mistake, and must be known: it can take money.
+    """
+    if isinstance(answered, Opened):
+        return payment.opened is None or payment.opened.session != answered.session
+    if isinstance(answered, Refused):
+        return not payment.settled
+    return not payment.settled and payment.unknown is None

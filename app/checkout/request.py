@@ -1,0 +1,164 @@
+"""A request to open a session: what the shop asks, its checks, its bytes and its digest.
+
+Leaves out: tokens and keys. A SoundRequest is made by `checked` only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from app.checkout.faults import CheckoutRequestError
+from app.checkout.form import AmountForm
+from app.checkout.web_address import is_web_address
+from reconcile.canonical import fingerprint
+from reconcile.money import Money, MoneyError, exponent_of, from_major, major_text
+
+MAX_ORDER: Final = 200
+"""Characters of an order's reference."""
+
+_PHONE = re.compile(r"[1-9]\d{7,14}", re.ASCII)
+_AMOUNT = re.compile(r"[+-]?\d{1,19}(\.\d{1,19})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckoutRequest:
+    """What the shop asks, as it came. `amount` is in major units; `phone` E.164 without the +."""
+
+    order: str
+    amount: Decimal | int | str
+    currency: str
+    phone: str = field(repr=False)
+    success_url: str = field(repr=False)
+    cancel_url: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoundRequest:
+    """A request that passed every check."""
+
+    order: str
+    money: Money
+    phone: str = field(repr=False)
+    success_url: str = field(repr=False)
+    cancel_url: str = field(repr=False)
+
+
+def checked(request: CheckoutRequest, *, live: bool) -> SoundRequest:
+    """The request, sound. Raises CheckoutRequestError with every problem at once."""
+    money, problem = _exact(request)
+    problems = [*_problems(request, live=live), *([("amount", problem)] if problem else [])]
+    if problems or money is None:
+        raise CheckoutRequestError(problems)
+    return SoundRequest(
+        order=request.order,
+        money=money,
+        phone=request.phone,
+        success_url=request.success_url,
+        cancel_url=request.cancel_url,
+    )
+
+
+def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, str]]:
+    if not _is_reference(request.order):
+        yield (
+            "order",
+            f"Give the order's reference: 1 to {MAX_ORDER} characters, no control characters.",
+        )
+    if not _is_currency(request.currency):
+        yield "currency", "Give a currency code of ISO 4217 in capitals, such as KES."
+    if not isinstance(request.phone, str) or _PHONE.fullmatch(request.phone) is None:
+        yield (
+            "phone",
+            "Give the customer's phone number as 8 to 15 digits, country code first, no +.",
+        )
+    kind = "https" if live else "http or https"
+    for name in ("success_url", "cancel_url"):
+        if not is_web_address(getattr(request, name), encrypted=live):
+            yield name, f"Give {name} as an absolute {kind} URL without a user in it."
+
+
+def _is_reference(value: object) -> bool:
+    """Surrogates are refused with the controls: they have no bytes. So are line separators."""
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ORDER or value.isspace():
+        return False
+    return not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in value)
+
+
+def _is_currency(value: object) -> bool:
+    try:
+        return isinstance(value, str) and exponent_of(value) >= 0
+    except MoneyError:
+        return False
+
+
+def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
+    """The money, or the sentence that says why it is none."""
+    amount = request.amount
+    if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
+        return None, "Give the amount as a decimal number or text, never as a binary float."
+    if isinstance(amount, str) and _AMOUNT.fullmatch(amount) is None:
+        return None, "Give the amount in major units, such as 1500.00."
+    # An unknown currency has its own sentence; whether the amount is positive can still be told.
+    currency = request.currency if _is_currency(request.currency) else "XAF"
+    try:
+        money = from_major(amount, currency)
+    except MoneyError as error:
+        return None, "" if currency != request.currency else f"Mend the amount: {error}."
+    return (money, "") if money.minor > 0 else (None, "Give an amount of more than zero.")
+
+
+def body_of(request: SoundRequest, *, amount: AmountForm) -> bytes:
+    """The JSON that is sent; for one request always the same bytes.
+
+    Written by hand because the amount must be an exact number (1500.00), which `json` cannot
+    write without making it a binary float.
+    """
+    money = request.money
+    order = (
+        f'{{"reference":{_text(request.order)},"amount":{_amount(money, amount)},'
+        f'"currency":{_text(money.currency)}}}'
+    )
+    urls = f'{{"success":{_text(request.success_url)},"cancel":{_text(request.cancel_url)}}}'
+    customer = f'{{"phone":{_text(request.phone)}}}'
+    return f'{{"order":{order},"customer":{customer},"return_urls":{urls}}}'.encode()
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _amount(money: Money, form: AmountForm) -> str:
+    if form == "minor_number":
+        return str(money.minor)
+    return major_text(money) if form == "major_number" else _text(major_text(money))
+
+
+def digest_of(request: SoundRequest) -> str:
+    """`sha256:…` of the request in canonical form, the phone number only as its check.
+
+    A digest over the number itself would give it away: everything else in the body stands beside
+    the digest, and 10^9 numbers are tried in minutes. See README.md.
+    """
+    return fingerprint(
+        {
+            "order": {"reference": request.order, "minor": request.money.minor},
+            "currency": request.money.currency,
+            "phone_check": phone_check(request.phone),
+            "return_urls": {"success": request.success_url, "cancel": request.cancel_url},
+        }
+    )
+
+
+def phone_check(phone: str) -> int:
+    """One of 256 values: tells 255 of 256 other numbers apart, and fits millions of numbers.
+
+    The same for every order of one customer, so that several orders tell no more than one does.
+    """
+    return hashlib.sha256(b"phone check:" + phone.encode()).digest()[0]

@@ -1,0 +1,1 @@
+"""The command line: parses words, calls an operation, prints what it returns."""

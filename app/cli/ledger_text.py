@@ -1,0 +1,33 @@
+"""A ledger for reading on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.cli.output import Format, emit
+
+
+def print_ledger(ledger: Mapping[str, Any]) -> None:
+    """Outcome first, then why, then the events, the money and the findings."""
+    ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
+    print(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
+    print()
+    for sentence in ledger["explanation"]:
+        print(f"  {sentence}")
+    print()
+    if ledger["timeline"]:
+        emit(
+            ledger["timeline"],
+            columns=("occurred_at", "received_at", "event", "kind", "attempt", "money", "note"),
+            form=Format.table,
+        )
+    if ledger["entries"]:
+        emit(
+            ledger["entries"],
+            columns=("at", "kind", "money", "attempt", "cites"),
+            form=Format.table,
+        )
+    if ledger["next_decision_at"] is not None:
+        print(f"Next decision at {ledger['next_decision_at']}, unless something new is said.")
+    print(f"Fingerprint {ledger['fingerprint']}")

@@ -1,0 +1,58 @@
+"""`tallyhook …`: the commands and what their errors become.
+
+Heavy things are imported inside commands: the time that `--help` takes is felt.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+
+from app.cli import deliveries, orders, serving, store, tokens
+from app.errors import ConfigurationError, TallyhookError
+
+application = typer.Typer(
+    name="tallyhook",
+    help="Receives a payment service's signed webhooks, keeps them, and explains what happened "
+    "to every order's money.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+for module in (serving, store):
+    module.register(application)
+application.add_typer(orders.group, name="orders")
+application.add_typer(deliveries.group, name="deliveries")
+application.add_typer(tokens.group, name="tokens")
+application.add_typer(store.group, name="db")
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command and return its exit code. An error is a sentence, never a traceback."""
+    try:
+        result = application(list(words), standalone_mode=False)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except ConfigurationError as error:
+        for problem in error.problems:
+            print(problem, file=sys.stderr)
+        return error.exit_code
+    except TallyhookError as error:
+        print(f"tallyhook: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return result if isinstance(result, int) else 0

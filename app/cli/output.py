@@ -1,0 +1,114 @@
+"""Listings as table, JSON, JSON Lines or CSV. Results go to standard output, all else to error."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+
+class Format(StrEnum):
+    """How a listing is written."""
+
+    table = "table"
+    json = "json"
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+FormatOption = Annotated[
+    Format, typer.Option("--format", help="table for people; json, jsonl or csv for programs.")
+]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
+    """Print rows, in a table or CSV by the given columns, in JSON whole."""
+    if form is Format.json:
+        print(json.dumps(list(rows), ensure_ascii=False, indent=2))
+    elif form is Format.jsonl:
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False))
+    elif form is Format.csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(columns)
+        writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+    else:
+        _table(rows, columns)
+
+
+def document(value: Mapping[str, Any]) -> None:
+    """Print one JSON document."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _cell(value: Any) -> str:
+    """Text for a spreadsheet; a cell that would be taken for a formula is quoted."""
+    text = _text(value)
+    return "'" + text if text.startswith(_FORMULA) else text
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping) and set(value) == {"amount", "currency"}:
+        return f"{value['currency']} {value['amount']}"
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    return str(value)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        # Text, not markup: a reference may hold square brackets.
+        table.add_row(*(Text(_text(row.get(name))) for name in columns))
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(table)
+
+
+def note(sentence: str) -> None:
+    """Say something to a person, on standard error."""
+    print(sentence, file=sys.stderr)
+
+
+@contextmanager
+def progress(label: str, total: int | None) -> Iterator[Any]:
+    """A progress bar on standard error, on a terminal only. Yields `advance(count)`."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count: bar.advance(task, count)

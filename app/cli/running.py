@@ -1,0 +1,37 @@
+"""Runs an operation from a command: settings, an open store, one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
+
+Result = TypeVar("Result")
+
+
+def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run to the end on the fast event loop."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+def with_desk(
+    use: Callable[[Desk, Settings], Awaitable[Result]], *, purpose: str = "reading"
+) -> Result:
+    """Load the settings, open the store for a purpose, and call `use` with desk and settings."""
+    from app.bootstrap import open_desk
+    from app.config import load_settings
+
+    settings = load_settings()
+
+    async def work() -> Result:
+        async with open_desk(settings, purpose=purpose) as desk:
+            return await use(desk, settings)
+
+    return run_loop(work())

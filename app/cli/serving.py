@@ -1,0 +1,95 @@
+"""Commands that stay up: serve, worker, sandbox, demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+
+
+def register(application: typer.Typer) -> None:
+    """Add the commands."""
+    application.command()(serve)
+    application.command()(worker)
+    application.command()(sandbox)
+    application.command()(demo)
+
+
+def serve(
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Receive only; fold in a `tallyhook worker`.")
+    ] = False,
+) -> None:
+    """Receive webhooks, answer the API, and fold due orders in the background."""
+    from app.bootstrap import serve as run_service
+    from app.cli.running import run_loop
+    from app.config import load_settings
+    from app.logs import configure_logging
+
+    settings = load_settings(serving=True)
+    configure_logging(format=settings.log_format, level=settings.log_level)
+    run_loop(run_service(settings, host=host, port=port, with_worker=not no_worker))
+
+
+def worker() -> None:
+    """Fold due orders and nothing else. On SQLite `serve` does this itself."""
+    from app.bootstrap import work
+    from app.cli.running import run_loop
+    from app.config import load_settings
+    from app.logs import configure_logging
+
+    settings = load_settings()
+    configure_logging(format=settings.log_format, level=settings.log_level)
+    run_loop(work(settings))
+
+
+def sandbox(
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8090,
+    host: Host = "127.0.0.1",
+    seed: Annotated[int, typer.Option(help="Two runs with one seed are identical.")] = 0,
+    webhook_url: Annotated[
+        str, typer.Option(help="Where the events are sent.")
+    ] = "http://127.0.0.1:8080/webhooks/checkout",
+    truth: Annotated[
+        Path | None, typer.Option(help="File for what really happened to each order's money.")
+    ] = None,
+    unit: Annotated[
+        float, typer.Option(help="Seconds in one unit of a scenario; smaller plays faster.")
+    ] = 1.0,
+) -> None:
+    """Run the simulated provider. The last two digits of a phone number choose the scenario."""
+    from app.cli.output import note
+    from app.cli.running import run_loop
+    from app.providers.profile import load_profile
+    from app.providers.source import Source
+    from app.sandbox.server import build_sandbox, serve_sandbox
+    from app.sandbox.settings import SandboxSettings
+
+    settings = SandboxSettings(
+        webhook_url=webhook_url,
+        public_url=f"http://{host}:{port}",
+        seed=seed,
+        truth_path=truth,
+        unit_s=unit,
+    )
+    signer = Source(
+        name="checkout", profile=load_profile("checkout"), secrets=list(settings.secrets)
+    )
+    note(f"Simulated provider on http://{host}:{port}, sending to {webhook_url}")
+    note(f"Open sessions with the token {settings.token}; verify with {settings.secrets[0]}")
+    run_loop(serve_sandbox(build_sandbox(settings, signer=signer), host=host, port=port))
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="End after printing.")] = False,
+) -> None:
+    """Play every scenario against a service of its own and explain each order."""
+    from app.cli.demo import play
+    from app.cli.running import run_loop
+
+    raise typer.Exit(run_loop(play(once=once)))

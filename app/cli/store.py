@@ -1,0 +1,125 @@
+"""Commands on the store: db upgrade and check, reindex, refold, prove."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.output import Format, FormatOption, document, note, progress
+
+group = typer.Typer(help="The database.", no_args_is_help=True)
+
+
+def register(application: typer.Typer) -> None:
+    """Add the commands that have no group."""
+    application.command()(reindex)
+    application.command()(refold)
+    application.command()(prove)
+
+
+@group.command("upgrade")
+def upgrade() -> None:
+    """Bring the database up to date. `serve` does this by itself on SQLite."""
+    from app.bootstrap import upgrade_database
+    from app.cli.running import run_loop
+    from app.config import load_settings
+
+    before, after = run_loop(upgrade_database(load_settings(serving=True)))
+    note(f"The database was at version {before or 'none'} and is at {after}.")
+
+
+@group.command("check")
+def check(form: FormatOption = Format.table) -> None:
+    """Check that every stored body has its digest and every ledger equals its history."""
+    from app.cli.running import with_desk
+    from app.operations.check_store import check_store
+
+    with progress("checking", None) as advance:
+        report = with_desk(lambda desk, settings: check_store(desk, progress=advance))
+    if form is Format.table:
+        print(report.sentence())
+        for problem in report.problems:
+            print(f"  {problem}")
+    else:
+        document(report.document())
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def reindex() -> None:
+    """Read every stored body again, after a profile was corrected."""
+    from app.bootstrap import compile_sources
+    from app.cli.running import with_desk
+    from app.operations.reindex import reindex as run_reindex
+
+    with progress("reading", None) as advance:
+        done = with_desk(
+            lambda desk, settings: run_reindex(
+                desk, sources=compile_sources(settings), progress=advance
+            ),
+            purpose="serving",
+        )
+    note(
+        f"Read {done.read} deliveries: {done.events} events, {done.unreadable} unreadable. "
+        "Orders are folded again by `serve`, or now by `refold --all`."
+    )
+
+
+def refold(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every order, not only those that are due.")
+    ] = False,
+) -> None:
+    """Fold due orders, or rebuild every ledger, and publish what changed."""
+    from app.cli.running import with_desk
+    from app.operations import refold as operation
+
+    with progress("folding", None) as advance:
+        if everything:
+            folded = with_desk(
+                lambda desk, settings: operation.refold_all(desk, progress=advance),
+                purpose="writing",
+            )
+        else:
+            folded = with_desk(
+                lambda desk, settings: operation.refold_until_quiet(
+                    desk, limit=settings.worker_batch, progress=advance
+                ),
+                purpose="writing",
+            )
+    note(f"Folded {folded} orders.")
+
+
+def prove(
+    references: Annotated[list[str] | None, typer.Argument(help="Orders to prove.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every stored order.")] = False,
+    shuffles: Annotated[int, typer.Option(min=1, max=100_000, help="Trials per order.")] = 100,
+    seed: Annotated[int, typer.Option(help="What the shuffles begin with.")] = 0,
+    form: FormatOption = Format.table,
+) -> None:
+    """Fold stored histories again, shuffled, duplicated and split, and compare the ledgers."""
+    from app.cli.running import with_desk
+    from app.errors import UsageError
+    from app.operations.prove import prove_orders
+
+    if bool(references) == everything:
+        raise UsageError("name the orders to prove, or say --all")
+    with progress("proving", None) as advance:
+        proof = with_desk(
+            lambda desk, settings: prove_orders(
+                desk,
+                references or None,
+                shuffles=shuffles,
+                seed=seed,
+                progress=advance,
+            )
+        )
+    if form is Format.table:
+        print(proof.sentence())
+        for example in proof.counter_examples:
+            print(f"  {example}")
+    else:
+        document(proof.document())
+    if proof.counter_examples:
+        raise typer.Exit(1)

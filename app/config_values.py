@@ -1,0 +1,133 @@
+"""From the text of one setting to its value. Every error says what would be right, never what was.
+
+Leaves out: anything that depends on a second setting; that is app.config_checks.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+_SQLITE: Final = "sqlite+aiosqlite"
+_POSTGRESQL: Final = "postgresql+asyncpg"
+
+
+def lowered(value: Any) -> Any:
+    """Text in lower case without blanks around it; anything else as it is."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def listed(value: Any) -> Any:
+    """A JSON list of texts, or texts separated by commas; a list as it is.
+
+    Raises ValueError when the text begins as a JSON list and is not one of texts.
+    """
+    if not isinstance(value, str):
+        return value
+    if not value.lstrip().startswith("["):
+        return [part.strip() for part in value.split(",")]
+    try:
+        parts = json.loads(value)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError('must be a JSON list of texts, such as ["newest", "older"]')
+    return parts
+
+
+def networks(value: Any) -> Any:
+    """IP addresses or networks, none of which takes in everybody.
+
+    Raises ValueError for anything else. Behind a proxy that is not named here, the peer's own
+    address counts, which cannot be forged; `*` would let every sender choose its address.
+    """
+    return tuple(_network(part) for part in listed(value) if part)
+
+
+def _network(text: str) -> str:
+    try:
+        prefix = 0 if text == "*" else ipaddress.ip_network(text, strict=False).prefixlen
+    except ValueError:
+        raise ValueError(
+            "must be IP addresses or networks, such as 10.0.0.5,192.168.1.0/24"
+        ) from None
+    if prefix == 0:
+        raise ValueError("lets any sender choose its address: name the proxies one by one")
+    return text
+
+
+def base_url(value: Any) -> Any:
+    """An http or https URL without a slash at its end.
+
+    Raises ValueError when it has no host, or a user, a query or a fragment.
+    """
+    if not isinstance(value, str):
+        return value
+    parts = _split(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL such as https://payments.example")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must be a URL without user, password, query and fragment")
+    return value.strip().rstrip("/")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL's host is this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def database_url(value: Any) -> Any:
+    """The URL of a file of SQLite or of a PostgreSQL server, with the driver's name in it.
+
+    Raises ValueError for other databases and drivers, saying what to write instead, and for an
+    SQLite database in memory, where an acknowledged delivery would end with the process.
+    """
+    if not isinstance(value, str):
+        return value
+    scheme, colon, rest = value.strip().partition("://")
+    family = scheme.partition("+")[0]
+    if family == "sqlite" and scheme != _SQLITE:
+        raise ValueError(f"must begin with {_SQLITE}:/// in place of {_known(scheme)}")
+    if family in ("postgres", "postgresql") and scheme != _POSTGRESQL:
+        raise ValueError(f"must begin with {_POSTGRESQL}:// in place of {_known(scheme)}")
+    if not colon or scheme not in (_SQLITE, _POSTGRESQL):
+        raise ValueError(f"must begin with {_SQLITE}:/// and a path, or {_POSTGRESQL}://")
+    if scheme == _SQLITE:
+        _refuse_memory(rest)
+    else:
+        _split(value)
+    return value.strip()
+
+
+def _known(scheme: str) -> str:
+    """The scheme, where it is one that carries nothing secret."""
+    plain = scheme.replace("+", "").replace("_", "")
+    return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
+
+
+def _refuse_memory(rest: str) -> None:
+    path, _, query = rest.partition("?")
+    if not path.startswith("/"):
+        raise ValueError(f"must have three slashes before a path: {_SQLITE}:///var/tallyhook.db")
+    if path == "/" or ":memory:" in path or "mode=memory" in query:
+        raise ValueError(
+            "must be a file: a database in memory loses what was acknowledged,"
+            f" write {_SQLITE}:///var/tallyhook.db"
+        )
+
+
+def _split(value: str) -> SplitResult:
+    try:
+        parts = urlsplit(value.strip())
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            "is not a URL; write special characters in it as %XX and the port as a number"
+        ) from None
+    return parts

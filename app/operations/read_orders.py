@@ -1,0 +1,57 @@
+"""Reads ledgers: always folded from what is stored now, never from the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.errors import NotFoundError
+from app.operations.desk import Desk
+from app.store.histories import gather
+from app.store.ledgers import listed_orders
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import Instant
+from reconcile.ledger import Ledger
+
+
+async def explain_order(desk: Desk, order: str, *, as_of: Instant | None = None) -> Ledger:
+    """One order's ledger as of an instant, by default now.
+
+    Raises NotFoundError for an order of which nothing was known by then.
+    """
+    instant = desk.clock.now() if as_of is None else as_of
+    async with desk.store.reading() as connection:
+        history = (await gather(connection, [order]))[order]
+    known = history.known_at(instant)
+    if not _spoken_of(known):
+        raise NotFoundError(f"nothing is known of order {order!r}")
+    return fold(known, policy=desk.policy, as_of=instant)
+
+
+def _spoken_of(history: History) -> bool:
+    """Whether anything but another order's events is there."""
+    return bool(history.records) or any(
+        delivery.event.order in (None, history.order) for delivery in history.deliveries
+    )
+
+
+async def list_orders(
+    desk: Desk,
+    *,
+    after: str = "",
+    limit: int = 100,
+    outcome: str | None = None,
+    finding: str | None = None,
+) -> Sequence[Ledger]:
+    """Ledgers of orders in the order of their references, folded as of now.
+
+    Which orders match is taken from the ledger cache, so an order that became due within the last
+    moments may still be listed under its earlier outcome; the ledger returned is always current.
+    """
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        orders = await listed_orders(
+            connection, after=after, limit=limit, outcome=outcome, finding=finding
+        )
+        histories = await gather(connection, orders)
+    return [fold(histories[order], policy=desk.policy, as_of=now) for order in orders]

@@ -1,0 +1,92 @@
+"""Folds due orders and publishes what changed; rebuilds all ledgers from what is stored.
+
+One mechanism wakes an order for new evidence and for the passing of a deadline alike: its due
+mark. Publishing compares generations, so evidence that arrives during a fold is never missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.operations.desk import Desk
+from app.store.histories import gather, scan, side_stream
+from app.store.ledgers import (
+    LATEST_POSITIONS,
+    drop_caches,
+    due_orders,
+    latest_positions,
+    position_in,
+    publish,
+)
+from reconcile.fold import fold
+from reconcile.ledger import Ledger
+from reconcile.revise import Position, Revision, revise
+
+
+async def refold_due(desk: Desk, *, limit: int) -> int:
+    """Fold up to `limit` due orders and publish. Returns how many were due."""
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        due = await due_orders(connection, now=now, limit=limit)
+        if not due:
+            return 0
+        orders = [mark.order for mark in due]
+        histories = await gather(connection, orders)
+        before = await latest_positions(connection, orders)
+    ledgers = {order: fold(histories[order], policy=desk.policy, as_of=now) for order in orders}
+    async with desk.store.writing() as connection:
+        await publish(connection, ledgers=ledgers, revisions=_revisions(ledgers, before), due=due)
+    return len(due)
+
+
+def _revisions(ledgers: dict[str, Ledger], before: dict[str, Position]) -> list[Revision]:
+    found = []
+    for order, ledger in ledgers.items():
+        revision = revise(before.get(order), ledger)
+        if revision is not None:
+            found.append(revision)
+    return found
+
+
+async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
+    """Rebuild every ledger from the stored history, in memory that does not grow with it.
+
+    `progress` is told how many orders were folded since it was last called. A revision is
+    published where the rebuilt ledger differs from what was published before.
+    """
+    now = desk.clock.now()
+    folded = 0
+    async with desk.store.writing() as connection:
+        await drop_caches(connection)
+    async with desk.store.reading() as connection:
+        published = await side_stream(connection, LATEST_POSITIONS.format(""))
+        async for histories in scan(connection):
+            before: dict[str, Position] = {}
+            ledgers: dict[str, Ledger] = {}
+            for history in histories:
+                order = history.order
+                ledgers[order] = fold(history, policy=desk.policy, as_of=now)
+                if published.upcoming is not None and published.upcoming <= order:
+                    for row in await published.take(order):
+                        before[order] = position_in(row)
+            await _publish_rebuilt(desk, ledgers, before)
+            folded += len(histories)
+            progress(len(histories))
+    return folded
+
+
+async def _publish_rebuilt(
+    desk: Desk, ledgers: dict[str, Ledger], before: dict[str, Position]
+) -> None:
+    if ledgers:
+        async with desk.store.writing() as connection:
+            await publish(connection, ledgers=ledgers, revisions=_revisions(ledgers, before))
+
+
+async def refold_until_quiet(desk: Desk, *, limit: int, progress: Callable[[int], None]) -> int:
+    """Fold due orders until none is due. Returns how many folds that took."""
+    total = 0
+    while folded := await refold_due(desk, limit=limit):
+        total += folded
+        progress(folded)
+    return total

@@ -1,0 +1,70 @@
+"""Reads every stored body again and rebuilds the index, after a profile was corrected.
+
+One transaction: either the whole index is the corrected one, or it is the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from app.errors import ConfigurationError
+from app.operations.desk import Desk
+from app.providers.reading import Unreadable
+from app.providers.source import Source
+from app.store.deliveries import RawDelivery, raw_deliveries
+from app.store.indexing import Reread, drop_index, index_again
+
+AT_ONCE = 500
+"""Deliveries indexed at a time: their bodies are in memory together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reindexed:
+    """How many deliveries were read again, and what came of them."""
+
+    read: int
+    events: int
+    unreadable: int
+
+
+async def reindex(
+    desk: Desk, *, sources: Mapping[str, Source], progress: Callable[[int], None]
+) -> Reindexed:
+    """Rebuild the index. Raises ConfigurationError, changing nothing, when a source is missing."""
+    now = desk.clock.now()
+    read = events = 0
+    async with desk.store.reading() as reading, desk.store.writing() as writing:
+        await drop_index(writing, now=now)
+        async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
+            rereads = [_read_again(delivery, sources) for delivery in deliveries]
+            await index_again(writing, rereads, now=now)
+            read += len(rereads)
+            events += sum(reread.event is not None for reread in rereads)
+            progress(len(rereads))
+    desk.store.evidence_arrived.set()
+    return Reindexed(read=read, events=events, unreadable=read - events)
+
+
+def _read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
+    source = sources.get(delivery.source)
+    if source is None:
+        raise ConfigurationError(
+            [
+                f"TALLYHOOK_SOURCES__{delivery.source.upper()}__PROFILE: deliveries of this source "
+                "are stored; configure it, or they could not be read again"
+            ]
+        )
+    try:
+        reading = source.read(
+            delivery.body, digest=delivery.digest, headers=_headers(delivery.headers)
+        )
+    except Unreadable as unreadable:
+        return Reread(delivery=delivery, event=None, problem=str(unreadable))
+    return Reread(delivery=delivery, event=reading.events[0], problem=None)
+
+
+def _headers(text: str) -> list[tuple[bytes, bytes]]:
+    """Headers as they were received, from the lines they were kept as."""
+    pairs = (line.partition(": ") for line in text.split("\n") if line)
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, _, value in pairs]

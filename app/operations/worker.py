@@ -1,0 +1,97 @@
+"""The fold worker: folds due orders as they come due, for as long as it runs.
+
+It yields to the door. While deliveries pour in it rests many times as long as it worked, because
+an acknowledgement has a sender waiting for it and a published ledger has not; when they stop it
+catches up. Reads of one order never wait for it: they fold for themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import Final
+
+import structlog
+
+from app.operations.desk import Desk
+from app.operations.refold import refold_due
+from app.store.ledgers import next_due
+from reconcile.instants import SECOND
+
+log = structlog.get_logger()
+
+IDLE_S: Final = 1.0
+"""Longest sleep: other processes (a command, a second receiver) set orders due without a signal."""
+
+REST_SHARE: Final = 12.0
+"""Under load the worker rests this many times as long as it worked: at most 1/13 of one core."""
+
+BUSY_DELIVERIES: Final = 50
+"""Deliveries committed during a rest or a round from which on the door counts as busy."""
+
+SMALL_BATCH: Final = 50
+"""Orders folded at a time while the door is busy, so that no acknowledgement waits long."""
+
+
+class FoldWorker:
+    """Folds until cancelled. `alive` tells readiness whether it is running."""
+
+    def __init__(self, desk: Desk, *, batch: int) -> None:
+        self._desk = desk
+        self._store = desk.store
+        self._batch = batch
+        self.alive = False
+
+    async def run(self) -> None:
+        """Fold due orders for ever. Ends only by cancellation or by an error."""
+        self.alive = True
+        try:
+            while True:
+                await self._round()
+        finally:
+            self.alive = False
+
+    async def _round(self) -> None:
+        journal = self._store.journal
+        committed, began = journal.committed, perf_counter()
+        self._store.evidence_arrived.clear()
+        folded = await refold_due(self._desk, limit=self._size(committed))
+        if folded:
+            log.debug("folded", count=folded)
+        worked = perf_counter() - began
+        if folded == 0:
+            await self._wait()
+        elif journal.committed - committed >= BUSY_DELIVERIES or journal.depth:
+            await self._rest(worked * REST_SHARE)
+        else:
+            await asyncio.sleep(0)
+        self._seen = committed
+
+    _seen = 0
+
+    def _size(self, committed: int) -> int:
+        busy = committed - self._seen >= BUSY_DELIVERIES
+        return min(SMALL_BATCH, self._batch) if busy else self._batch
+
+    async def _rest(self, seconds: float) -> None:
+        """Rest, but no longer than the load lasts."""
+        journal = self._store.journal
+        ends = perf_counter() + seconds
+        while (left := ends - perf_counter()) > 0:
+            committed = journal.committed
+            await asyncio.sleep(min(left, 0.05))
+            if journal.committed == committed and not journal.depth:
+                return
+
+    async def _wait(self) -> None:
+        """Until evidence arrives, the next mark comes due, or a second has gone by."""
+        async with self._store.reading() as connection:
+            due = await next_due(connection)
+        seconds = IDLE_S
+        if due is not None:
+            seconds = min(seconds, max((due - self._desk.clock.now()) / SECOND, 0.0))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._store.evidence_arrived.wait()
+        except TimeoutError:
+            return

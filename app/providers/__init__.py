@@ -1,0 +1,1 @@
+"""How providers sign, name, date and price their events: profile files and their engine."""

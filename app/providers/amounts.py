@@ -1,0 +1,52 @@
+"""Amounts as providers write them, made exact or refused. One entry in AMOUNT_UNITS each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from app.providers.reading import Unreadable
+from reconcile.money import Money, MoneyError, from_major, money
+
+_CURRENCY = re.compile(r"[A-Z]{3}")
+# Decimal() itself would also take full-width digits, "1_000" and "1e9".
+_DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
+_WHOLE_TEXT = re.compile(r"[0-9]{1,19}")
+
+
+def _major(value: Any, currency: str) -> Money:
+    if type(value) is str and _DECIMAL_TEXT.fullmatch(value):
+        return from_major(value, currency)
+    if type(value) is Decimal or type(value) is int:
+        return from_major(value, currency)
+    raise MoneyError("the amount is not a number or a decimal text")
+
+
+def _minor(value: Any, currency: str) -> Money:
+    if type(value) is str and _WHOLE_TEXT.fullmatch(value):
+        return money(int(value), currency)
+    if type(value) is int:
+        return money(value, currency)
+    raise MoneyError("the amount is not a whole number of minor units")
+
+
+AMOUNT_UNITS: Final[Mapping[str, Callable[[Any, str], Money]]] = {"major": _major, "minor": _minor}
+
+
+def read_amount(
+    read: Callable[[Any, str], Money], value: Any, currency: Any, *, name: str
+) -> Money:
+    """Exact money of zero or more. `name` is the amount's own name, for the sentence."""
+    if currency is None:
+        raise Unreadable(f"{name} has no currency")
+    if type(currency) is not str or not _CURRENCY.fullmatch(currency):
+        raise Unreadable(f"the currency of {name} is not a code of three capital letters")
+    try:
+        amount = read(value, currency)
+    except MoneyError as error:
+        raise Unreadable(f"{name} cannot be read exactly: {error}") from None
+    if amount.minor < 0:
+        raise Unreadable(f"{name} is negative")
+    return amount

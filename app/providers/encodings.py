@@ -1,0 +1,67 @@
+"""How signatures and secrets are written as text: two tables, one entry for each way.
+
+Decoders raise ValueError for anything but one exact spelling; hexadecimal may be in either case.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+WHSEC: Final = "whsec_"
+"""Marks a symmetric secret of Standard Webhooks 1.0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """`decode` and `encode` bytes of a signature from and to ASCII text."""
+
+    decode: Callable[[bytes], bytes]
+    encode: Callable[[bytes], bytes]
+
+
+def _base64(text: bytes) -> bytes:
+    value = binascii.a2b_base64(text)
+    # The decoder skips what is no digit, and lets the unused bits of the last one be anything.
+    if _to_base64(value) != text:
+        raise ValueError("not the canonical base64 of these bytes")
+    return value
+
+
+def _to_base64(value: bytes) -> bytes:
+    return binascii.b2a_base64(value, newline=False)
+
+
+ENCODINGS: Final[Mapping[str, Encoding]] = {
+    "hex": Encoding(binascii.unhexlify, binascii.hexlify),
+    "base64": Encoding(_base64, _to_base64),
+}
+
+
+def _text_secret(secret: str) -> bytes:
+    return secret.encode("utf-8")
+
+
+def _hex_secret(secret: str) -> bytes:
+    return binascii.unhexlify(secret)
+
+
+def _base64_secret(secret: str) -> bytes:
+    digits = secret.encode("ascii")
+    if b"=" not in digits:
+        digits += b"=" * (-len(digits) % 4)
+    return _base64(digits)
+
+
+def _whsec_secret(secret: str) -> bytes:
+    return _base64_secret(secret.removeprefix(WHSEC))
+
+
+SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
+    "text": _text_secret,
+    "hex": _hex_secret,
+    "base64": _base64_secret,
+    "whsec": _whsec_secret,
+}

@@ -1,0 +1,23 @@
+"""What reading a verified body gives: events, or one sentence why it cannot be read exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconcile.events import Event
+
+
+class Unreadable(ValueError):
+    """A body that cannot be read exactly. The message is one sentence without text of the body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one delivery says.
+
+    events       the facts in it, in the order of the body
+    environment  `sandbox`, `live`, or None where the provider does not say
+    """
+
+    events: tuple[Event, ...]
+    environment: str | None

@@ -1,0 +1,231 @@
+"""The sixteen scenarios as one table: what the simulated customer and the network do.
+
+Leaves out: how any of it is done. A scenario is data; adding one is adding a row, and no code
+branches on a scenario's number. Times are in units after the opening of the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from reconcile.money import Money
+
+AmountRule = Literal["order", "other", "third", "rest"]
+"""The order's amount; 100 minor units less; a third of it; what then remains."""
+
+Copy = Literal["true", "other_amount", "tampered"]
+"""One delivery of an event: as it is; the same id over another amount, properly signed; signed
+as it is, then changed on the way."""
+
+Start = Literal["opening", "expiry"]
+"""What a time of delivery is counted from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One event of a scenario.
+
+    at        when it happens: units after the opening; its `occurred_at`
+    sent      when it is first delivered, in units after `sent_after`; None: when it happens
+    attempt   which try of the customer to pay: 1, 2, …
+    amount    what the payment, refund or dispute is about
+    movement  a name shared by all steps about one refund or dispute; None for payments
+    reason    the provider's code for a decline
+    copies    the deliveries made of it, in order; each is repeated until it is acknowledged
+    """
+
+    kind: str
+    at: float
+    sent: float | None = None
+    sent_after: Start = "opening"
+    attempt: int = 1
+    amount: AmountRule = "order"
+    movement: str | None = None
+    reason: str | None = None
+    copies: tuple[Copy, ...] = ("true",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One row of the table.
+
+    ending        the last two digits of the phone number that choose it
+    story         what the customer's page says
+    steps         the events, in the order in which they happen
+    refusals      503 answers to the session request before it is accepted
+    drops_answer  the session is opened, but the connection ends before the first answer
+    """
+
+    ending: str
+    name: str
+    story: str
+    steps: tuple[Step, ...]
+    refusals: int = 0
+    drops_answer: bool = False
+
+
+def _third(money: Money) -> Money:
+    return Money(minor=max(1, money.minor // 3), currency=money.currency)
+
+
+def _rest(money: Money) -> Money:
+    return Money(minor=money.minor - _third(money).minor, currency=money.currency)
+
+
+def _other(money: Money) -> Money:
+    """100 minor units less, or more where nothing would be left."""
+    change = -100 if money.minor > 100 else 100
+    return Money(minor=money.minor + change, currency=money.currency)
+
+
+AMOUNTS: Final[Mapping[AmountRule, Callable[[Money], Money]]] = MappingProxyType(
+    {"order": lambda money: money, "other": _other, "third": _third, "rest": _rest}
+)
+"""Each rule as a function of the order's money."""
+
+PENDING: Final = Step(kind="payment.pending", at=1)
+SUCCEEDED: Final = Step(kind="payment.succeeded", at=3)
+
+_ROWS: Final = (
+    Scenario(
+        ending="01",
+        name="success",
+        story="The customer pays.",
+        steps=(PENDING, SUCCEEDED),
+    ),
+    Scenario(
+        ending="02",
+        name="decline",
+        story="The customer's account has too little money.",
+        steps=(PENDING, Step(kind="payment.declined", at=3, reason="insufficient_funds")),
+    ),
+    Scenario(
+        ending="03",
+        name="timeout",
+        story="The customer begins to pay and never ends.",
+        steps=(PENDING,),
+    ),
+    Scenario(
+        ending="04",
+        name="duplicate webhook",
+        story="The customer pays; every event is delivered three times.",
+        steps=(
+            Step(kind="payment.pending", at=1, copies=("true",) * 3),
+            Step(kind="payment.succeeded", at=3, copies=("true",) * 3),
+        ),
+    ),
+    Scenario(
+        ending="05",
+        name="delayed webhook",
+        story="The customer pays in time; the news of it arrives after the deadline.",
+        steps=(
+            PENDING,
+            Step(kind="payment.succeeded", at=3, sent=1, sent_after="expiry"),
+        ),
+    ),
+    Scenario(
+        ending="06",
+        name="out of order",
+        story="The customer pays; the last event arrives before the first.",
+        steps=(Step(kind="payment.pending", at=1, sent=4), SUCCEEDED),
+    ),
+    Scenario(
+        ending="07",
+        name="declined, then paid",
+        story="The customer is declined, tries again and pays.",
+        steps=(
+            PENDING,
+            Step(kind="payment.declined", at=2, reason="insufficient_funds"),
+            Step(kind="payment.pending", at=3, attempt=2),
+            Step(kind="payment.succeeded", at=4, attempt=2),
+        ),
+    ),
+    Scenario(
+        ending="08",
+        name="paid twice",
+        story="The customer pays, and pays again.",
+        steps=(
+            PENDING,
+            SUCCEEDED,
+            Step(kind="payment.pending", at=4, attempt=2),
+            Step(kind="payment.succeeded", at=5, attempt=2),
+        ),
+    ),
+    Scenario(
+        ending="09",
+        name="other amount",
+        story="The customer pays another amount than the order's.",
+        steps=(PENDING, Step(kind="payment.succeeded", at=3, amount="other")),
+    ),
+    Scenario(
+        ending="10",
+        name="same id, other body",
+        story="The customer pays; one event id arrives with two bodies.",
+        steps=(
+            PENDING,
+            Step(kind="payment.succeeded", at=3, copies=("true", "other_amount")),
+        ),
+    ),
+    Scenario(
+        ending="11",
+        name="tampered",
+        story="The customer pays; somebody changes one delivery on its way.",
+        steps=(
+            PENDING,
+            Step(kind="payment.succeeded", at=3, copies=("tampered", "true")),
+        ),
+    ),
+    Scenario(
+        ending="12",
+        name="refund",
+        story="The customer pays, gets a third back, then the rest.",
+        steps=(
+            PENDING,
+            SUCCEEDED,
+            Step(kind="payment.refunded", at=4, amount="third", movement="re_1"),
+            Step(kind="payment.refunded", at=5, amount="rest", movement="re_2"),
+        ),
+    ),
+    Scenario(
+        ending="13",
+        name="dispute",
+        story="The customer pays and disputes it; the merchant wins.",
+        steps=(
+            PENDING,
+            SUCCEEDED,
+            Step(kind="payment.disputed", at=4, movement="dp_1"),
+            Step(kind="payment.dispute_won", at=6, movement="dp_1"),
+        ),
+    ),
+    Scenario(
+        ending="14",
+        name="reported timeout, then paid",
+        story="The service gives up on the customer, who then pays.",
+        steps=(PENDING, Step(kind="payment.timed_out", at=3), Step(kind="payment.succeeded", at=5)),
+    ),
+    Scenario(
+        ending="15",
+        name="no answer",
+        story="The customer pays; the merchant never saw the answer to its request.",
+        steps=(PENDING, SUCCEEDED),
+        drops_answer=True,
+    ),
+    Scenario(
+        ending="16",
+        name="service trouble",
+        story="The service is down for two requests; then the customer pays.",
+        steps=(PENDING, SUCCEEDED),
+        refusals=2,
+    ),
+)
+
+SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({row.ending: row for row in _ROWS})
+"""Every scenario by the two digits that choose it."""
+
+
+def scenario_of(phone: str) -> Scenario:
+    """The scenario a phone number chooses by its last two digits; any other ending acts as 01."""
+    return SCENARIOS.get(phone[-2:], SCENARIOS["01"])

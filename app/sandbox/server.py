@@ -1,0 +1,202 @@
+"""The simulated provider as a web application, and the server that runs it.
+
+    session request: (1) token  (2) idempotency key  (3) media type  (4) size  (5) JSON
+                     (6) fields  (7) the key's history  (8) open, answer, play
+
+The steps are numbered where they are done.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
+
+import anyio
+import httpx2
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from app.clock import Clock, SystemClock
+from app.sandbox.courier import Courier, Signer, Sleep, courier_client
+from app.sandbox.dropping import DroppedConnection, DroppingProtocol
+from app.sandbox.idempotency import check_key
+from app.sandbox.page import HEADERS, checkout_page
+from app.sandbox.problems import RefusalError, answer_fault, answer_http_error, answer_refusal
+from app.sandbox.provider import Provider
+from app.sandbox.requests import SessionRequest, check_request, digest_of, read_json
+from app.sandbox.settings import DEFAULT_PORT, LIVE_PREFIX, SandboxSettings
+
+MAX_BODY_BYTES: Final = 64 * 1024
+"""A session request has about 300 bytes."""
+
+GRACEFUL_SHUTDOWN_S: Final = 2
+"""Seconds that requests under way have to end when the server is told to."""
+
+
+def build_sandbox(
+    settings: SandboxSettings,
+    *,
+    signer: Signer,
+    clock: Clock | None = None,
+    sleep: Sleep = anyio.sleep,
+    transport: httpx2.AsyncBaseTransport | None = None,
+) -> Starlette:
+    """The application; scenarios are played while its lifespan lasts.
+
+    `clock` and `sleep` must agree; `transport` takes the deliveries instead of the network.
+    """
+    clock = clock or SystemClock()
+    client = courier_client(settings, transport)
+    courier = Courier(settings, client=client, signer=signer, clock=clock, sleep=sleep)
+    provider = Provider(settings, courier=courier, clock=clock, sleep=sleep)
+    endpoints = _Endpoints(settings, provider)
+    return Starlette(
+        routes=endpoints.routes(),
+        exception_handlers={
+            RefusalError: answer_refusal,
+            HTTPException: answer_http_error,
+            Exception: answer_fault,
+        },
+        lifespan=_lifespan(provider, client),
+    )
+
+
+def _lifespan(
+    provider: Provider, client: httpx2.AsyncClient
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with client, anyio.create_task_group() as tasks:
+            await provider.run(tasks)
+            yield
+            tasks.cancel_scope.cancel()
+        await provider.settle_truth()
+
+    return lifespan
+
+
+async def serve_sandbox(
+    app: Starlette, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT
+) -> None:
+    """Serve until the process is told to end. Prints and logs nothing of its own."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=DroppingProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
+    )
+    await uvicorn.Server(config).serve()
+
+
+class _Endpoints:
+    def __init__(self, settings: SandboxSettings, provider: Provider) -> None:
+        self._token = settings.token.encode()
+        self._provider = provider
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/v1/checkout/sessions", self.open_session, methods=["POST"]),
+            Route("/checkout/{reference}", self.checkout, methods=["GET"]),
+            Route("/sandbox/truth", self.truth, methods=["GET"]),
+            Route("/sandbox/state", self.state, methods=["GET"]),
+            Route("/livez", self.livez, methods=["GET"]),
+        ]
+
+    async def open_session(self, request: Request) -> Response:
+        self._check_token(request.headers.get("authorization", ""))  # (1)
+        key = check_key(request.headers.get("idempotency-key"))  # (2)
+        _check_media_type(request)  # (3)
+        document = _document(await _body(request))  # (4) (5)
+        asked = _asked(document)  # (6)
+        answer = await self._provider.open(asked, key=key, digest=digest_of(document))  # (7) (8)
+        if answer.dropped:
+            return DroppedConnection()
+        headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
+        return Response(answer.body, 201, headers, "application/json")
+
+    def _check_token(self, authorization: str) -> None:
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() == "bearer" and token.startswith(LIVE_PREFIX):
+            raise RefusalError(
+                403, "live_token", detail="This is a sandbox; a live token opens nothing here."
+            )
+        given = token.encode("latin-1", "replace")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given, self._token):
+            raise RefusalError(
+                401,
+                "unauthenticated",
+                detail="Send Authorization: Bearer and the sandbox's token.",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+
+    async def checkout(self, request: Request) -> Response:
+        session = self._provider.sessions.get(request.path_params["reference"])
+        if session is None:
+            raise RefusalError(404, "session_unknown", detail="There is no such session.")
+        return HTMLResponse(checkout_page(session), headers=HEADERS)
+
+    async def truth(self, _: Request) -> Response:
+        return Response(self._provider.truth.to_json(), media_type="application/json")
+
+    async def state(self, _: Request) -> Response:
+        counts = self._provider.counts
+        document = {
+            "sessions": len(self._provider.sessions),
+            "pending_events": counts.pending,
+            "undelivered": counts.undelivered,
+        }
+        # Whoever sees here that all is done may read the file at once.
+        await self._provider.settle_truth()
+        self._provider.check()
+        return JSONResponse(document)
+
+    async def livez(self, _: Request) -> Response:
+        self._provider.check()
+        return JSONResponse({"status": "ok"})
+
+
+def _check_media_type(request: Request) -> None:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" or "content-encoding" in request.headers:
+        raise RefusalError(
+            415, "unsupported_media_type", detail="Send plain, uncompressed application/json."
+        )
+
+
+async def _body(request: Request) -> bytes:
+    # Starlette's own limit answers in plain text; this one keeps to problem+json.
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            detail = f"Send at most {MAX_BODY_BYTES} bytes."
+            raise RefusalError(413, "body_too_large", detail=detail)
+    return bytes(body)
+
+
+def _document(body: bytes) -> object:
+    try:
+        return read_json(body)
+    except ValueError as error:
+        raise RefusalError(400, "not_json", detail=str(error)) from None
+
+
+def _asked(document: object) -> SessionRequest:
+    found = check_request(document)
+    if isinstance(found, SessionRequest):
+        return found
+    detail = "The request has fields that are not right; each is listed."
+    raise RefusalError(422, "invalid_fields", detail=detail, problems=found)

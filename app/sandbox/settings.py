@@ -1,0 +1,101 @@
+"""What a sandbox is told when it starts. Values only; nothing here reads an environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from app.errors import ConfigurationError
+
+DEFAULT_PORT: Final = 8090
+
+DEFAULT_WEBHOOK_URL: Final = "http://127.0.0.1:8080/webhooks/checkout"
+"""Where a receiver of the same machine listens unless told otherwise."""
+
+SANDBOX_TOKEN: Final = "sandbox_token"  # noqa: S105  # no secret: it opens a simulator only
+"""The bearer token a sandbox takes unless told otherwise. Printed in documentation; no secret."""
+
+SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
+"""The signing secret of a sandbox unless told otherwise. It decodes to words that say so."""
+
+LIVE_PREFIX: Final = "live_"
+"""How tokens of the live service begin. A sandbox answers 403 to them."""
+
+SHORTEST_LIFETIME_UNITS: Final = 10.0
+"""Every scenario moves its money within this many units, so before a session expires."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """One sandbox. Raises ConfigurationError with every problem at once.
+
+    token                   the bearer token that opens sessions; must not begin with `live_`
+    secrets                 signing secrets, newest first, for whoever makes the signer
+    webhook_url             where events are POSTed: absolute, http or https
+    public_url              how customers reach this sandbox; begins every `checkout_url`
+    seed                    two runs with one seed give equal references, ids and bodies
+    unit_s                  seconds in one scenario unit; smaller plays everything faster
+    session_lifetime_units  units from a session's opening to its `expires_at`
+    answer_delay_units      units a session request takes; meanwhile its key answers 409
+    retry_schedule_units    units before the 2nd, 3rd, … try of a delivery; the last one repeats
+    retry_after_s           seconds in the Retry-After of a 503
+    truth_path              file for the ground truth; None: only GET /sandbox/truth has it
+    max_sessions            sessions kept in memory; beyond it every new one gets 503
+    max_concurrent          deliveries under way at one moment
+    delivery_timeout_s      seconds a receiver has to answer one delivery
+    """
+
+    webhook_url: str = DEFAULT_WEBHOOK_URL
+    token: str = field(default=SANDBOX_TOKEN, repr=False)
+    secrets: tuple[str, ...] = field(default=(SANDBOX_SECRET,), repr=False)
+    public_url: str = f"http://127.0.0.1:{DEFAULT_PORT}"
+    seed: int = 0
+    unit_s: float = 1.0
+    session_lifetime_units: float = 20.0
+    answer_delay_units: float = 0.02
+    retry_schedule_units: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+    retry_after_s: int = 1
+    truth_path: Path | None = None
+    max_sessions: int = 100_000
+    max_concurrent: int = 32
+    delivery_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        problems = [sentence for right, sentence in self._rules() if not right]
+        if problems:
+            raise ConfigurationError(problems)
+
+    def _rules(self) -> tuple[tuple[bool, str], ...]:
+        schedule = self.retry_schedule_units
+        return (
+            (bool(self.token), "Give the sandbox a bearer token."),
+            (not self.token.startswith(LIVE_PREFIX), "A live token has no place in a sandbox."),
+            (is_absolute_http(self.webhook_url), "Give webhook_url as an http or https URL."),
+            (is_absolute_http(self.public_url), "Give public_url as an http or https URL."),
+            (self.unit_s > 0, "unit_s must be more than 0 seconds."),
+            (
+                self.session_lifetime_units >= SHORTEST_LIFETIME_UNITS,
+                f"session_lifetime_units must be {SHORTEST_LIFETIME_UNITS:g} or more.",
+            ),
+            (self.answer_delay_units >= 0, "answer_delay_units must be 0 or more."),
+            (bool(schedule) and min(schedule) > 0, "Every retry delay must be more than 0 units."),
+            (self.retry_after_s >= 0, "retry_after_s must be 0 or more seconds."),
+            (self.max_sessions > 0, "max_sessions must be 1 or more."),
+            (self.max_concurrent > 0, "max_concurrent must be 1 or more."),
+            (self.delivery_timeout_s > 0, "delivery_timeout_s must be more than 0 seconds."),
+        )
+
+
+def is_absolute_http(url: str) -> bool:
+    """Whether this is an absolute http or https URL of at most 2,048 printable ASCII characters."""
+    # urlsplit silently drops tabs and line ends, so they are refused before it sees them.
+    if not (len(url) <= 2048 and url.isascii() and url.isprintable() and " " not in url):
+        return False
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # raises for a port that is no number
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -1,0 +1,124 @@
+"""The door's diary: deliveries and rejections, listed and shown."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reconcile.instants import Instant
+
+_SHOWN = "id, received_at, source, verdict, digest, size, problem, headers"
+_BOTH = (
+    f"SELECT {_SHOWN}, event_id FROM deliveries UNION ALL "  # noqa: S608
+    f"SELECT {_SHOWN}, NULL AS event_id FROM rejections"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiaryEntry:
+    """One arrival as the door judged it. Never its body."""
+
+    delivery_id: str
+    received_at: Instant
+    source: str
+    verdict: str
+    digest: str
+    size: int
+    problem: str | None
+    headers: str
+    event_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawDelivery:
+    """A stored delivery's own bytes, to be read again."""
+
+    delivery_id: str
+    received_at: Instant
+    source: str
+    verdict: str
+    event_id: str | None
+    digest: str
+    headers: str
+    body: bytes
+
+
+def _entry(row: Sequence[Any]) -> DiaryEntry:
+    return DiaryEntry(
+        delivery_id=row[0],
+        received_at=row[1],
+        source=row[2],
+        verdict=row[3],
+        digest=row[4],
+        size=row[5],
+        problem=row[6],
+        headers=row[7],
+        event_id=row[8],
+    )
+
+
+async def list_diary(
+    connection: AsyncConnection, *, verdict: str | None, limit: int
+) -> list[DiaryEntry]:
+    """The latest arrivals, newest first, of all verdicts or of one."""
+    where = "" if verdict is None else "WHERE verdict = :verdict"
+    rows = await connection.execute(
+        text(f"SELECT * FROM ({_BOTH}) AS diary {where} ORDER BY id DESC LIMIT :limit"),  # noqa: S608
+        {"limit": limit} | ({} if verdict is None else {"verdict": verdict}),
+    )
+    return [_entry(row) for row in rows]
+
+
+async def find_in_diary(connection: AsyncConnection, delivery_id: str) -> DiaryEntry | None:
+    """One arrival by its id."""
+    rows = await connection.execute(
+        text(f"SELECT * FROM ({_BOTH}) AS diary WHERE id = :id"),  # noqa: S608
+        {"id": delivery_id},
+    )
+    row = rows.first()
+    return None if row is None else _entry(row)
+
+
+async def verdict_counts(connection: AsyncConnection) -> dict[str, int]:
+    """How many arrivals have each verdict; of rejections, those still in the ring."""
+    rows = await connection.execute(
+        text(f"SELECT verdict, count(*) FROM ({_BOTH}) AS diary GROUP BY verdict")  # noqa: S608
+    )
+    return {row[0]: int(row[1]) for row in rows}
+
+
+async def raw_deliveries(
+    connection: AsyncConnection, *, at_once: int
+) -> AsyncIterator[list[RawDelivery]]:
+    """Every delivery that holds its own body, in the order of arrival, `at_once` at a time."""
+    result = await connection.stream(
+        text(
+            "SELECT id, received_at, source, verdict, event_id, digest, headers, body "
+            "FROM deliveries "
+            "WHERE body IS NOT NULL ORDER BY id"
+        )
+    )
+    async for rows in result.partitions(at_once):
+        yield [
+            RawDelivery(
+                delivery_id=row[0],
+                received_at=row[1],
+                source=row[2],
+                verdict=row[3],
+                event_id=row[4],
+                digest=row[5],
+                headers=row[6],
+                body=row[7],
+            )
+            for row in rows
+        ]
+
+
+async def count_raw(connection: AsyncConnection) -> int:
+    """How many deliveries hold their own body."""
+    row = await connection.execute(text("SELECT count(*) FROM deliveries WHERE body IS NOT NULL"))
+    return int(row.scalar_one())

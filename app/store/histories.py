@@ -1,0 +1,251 @@
+"""Gathers histories: everything stored of given orders, as values of `reconcile`.
+
+Two ways to the same histories: `gather` for a few orders by key, `scan` for all of them in key
+order, in memory that does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncResult
+
+from app.store.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
+from app.store.statements import select_in
+from reconcile.events import Delivery, Event
+from reconcile.history import History
+from reconcile.records import Record
+
+_DUPLICATES = (
+    "SELECT events.order_key, events.event_id, events.source, events.digest, deliveries.id, "
+    "deliveries.received_at FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE deliveries.verdict = 'duplicate' AND "
+)
+
+ROWS_AT_ONCE = 2_000
+"""Rows fetched at a time in a scan: about 2 MB."""
+
+
+async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
+    """The histories of the given orders; an order nobody has spoken of has an empty one."""
+    keys = list(orders)
+    deliveries: dict[str, list[Delivery]] = defaultdict(list)
+    for row in await select_in(
+        connection,
+        sql=f"SELECT {EVENT_SELECT} FROM events WHERE order_key IN ({{}})",  # noqa: S608
+        values=keys,
+    ):
+        deliveries[row[0]].append(delivery_of(row))
+    duplicates = await select_in(
+        connection, sql=_DUPLICATES + "events.order_key IN ({})", values=keys
+    )
+    for order, found in _by_order(duplicates).items():
+        deliveries[order] += _again(deliveries[order], found)
+    records = await _records(connection, keys)
+    foreign = await _foreign(connection, keys, deliveries)
+    return {
+        key: History(
+            order=key,
+            deliveries=frozenset(deliveries.get(key, []) + foreign.get(key, [])),
+            records=frozenset(records.get(key, ())),
+        )
+        for key in keys
+    }
+
+
+async def _records(connection: AsyncConnection, keys: Sequence[str]) -> dict[str, list[Record]]:
+    rows = await select_in(
+        connection,
+        sql=f"SELECT {RECORD_SELECT} FROM records WHERE order_key IN ({{}})",  # noqa: S608
+        values=keys,
+    )
+    found: dict[str, list[Record]] = defaultdict(list)
+    for row in rows:
+        record = record_of(row)
+        found[record.order].append(record)
+    return found
+
+
+def _by_order(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
+    found: dict[str, list[Sequence[Any]]] = defaultdict(list)
+    for row in rows:
+        found[row[0]].append(row)
+    return found
+
+
+def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> list[Delivery]:
+    """The further deliveries of events whose first deliveries are given."""
+    events = {delivery.event.key: delivery.event for delivery in first}
+    return [
+        Delivery(
+            delivery_id=delivery_id, received_at=received_at, event=events[source, event_id, digest]
+        )
+        for _, event_id, source, digest, delivery_id, received_at in duplicates
+    ]
+
+
+# --- orders that share a reference or an event id -------------------------------------------------
+
+
+async def _foreign(
+    connection: AsyncConnection, keys: Sequence[str], own: dict[str, list[Delivery]]
+) -> dict[str, list[Delivery]]:
+    """For each contested order, the deliveries of the other that touch it."""
+    rows = await select_in(
+        connection,
+        sql="SELECT order_key, other FROM contested WHERE order_key IN ({})",
+        values=keys,
+    )
+    if not rows:
+        return {}
+    others = await _deliveries_of(connection, {other for _, other in rows})
+    found: dict[str, list[Delivery]] = defaultdict(list)
+    for order, other in rows:
+        touching = _touching(own.get(order, []))
+        found[order] += [d for d in others.get(other, []) if touching & _marks(d.event)]
+    return found
+
+
+async def _deliveries_of(
+    connection: AsyncConnection, orders: set[str]
+) -> dict[str, list[Delivery]]:
+    rows = await select_in(
+        connection,
+        sql=f"SELECT {EVENT_SELECT} FROM events WHERE order_key IN ({{}})",  # noqa: S608
+        values=sorted(orders),
+    )
+    found: dict[str, list[Delivery]] = defaultdict(list)
+    for row in rows:
+        found[row[0]].append(delivery_of(row))
+    return found
+
+
+def _marks(event: Event) -> set[tuple[str, str, str]]:
+    marks = {("event", event.source, event.event_id)}
+    if event.payment is not None:
+        marks.add(("payment", event.source, event.payment))
+    if event.session is not None:
+        marks.add(("session", event.source, event.session))
+    return marks
+
+
+def _touching(deliveries: Iterable[Delivery]) -> set[tuple[str, str, str]]:
+    return set().union(*(_marks(delivery.event) for delivery in deliveries))
+
+
+# --- all orders ----------------------------------------------------------------------------------
+
+
+class SideStream:
+    """Rows in the order of their first column, taken as the main stream reaches each order."""
+
+    def __init__(self, result: AsyncResult[Any]) -> None:
+        self._partitions = result.partitions(ROWS_AT_ONCE)
+        self._rows: list[Sequence[Any]] = []
+        self._place = 0
+        self.upcoming: str | None = None
+
+    async def start(self) -> None:
+        """Read the first rows."""
+        self._rows = list(await anext(self._partitions, []))
+        self._place = 0
+        self.upcoming = self._rows[0][0] if self._rows else None
+
+    async def take(self, order: str) -> list[Sequence[Any]]:
+        """The rows of this order; rows of orders before it are passed over."""
+        found = []
+        while self.upcoming is not None and self.upcoming <= order:
+            if self.upcoming == order:
+                found.append(self._rows[self._place])
+            self._place += 1
+            if self._place == len(self._rows):
+                await self.start()
+            else:
+                self.upcoming = self._rows[self._place][0]
+        return found
+
+
+async def side_stream(connection: AsyncConnection, sql: str) -> SideStream:
+    """Open a query whose first column is the order it is ordered by."""
+    side = SideStream(await connection.stream(text(sql)))
+    await side.start()
+    return side
+
+
+async def scan(connection: AsyncConnection) -> AsyncIterator[list[History]]:
+    """Every order's history in key order, some hundreds at a time."""
+    duplicates = await side_stream(
+        connection, _DUPLICATES + "events.order_key IS NOT NULL ORDER BY events.order_key"
+    )
+    records = await side_stream(
+        connection,
+        f"SELECT records.order_key, {RECORD_SELECT} FROM records ORDER BY records.order_key",  # noqa: S608
+    )
+    contested = {
+        str(row[0]) for row in await connection.exec_driver_sql("SELECT order_key FROM contested")
+    }
+    async for groups in _groups(connection):
+        histories = []
+        for order, deliveries in groups:
+            while records.upcoming is not None and records.upcoming < order:
+                histories.append(await _of_records(records))
+            histories.append(
+                await _complete(connection, order, deliveries, (duplicates, records, contested))
+            )
+        yield histories
+    rest = []
+    while records.upcoming is not None:
+        rest.append(await _of_records(records))
+    yield rest
+
+
+async def _groups(connection: AsyncConnection) -> AsyncIterator[list[tuple[str, list[Delivery]]]]:
+    """First deliveries grouped by order, in key order."""
+    result = await connection.stream(
+        text(
+            f"SELECT {EVENT_SELECT} FROM events WHERE order_key IS NOT NULL ORDER BY order_key"  # noqa: S608
+        )
+    )
+    order: str | None = None
+    deliveries: list[Delivery] = []
+    async for rows in result.partitions(ROWS_AT_ONCE):
+        groups = []
+        for row in rows:
+            if row[0] != order:
+                if order is not None:
+                    groups.append((order, deliveries))
+                order, deliveries = row[0], []
+            deliveries.append(delivery_of(row))
+        yield groups
+    if order is not None:
+        yield [(order, deliveries)]
+
+
+async def _complete(
+    connection: AsyncConnection,
+    order: str,
+    deliveries: list[Delivery],
+    sides: tuple[SideStream, SideStream, set[str]],
+) -> History:
+    duplicates, records, contested = sides
+    if duplicates.upcoming is not None and duplicates.upcoming <= order:
+        deliveries = deliveries + _again(deliveries, await duplicates.take(order))
+    told: list[Record] = []
+    if records.upcoming is not None and records.upcoming <= order:
+        told = [record_of(row[1:]) for row in await records.take(order)]
+    if order in contested:
+        foreign = await _foreign(connection, [order], {order: deliveries})
+        deliveries = deliveries + foreign.get(order, [])
+    return History(order=order, deliveries=frozenset(deliveries), records=frozenset(told))
+
+
+async def _of_records(records: SideStream) -> History:
+    """The history of an order of which only records speak."""
+    order = records.upcoming
+    assert order is not None
+    told = frozenset(record_of(row[1:]) for row in await records.take(order))
+    return History(order=order, records=told)

@@ -1,0 +1,118 @@
+"""Group commit: many requests share one transaction, and none is answered before it is durable.
+
+A request hands in its arrival and waits. One task takes whatever has gathered, writes it in one
+transaction and then tells each request its verdict. While the disk works, the next batch gathers,
+so batches grow with the load and nothing waits for a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.errors import StoreUnavailable
+from app.store.intake import Arrival, LinkMemory, StoredVerdict, append
+from app.store.rejections import Rejection, RejectionRing
+from app.store.writer import Writer
+
+
+@dataclass(slots=True)
+class _Waiting:
+    item: Arrival | Rejection
+    answer: asyncio.Future[StoredVerdict]
+
+
+class Journal:
+    """The queue in front of the writer. `run` must be running for `submit` to return."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        ring: RejectionRing,
+        queue_limit: int,
+        batch_limit: int,
+        on_commit: Callable[[int], None],
+    ) -> None:
+        """queue_limit: arrivals that may wait; beyond it they are refused, never dropped silently.
+        batch_limit: arrivals in one transaction, which bounds how long the others wait.
+        on_commit: called with the number of arrivals after each commit.
+        """
+        self._writer = writer
+        self._ring = ring
+        self._queue_limit = queue_limit
+        self._batch_limit = batch_limit
+        self._on_commit = on_commit
+        self._waiting: deque[_Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._memory = LinkMemory()
+        self._closing = False
+        self.committed = 0
+        """Arrivals committed since the start."""
+
+    @property
+    def depth(self) -> int:
+        """Arrivals and rejections that wait to be written."""
+        return len(self._waiting)
+
+    async def submit(self, item: Arrival | Rejection) -> StoredVerdict:
+        """Returns once the item is durably committed.
+
+        Raises StoreUnavailable when the queue is full or the store cannot write now, StorePoisoned
+        when it never will again. In both cases the item may or may not have been kept.
+        """
+        if len(self._waiting) >= self._queue_limit or self._closing:
+            raise StoreUnavailable("too many deliveries are waiting to be written; try again")
+        answer: asyncio.Future[StoredVerdict] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(item, answer))
+        self._wake.set()
+        return await answer
+
+    async def run(self) -> None:
+        """Write batches until `close` was called and nothing waits."""
+        while not (self._closing and not self._waiting):
+            await self._wake.wait()
+            self._wake.clear()
+            await asyncio.sleep(0)  # lets every request that is ready hand in its arrival
+            while self._waiting:
+                await self._write(self._take())
+
+    def close(self) -> None:
+        """Take nothing more; `run` ends when all that waits is written."""
+        self._closing = True
+        self._wake.set()
+
+    def _take(self) -> list[_Waiting]:
+        count = min(len(self._waiting), self._batch_limit)
+        return [self._waiting.popleft() for _ in range(count)]
+
+    async def _write(self, batch: list[_Waiting]) -> None:
+        try:
+            answers = await self._commit([waiting.item for waiting in batch])
+        except Exception as error:
+            # Every request learns of it and answers 503; the writer has judged how bad it is.
+            for waiting in batch:
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(error)
+            return
+        for waiting, answer in zip(batch, answers, strict=True):
+            if not waiting.answer.done():
+                waiting.answer.set_result(answer)
+
+    async def _commit(self, items: list[Arrival | Rejection]) -> list[StoredVerdict]:
+        arrivals = [item for item in items if isinstance(item, Arrival)]
+        rejections = [item for item in items if isinstance(item, Rejection)]
+        async with self._writer.transaction() as connection:
+            written = await append(connection, arrivals, self._memory) if arrivals else None
+            if rejections:
+                await self._ring.append(connection, rejections)
+        if written is None:
+            return ["stored"] * len(items)
+        verdicts, batch = written
+        self._memory.add(batch.links)
+        self.committed += len(arrivals)
+        self._on_commit(len(arrivals))
+        told = iter(verdicts)
+        return [next(told) if isinstance(item, Arrival) else "stored" for item in items]

@@ -1,0 +1,299 @@
+"""Due marks, the ledger cache and the revisions: what a fold reads first and writes last.
+
+Publishing compares generations: if evidence arrived while an order was being folded, its mark
+stays, and the next round folds it again. Revisions get their numbers inside the transaction that
+writes them, from a counter, so the feed has no gaps and is in commit order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.statements import insert_many, select_in
+from reconcile.instants import Instant
+from reconcile.ledger import Ledger, Outcome
+from reconcile.revise import Position, Revision, position_of
+
+_LEDGER_COLUMNS = (
+    "order_key",
+    "as_of",
+    "outcome",
+    "fulfillable",
+    "currency",
+    "captured",
+    "refunded",
+    "findings",
+    "substance",
+    "next_decision_at",
+)
+
+_REVISION_COLUMNS = (
+    "seq",
+    "order_key",
+    "at",
+    "outcome",
+    "fulfillable",
+    "substance",
+    "before_outcome",
+    "before_fulfillable",
+    "because",
+)
+
+_REPLACE_LEDGER = "ON CONFLICT (order_key) DO UPDATE SET " + ", ".join(
+    f"{name}=excluded.{name}" for name in _LEDGER_COLUMNS[1:]
+)
+
+LATEST_POSITIONS = (
+    "SELECT order_key, outcome, fulfillable, substance FROM revisions WHERE seq IN "
+    "(SELECT max(seq) FROM revisions {} GROUP BY order_key) ORDER BY order_key"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """An order whose fold is due, and how much evidence it had when we looked."""
+
+    order: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One revision as the feed shows it. `seq` is its place in publishing order, from 1."""
+
+    seq: int
+    order: str
+    at: Instant
+    outcome: str
+    fulfillable: bool
+    before_outcome: str | None
+    before_fulfillable: bool | None
+    because: tuple[str, ...]
+
+
+# --- due marks -----------------------------------------------------------------------------------
+
+
+async def due_orders(connection: AsyncConnection, *, now: Instant, limit: int) -> list[Due]:
+    """Orders due at `now`, the longest waiting first."""
+    rows = await connection.execute(
+        text(
+            "SELECT order_key, generation FROM order_due "
+            "WHERE due_at <= :now ORDER BY due_at LIMIT :limit"
+        ),
+        {"now": now, "limit": limit},
+    )
+    return [Due(order=row[0], generation=row[1]) for row in rows]
+
+
+async def next_due(connection: AsyncConnection) -> Instant | None:
+    """When the next order is due; None when none is waiting."""
+    row = (await connection.execute(text("SELECT min(due_at) FROM order_due"))).one()
+    return cast(Instant | None, row[0])
+
+
+async def count_due(connection: AsyncConnection, *, now: Instant) -> int:
+    """How many orders are due at `now` and not yet folded."""
+    row = await connection.execute(
+        text("SELECT count(*) FROM order_due WHERE due_at <= :now"), {"now": now}
+    )
+    return int(row.scalar_one())
+
+
+async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
+    """Set every order due that has a mark."""
+    await connection.execute(
+        text("UPDATE order_due SET due_at=:now, generation=generation+1"), {"now": now}
+    )
+
+
+async def _settle(
+    connection: AsyncConnection, due: Sequence[Due], ledgers: dict[str, Ledger]
+) -> None:
+    """Move each mark to its order's next decision, unless evidence arrived in the meantime."""
+    await connection.execute(
+        text("UPDATE order_due SET due_at=:next WHERE order_key=:order AND generation=:generation"),
+        [
+            {
+                "next": ledgers[mark.order].next_decision_at,
+                "order": mark.order,
+                "generation": mark.generation,
+            }
+            for mark in due
+        ],
+    )
+
+
+# --- positions and publishing --------------------------------------------------------------------
+
+
+def position_in(row: Sequence[Any]) -> Position:
+    """The position in (order_key, outcome, fulfillable, substance)."""
+    return Position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
+
+
+async def latest_positions(
+    connection: AsyncConnection, orders: Iterable[str]
+) -> dict[str, Position]:
+    """What was last published of each of the orders; none for an order never published."""
+    rows = await select_in(
+        connection, sql=LATEST_POSITIONS.format("WHERE order_key IN ({})"), values=orders
+    )
+    return {row[0]: position_in(row) for row in rows}
+
+
+async def publish(
+    connection: AsyncConnection,
+    *,
+    ledgers: dict[str, Ledger],
+    revisions: Sequence[Revision],
+    due: Sequence[Due] = (),
+) -> None:
+    """Write the ledgers, their revisions, and the orders' next due marks, in one transaction."""
+    if ledgers:
+        await insert_many(
+            connection,
+            table="ledgers",
+            columns=_LEDGER_COLUMNS,
+            rows=[_ledger_row(ledger) for ledger in ledgers.values()],
+            conflict=_REPLACE_LEDGER,
+        )
+    if revisions:
+        first = await _take_numbers(connection, "revisions", len(revisions))
+        await insert_many(
+            connection,
+            table="revisions",
+            columns=_REVISION_COLUMNS,
+            rows=[_revision_row(first + n, revision) for n, revision in enumerate(revisions)],
+        )
+    if due:
+        await _settle(connection, due, ledgers)
+
+
+async def _take_numbers(connection: AsyncConnection, name: str, count: int) -> int:
+    """The first of `count` numbers. The row stays locked until commit, so order is commit order."""
+    row = await connection.execute(
+        text(
+            "INSERT INTO counters (name, value) VALUES (:name, :count) "
+            "ON CONFLICT (name) DO UPDATE SET value=counters.value+:count RETURNING value"
+        ),
+        {"name": name, "count": count},
+    )
+    return int(row.scalar_one()) - count + 1
+
+
+def _ledger_row(ledger: Ledger) -> tuple[Any, ...]:
+    balance = ledger.balances[0] if len(ledger.balances) == 1 else None
+    codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
+    return (
+        ledger.order,
+        ledger.as_of,
+        ledger.outcome,
+        int(ledger.fulfillable),
+        None if balance is None else balance.currency,
+        0 if balance is None else balance.captured,
+        0 if balance is None else balance.refunded,
+        f"|{codes}|" if codes else "",
+        position_of(ledger).substance,
+        ledger.next_decision_at,
+    )
+
+
+def _revision_row(seq: int, revision: Revision) -> tuple[Any, ...]:
+    before = revision.before
+    return (
+        seq,
+        revision.order,
+        revision.at,
+        revision.after.outcome,
+        int(revision.after.fulfillable),
+        revision.after.substance,
+        None if before is None else before.outcome,
+        None if before is None else int(before.fulfillable),
+        json.dumps(revision.because, ensure_ascii=False),
+    )
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[Published]:
+    """Revisions after a place in the feed, in publishing order."""
+    rows = await connection.execute(
+        text(
+            "SELECT seq, order_key, at, outcome, fulfillable, before_outcome, before_fulfillable, "
+            "because FROM revisions WHERE seq > :after ORDER BY seq LIMIT :limit"
+        ),
+        {"after": after, "limit": limit},
+    )
+    return [_published(row) for row in rows]
+
+
+def _published(row: Sequence[Any]) -> Published:
+    return Published(
+        seq=row[0],
+        order=row[1],
+        at=row[2],
+        outcome=row[3],
+        fulfillable=bool(row[4]),
+        before_outcome=row[5],
+        before_fulfillable=None if row[6] is None else bool(row[6]),
+        because=tuple(json.loads(row[7])),
+    )
+
+
+async def listed_orders(
+    connection: AsyncConnection,
+    *,
+    after: str,
+    limit: int,
+    outcome: str | None = None,
+    finding: str | None = None,
+) -> list[str]:
+    """References of folded orders after `after` in key order, as the cache has them."""
+    conditions, values = ["order_key > :after"], {"after": after, "limit": limit}
+    if outcome is not None:
+        conditions.append("outcome = :outcome")
+        values["outcome"] = outcome
+    if finding is not None:
+        conditions.append("findings LIKE :finding")
+        values["finding"] = f"%|{finding}|%"
+    rows = await connection.execute(
+        text(
+            f"SELECT order_key FROM ledgers WHERE {' AND '.join(conditions)} "  # noqa: S608
+            "ORDER BY order_key LIMIT :limit"
+        ),
+        values,
+    )
+    return [row[0] for row in rows]
+
+
+async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
+    """How many orders have each outcome, as the cache has them."""
+    rows = await connection.execute(text("SELECT outcome, count(*) FROM ledgers GROUP BY outcome"))
+    return {row[0]: int(row[1]) for row in rows}
+
+
+async def drop_caches(connection: AsyncConnection) -> None:
+    """Empty the ledger cache."""
+    await connection.execute(text("DELETE FROM ledgers"))
+
+
+async def cached_substances(
+    connection: AsyncConnection, orders: Iterable[str], *, now: Instant
+) -> dict[str, str]:
+    """The substance of each order's cached ledger, of those orders that are not due at `now`."""
+    rows = await select_in(
+        connection,
+        sql="SELECT ledgers.order_key, ledgers.substance, order_due.due_at FROM ledgers "
+        "LEFT JOIN order_due ON order_due.order_key = ledgers.order_key "
+        "WHERE ledgers.order_key IN ({})",
+        values=orders,
+    )
+    return {row[0]: row[1] for row in rows if row[2] is None or row[2] > now}

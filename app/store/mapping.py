@@ -1,0 +1,177 @@
+"""Rows to values of `reconcile` and back. The tables validate nothing; this module does.
+
+Column orders are constants here, so that the statements of a batch and the readers of a scan
+agree by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast, get_args
+
+from reconcile.events import ClaimKind, Delivery, Event
+from reconcile.instants import Instant
+from reconcile.money import Money
+from reconcile.records import Record, RecordKind
+
+DELIVERY_COLUMNS: Final = (
+    "id",
+    "received_at",
+    "source",
+    "verdict",
+    "event_id",
+    "digest",
+    "size",
+    "headers",
+    "body",
+    "problem",
+)
+
+EVENT_COLUMNS: Final = (
+    "order_key",
+    "source",
+    "event_id",
+    "digest",
+    "delivery_id",
+    "received_at",
+    "kind",
+    "claim",
+    "occurred_at",
+    "order_ref",
+    "session",
+    "payment",
+    "movement",
+    "amount",
+    "currency",
+    "order_amount",
+    "order_currency",
+    "reason",
+)
+
+RECORD_COLUMNS: Final = (
+    "id",
+    "recorded_at",
+    "kind",
+    "order_key",
+    "at",
+    "amount",
+    "currency",
+    "source",
+    "key",
+    "session",
+    "expires_at",
+    "reason",
+    "details",
+)
+
+EVENT_SELECT: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
+RECORD_SELECT: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
+
+_CLAIMS: Final = frozenset(get_args(ClaimKind))
+_RECORDS: Final = frozenset(get_args(RecordKind))
+
+
+def event_row(
+    event: Event, *, order_key: str | None, delivery_id: str, received_at: Instant
+) -> tuple[Any, ...]:
+    """The values of EVENT_COLUMNS for an event first brought by a delivery."""
+    money, order_money = event.money, event.order_money
+    return (
+        order_key,
+        event.source,
+        event.event_id,
+        event.digest,
+        delivery_id,
+        received_at,
+        event.kind,
+        event.claim,
+        event.occurred_at,
+        event.order,
+        event.session,
+        event.payment,
+        event.movement,
+        None if money is None else money.minor,
+        None if money is None else money.currency,
+        None if order_money is None else order_money.minor,
+        None if order_money is None else order_money.currency,
+        event.reason,
+    )
+
+
+def delivery_of(row: Sequence[Any]) -> Delivery:
+    """The first delivery of the event in a row of EVENT_COLUMNS."""
+    # fmt: off
+    (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
+     session, payment, movement, amount, currency, order_amount, order_currency,
+     reason) = row
+    # fmt: on
+    if claim not in _CLAIMS:
+        raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
+    money = None if currency is None else Money(minor=amount, currency=currency)
+    if order_currency is None:
+        order_money = None
+    elif order_amount == amount and order_currency == currency:
+        order_money = money
+    else:
+        order_money = Money(minor=order_amount, currency=order_currency)
+    return Delivery(
+        delivery_id=delivery_id,
+        received_at=received_at,
+        event=Event(
+            source=source,
+            event_id=event_id,
+            digest=digest,
+            kind=kind,
+            claim=claim,
+            occurred_at=occurred_at,
+            order=order,
+            session=session,
+            payment=payment,
+            movement=movement,
+            money=money,
+            order_money=order_money,
+            reason=reason,
+        ),
+    )
+
+
+def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
+    """The values of RECORD_COLUMNS. `details` is text kept beside it, such as an answer."""
+    return (
+        record.record_id,
+        record.recorded_at,
+        record.kind,
+        record.order,
+        record.at,
+        None if record.money is None else record.money.minor,
+        None if record.money is None else record.money.currency,
+        record.source,
+        record.key,
+        record.session,
+        record.expires_at,
+        record.reason,
+        details,
+    )
+
+
+def record_of(row: Sequence[Any]) -> Record:
+    """The record in a row of RECORD_COLUMNS."""
+    # fmt: off
+    (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
+     expires_at, reason, _) = row
+    # fmt: on
+    if kind not in _RECORDS:
+        raise ValueError(f"the stored kind of record {record_id} is none of ours")
+    return Record(
+        record_id=record_id,
+        recorded_at=recorded_at,
+        kind=cast(RecordKind, kind),
+        order=order,
+        at=at,
+        money=None if currency is None else Money(minor=amount, currency=currency),
+        source=source,
+        key=key,
+        session=session,
+        expires_at=expires_at,
+        reason=reason,
+    )

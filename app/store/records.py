@@ -1,0 +1,52 @@
+"""The merchant's records: append-only, and the links that opened sessions make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.intake import Batch, LinkKey, LinkMemory, link, mark_due
+from app.store.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
+from app.store.statements import insert_many
+from reconcile.records import Record
+
+
+async def add_records(
+    connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
+) -> None:
+    """Write records, set their orders due, and link the sessions that they opened."""
+    if not records:
+        return
+    await insert_many(
+        connection,
+        table="records",
+        columns=RECORD_COLUMNS,
+        rows=[record_row(record, details) for record in records],
+    )
+    await mark_due(connection, {record.order: record.recorded_at for record in records})
+    links = session_links(records)
+    if links:
+        batch = Batch(due={record.order: record.recorded_at for record in records})
+        await link(connection, batch, links, LinkMemory())
+
+
+def session_links(records: Iterable[Record]) -> dict[LinkKey, str]:
+    """The links that records make: an opened session belongs to its order."""
+    return {
+        (record.session, "session", record.source): record.order
+        for record in records
+        if record.session is not None and record.source is not None
+    }
+
+
+async def records_of(connection: AsyncConnection, order: str) -> list[Record]:
+    """An order's records, in the order in which they were written down."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {RECORD_SELECT} FROM records WHERE order_key=:order ORDER BY recorded_at, id"  # noqa: S608
+        ),
+        {"order": order},
+    )
+    return [record_of(tuple(row)) for row in rows]

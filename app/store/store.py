@@ -1,0 +1,195 @@
+"""The store: opens a database safely, lends connections, and runs the journal.
+
+    async with open_store(settings) as store:            # whoever serves or writes
+        async with store.reading() as connection: …      # a snapshot
+        async with store.writing() as connection: …      # one transaction
+        await store.journal.submit(arrival)              # the path of a delivery
+
+What may be done with a connection stands in the modules beside this one, one for each purpose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.errors import ConfigurationError, StoreUnavailable
+from app.store import schema
+from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
+from app.store.faults import as_store_error
+from app.store.journal import Journal
+from app.store.locks import ServiceLock, WriteLock
+from app.store.rejections import RejectionRing
+from app.store.writer import Writer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """What the store needs to know. Bounds are explained in `app.config`."""
+
+    url: str
+    environment: str | None = None
+    journal_queue: int = 4_096
+    journal_batch: int = 512
+    rejections_max_count: int = 10_000
+    rejections_max_bytes: int = 64 * 1024 * 1024
+
+
+class Store:
+    """An open database. Made by `open_store` only."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self._sqlite = is_sqlite(settings.url)
+        self._path = sqlite_path(settings.url) if self._sqlite else None
+        self._service = ServiceLock(self._path) if self._path is not None else None
+        lock = WriteLock(self._path) if self._path is not None else None
+        self._reader = reading_engine(settings.url)
+        self.writer = Writer(writing_engine(settings.url), lock)
+        self._ring = RejectionRing(
+            max_count=settings.rejections_max_count, max_bytes=settings.rejections_max_bytes
+        )
+        self.environment = settings.environment
+        self.evidence_arrived = asyncio.Event()
+        self.on_commit: Callable[[int], None] = lambda count: None
+        self.journal = Journal(
+            self.writer,
+            ring=self._ring,
+            queue_limit=settings.journal_queue,
+            batch_limit=settings.journal_batch,
+            on_commit=self._committed,
+        )
+
+    def _committed(self, count: int) -> None:
+        self.evidence_arrived.set()
+        self.on_commit(count)
+
+    @property
+    def path(self) -> Path | None:
+        """The database file on SQLite; None elsewhere."""
+        return self._path
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A connection on one consistent snapshot. Raises StoreUnavailable without one."""
+        try:
+            async with self._reader.connect() as connection, connection.begin():
+                yield connection
+        except DBAPIError as error:
+            raise as_store_error(error) or error from error
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction, after every other writer's."""
+        async with self.writer.transaction() as connection:
+            yield connection
+
+    # --- opening and closing ---------------------------------------------------------------------
+
+    async def open_serving(self) -> None:
+        """Take the database for this process alone, make sure of the disk, bring it up to date."""
+        if self._service is not None and self._path is not None:
+            self._service.take()
+            _drop_cached_pages(self._path)
+        await self.open_writing()
+        await self._checkpoint()
+        async with self.reading() as connection:
+            await self._ring.load(connection)
+
+    async def open_writing(self) -> None:
+        """Bring an SQLite database up to date, or check a PostgreSQL one, and check its stamp."""
+        async with self.writing() as connection:
+            current = await schema.current_version(connection)
+            if current != schema.newest_version():
+                if not self._sqlite:
+                    raise ConfigurationError(
+                        [
+                            f"TALLYHOOK_DATABASE_URL: the database is at version {current}, this "
+                            f"program needs {schema.newest_version()}; run `tallyhook db upgrade`"
+                        ]
+                    )
+                await schema.upgrade(connection)
+            self.environment = await schema.stamp_environment(connection, self.environment)
+
+    async def open_reading(self) -> None:
+        """Check that there is a database to read, and that it is this environment's."""
+        if self._path is not None and not self._path.exists():
+            raise StoreUnavailable(
+                f"there is no database at {self._path} yet; `tallyhook serve` makes it"
+            )
+        async with self.reading() as connection:
+            current = await schema.current_version(connection)
+            if current != schema.newest_version():
+                raise ConfigurationError(
+                    [
+                        f"TALLYHOOK_DATABASE_URL: the database is at version {current}, this "
+                        f"program needs {schema.newest_version()}; run `tallyhook db upgrade`"
+                    ]
+                )
+            self.environment = await schema.stamp_environment(connection, None)
+
+    async def upgrade(self) -> tuple[str | None, str]:
+        """Run the migrations that are due. Returns the versions before and after."""
+        async with self.writing() as connection:
+            before = await schema.current_version(connection)
+            await schema.upgrade(connection)
+            await schema.stamp_environment(connection, self.environment)
+        return before, schema.newest_version()
+
+    async def _checkpoint(self) -> None:
+        """Fold the write-ahead log into the file (SQLite syncs it) and sync its directory.
+
+        The file itself must not be opened here: closing any descriptor of it would drop the locks
+        that SQLite holds in this process, and another process could then delete the log.
+        """
+        if self._path is None:
+            return
+        await self.writer.checkpoint()
+        descriptor = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    async def close(self) -> None:
+        """Give everything back. Harmless on a store that was never opened."""
+        await self._reader.dispose()
+        await self.writer.close()
+        if self._service is not None:
+            self._service.release()
+
+
+def _drop_cached_pages(path: Path) -> None:
+    """After a failed write the page cache can show what the disk does not hold; read the disk.
+
+    Only before this process has the database open: see `_checkpoint`.
+    """
+    for name in (path, path.with_name(path.name + "-wal")):
+        if name.exists():
+            descriptor = os.open(name, os.O_RDONLY)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+
+
+@asynccontextmanager
+async def open_store(settings: StoreSettings, *, purpose: str = "serving") -> AsyncIterator[Store]:
+    """An open store for `serving` (alone), `writing` (beside a service) or `reading`."""
+    store = Store(settings)
+    try:
+        opening = {
+            "serving": store.open_serving,
+            "writing": store.open_writing,
+            "reading": store.open_reading,
+        }
+        await opening[purpose]()
+        yield store
+    finally:
+        await store.close()

@@ -1,0 +1,263 @@
+"""The tables. Private to this folder: `mapping` turns rows into values of `reconcile` and back.
+
+SQLModel validates nothing in a table model, so every value that enters has been checked before:
+events by the provider's profile, records by the operation that makes them.
+
+    truth   deliveries  records  revisions  rejections  tokens
+    index   events  links  contested        rebuilt from deliveries by `reindex`
+    cache   ledgers                          rebuilt by `refold --all`
+    marks   order_due  meta  counters
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlmodel import Field, SQLModel
+
+CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+metadata = MetaData(naming_convention=CONVENTION)
+_STRICT: dict[str, Any] = {"sqlite_strict": True}
+_CLUSTERED: dict[str, Any] = {"sqlite_strict": True, "sqlite_with_rowid": False}
+
+
+class _Table(SQLModel):
+    """Shared base: all tables live in this module's own metadata."""
+
+    metadata = metadata
+
+
+def _text(*, primary: bool = False, null: bool = False) -> Any:
+    return Field(sa_column=Column(Text, primary_key=primary, nullable=null))
+
+
+def _big(*, null: bool = False, primary: bool = False) -> Any:
+    """A 64-bit integer: minor units of money, microseconds of time, counts."""
+    kind = BigInteger().with_variant(Integer, "sqlite")
+    return Field(sa_column=Column(kind, nullable=null, primary_key=primary, autoincrement=False))
+
+
+def _blob() -> Any:
+    return Field(sa_column=Column(LargeBinary, nullable=True))
+
+
+class MetaRow(_Table, table=True):
+    """One fact about the database itself, such as the environment that it serves."""
+
+    __tablename__ = "meta"
+    __table_args__ = _CLUSTERED
+    name: str = _text(primary=True)
+    value: str = _text()
+
+
+class CounterRow(_Table, table=True):
+    """A number that is raised inside the transaction that uses it, so that it has no gaps."""
+
+    __tablename__ = "counters"
+    __table_args__ = _CLUSTERED
+    name: str = _text(primary=True)
+    value: int = _big()
+
+
+class DeliveryRow(_Table, table=True):
+    """One verified arrival. `body` is NULL where an earlier delivery holds the same bytes."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (
+        Index(
+            "ix_deliveries_again",
+            "event_id",
+            "source",
+            sqlite_where=text("verdict = 'duplicate'"),
+            postgresql_where=text("verdict = 'duplicate'"),
+        ),
+        _STRICT,
+    )
+    id: str = _text(primary=True)
+    received_at: int = _big()
+    source: str = _text()
+    verdict: str = _text()
+    event_id: str | None = _text(null=True)
+    digest: str = _text()
+    size: int = _big()
+    headers: str = _text()
+    body: bytes | None = _blob()
+    problem: str | None = _text(null=True)
+
+
+class EventRow(_Table, table=True):
+    """One event, read from the delivery that first brought it. An index over raw bytes."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        UniqueConstraint("event_id", "source", "digest"),
+        Index("ix_events_order_key", "order_key"),
+        *(
+            Index(
+                f"ix_events_orphaned_{reference}",
+                reference,
+                sqlite_where=text("order_key IS NULL"),
+                postgresql_where=text("order_key IS NULL"),
+            )
+            for reference in ("payment", "session")
+        ),
+        _STRICT,
+    )
+    row: int | None = Field(
+        default=None,
+        sa_column=Column(
+            BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+        ),
+    )
+    order_key: str | None = _text(null=True)
+    source: str = _text()
+    event_id: str = _text()
+    digest: str = _text()
+    delivery_id: str = _text()
+    received_at: int = _big()
+    kind: str = _text()
+    claim: str = _text()
+    occurred_at: int | None = _big(null=True)
+    order_ref: str | None = _text(null=True)
+    session: str | None = _text(null=True)
+    payment: str | None = _text(null=True)
+    movement: str | None = _text(null=True)
+    amount: int | None = _big(null=True)
+    currency: str | None = _text(null=True)
+    order_amount: int | None = _big(null=True)
+    order_currency: str | None = _text(null=True)
+    reason: str | None = _text(null=True)
+
+
+class LinkRow(_Table, table=True):
+    """Which order a payment or session reference belongs to, by the first that named both."""
+
+    __tablename__ = "links"
+    __table_args__ = _CLUSTERED
+    reference: str = _text(primary=True)
+    kind: str = _text(primary=True)
+    source: str = _text(primary=True)
+    order_key: str = _text()
+
+
+class ContestedRow(_Table, table=True):
+    """Two orders that share a reference or an event id; each must see the other's events."""
+
+    __tablename__ = "contested"
+    __table_args__ = _CLUSTERED
+    order_key: str = _text(primary=True)
+    other: str = _text(primary=True)
+
+
+class RecordRow(_Table, table=True):
+    """One fact from the merchant's side. Append-only."""
+
+    __tablename__ = "records"
+    __table_args__ = (Index("ix_records_order_key", "order_key"), _STRICT)
+    id: str = _text(primary=True)
+    recorded_at: int = _big()
+    kind: str = _text()
+    order_key: str = _text()
+    at: int = _big()
+    amount: int | None = _big(null=True)
+    currency: str | None = _text(null=True)
+    source: str | None = _text(null=True)
+    key: str | None = _text(null=True)
+    session: str | None = _text(null=True)
+    expires_at: int | None = _big(null=True)
+    reason: str | None = _text(null=True)
+    details: str | None = _text(null=True)
+
+
+class OrderDueRow(_Table, table=True):
+    """When an order must be folded next. `generation` counts the evidence that has arrived."""
+
+    __tablename__ = "order_due"
+    __table_args__ = (
+        Index(
+            "ix_order_due_due_at",
+            "due_at",
+            sqlite_where=text("due_at IS NOT NULL"),
+            postgresql_where=text("due_at IS NOT NULL"),
+        ),
+        _CLUSTERED,
+    )
+    order_key: str = _text(primary=True)
+    due_at: int | None = _big(null=True)
+    generation: int = _big()
+
+
+class LedgerRow(_Table, table=True):
+    """The last fold of an order, for listings. Can be dropped and rebuilt."""
+
+    __tablename__ = "ledgers"
+    __table_args__ = (Index("ix_ledgers_outcome", "outcome", "order_key"), _CLUSTERED)
+    order_key: str = _text(primary=True)
+    as_of: int = _big()
+    outcome: str = _text()
+    fulfillable: int = _big()
+    currency: str | None = _text(null=True)
+    captured: int = _big()
+    refunded: int = _big()
+    findings: str = _text()
+    substance: str = _text()
+    next_decision_at: int | None = _big(null=True)
+
+
+class RevisionRow(_Table, table=True):
+    """One published change of an order's ledger. `seq` has no gaps and is in commit order."""
+
+    __tablename__ = "revisions"
+    __table_args__ = (Index("ix_revisions_order_key", "order_key", "seq"), _STRICT)
+    seq: int = _big(primary=True)
+    order_key: str = _text()
+    at: int = _big()
+    outcome: str = _text()
+    fulfillable: int = _big()
+    substance: str = _text()
+    before_outcome: str | None = _text(null=True)
+    before_fulfillable: int | None = _big(null=True)
+    because: str = _text()
+
+
+class RejectionRow(_Table, table=True):
+    """One refused arrival, in a ring bounded in count and bytes."""
+
+    __tablename__ = "rejections"
+    __table_args__ = _STRICT
+    id: str = _text(primary=True)
+    received_at: int = _big()
+    source: str = _text()
+    verdict: str = _text()
+    digest: str = _text()
+    size: int = _big()
+    headers: str = _text()
+    body: bytes | None = _blob()
+    problem: str | None = _text(null=True)
+
+
+class TokenRow(_Table, table=True):
+    """A program that may use the API. Only the token's SHA-256 is kept."""
+
+    __tablename__ = "tokens"
+    __table_args__ = (UniqueConstraint("hash"), _STRICT)
+    name: str = _text(primary=True)
+    hash: str = _text()
+    created_at: int = _big()
+    revoked_at: int | None = _big(null=True)

@@ -1,0 +1,117 @@
+"""The one way to write: transactions one after another on one connection, and fail-stop.
+
+Every transaction is shielded from cancellation: a scope cancelled in the middle of one would leave
+the driver's thread with a half-made transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.errors import StorePoisoned, StoreUnavailable
+from app.store.faults import as_store_error
+from app.store.locks import WriteLock
+
+
+class Writer:
+    """Serialises transactions. After a storage I/O error it refuses for ever."""
+
+    def __init__(self, engine: AsyncEngine, lock: WriteLock | None) -> None:
+        self._engine = engine
+        self._between_processes = lock
+        self._turn = asyncio.Lock()
+        self._connection: AsyncConnection | None = None
+        self._poison: str | None = None
+        self.on_poison: Callable[[], None] = lambda: None
+
+    @property
+    def poison(self) -> str | None:
+        """Why nothing more may be written, one sentence; None while all is well."""
+        return self._poison
+
+    def fail(self, reason: str) -> None:
+        """Stop for good. Whoever supervises the process is told once."""
+        if self._poison is None:
+            self._poison = reason
+            self.on_poison()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction; committed when the block ends, rolled back when it raises.
+
+        Raises StorePoisoned or StoreUnavailable for what the database reports.
+        """
+        async with self._turn:
+            if self._poison is not None:
+                raise StorePoisoned(self._poison)
+            with anyio.CancelScope(shield=True):
+                try:
+                    await self._take()
+                    connection = await self._connected()
+                    async with connection.begin():
+                        yield connection
+                except DBAPIError as error:
+                    raise self._judged(error) from error
+                finally:
+                    self._release()
+
+    async def checkpoint(self) -> None:
+        """Fold SQLite's write-ahead log into the file. Raises StorePoisoned when it cannot be."""
+        async with self._turn:
+            with anyio.CancelScope(shield=True):
+                await self._take()
+                try:
+                    connection = await self._connected()
+                    raw = await connection.get_raw_connection()
+                    driver = raw.driver_connection
+                    assert driver is not None
+                    async with driver.execute("PRAGMA wal_checkpoint(TRUNCATE)") as cursor:
+                        busy, *_ = await cursor.fetchone()
+                except sqlite3.Error as error:
+                    self.fail("the write-ahead log could not be folded into the file")
+                    raise StorePoisoned(self._poison) from error
+                finally:
+                    self._release()
+        if busy:
+            raise StoreUnavailable("another process is reading the database; try again")
+
+    def _judged(self, error: DBAPIError) -> Exception:
+        meaning = as_store_error(error)
+        if meaning is None:
+            return error
+        if isinstance(meaning, StorePoisoned):
+            self.fail(str(meaning))
+        return meaning
+
+    async def _connected(self) -> AsyncConnection:
+        if self._connection is None:
+            self._connection = await self._engine.connect()
+        return self._connection
+
+    async def _take(self) -> None:
+        if self._between_processes is not None:
+            await self._between_processes.take()
+
+    def _release(self) -> None:
+        if self._between_processes is not None:
+            self._between_processes.release()
+
+    async def close(self) -> None:
+        """Close the connection; on SQLite the last one to close folds the log into the file."""
+        with anyio.CancelScope(shield=True):
+            await self._take()
+            try:
+                if self._connection is not None:
+                    await self._connection.close()
+                await self._engine.dispose()
+            finally:
+                self._release()
+                if self._between_processes is not None:
+                    self._between_processes.close()

@@ -1,0 +1,1 @@
+"""The Starlette application: webhooks, API, health, metrics. It parses and prints only."""

@@ -1,0 +1,136 @@
+"""The API for the shop's own programs: ledgers, what the shop knows, and the outcome feed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.errors import NotFoundError
+from app.operations.desk import Desk
+from app.operations.manage_tokens import who_is
+from app.operations.read_feed import Published, read_feed
+from app.operations.read_orders import explain_order, list_orders
+from app.operations.tell_order import tell_order
+from app.web.openapi import API_DOCUMENT
+from app.web.problems import ApiProblem
+from app.web.reading import (
+    chosen,
+    instant_parameter,
+    json_object,
+    number_parameter,
+    order_reference,
+    told_order,
+)
+from reconcile.explain import ledger_document, ledger_summary
+from reconcile.instants import format_instant
+from reconcile.ledger import FINDING_CODES, OUTCOMES
+
+MAX_TOLD_BYTES = 64 * 1024
+"""Largest body of a PUT: what a shop tells of one order is a few hundred bytes."""
+
+
+class Api:
+    """The endpoints under /api/v1, each behind a bearer token but the description itself."""
+
+    def __init__(self, desk: Desk, *, page_max: int, longpoll_max_s: int) -> None:
+        self._desk = desk
+        self._page_max = page_max
+        self._longpoll_max_s = longpoll_max_s
+
+    async def _authorize(self, request: Request) -> str:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        name = await who_is(self._desk, token.strip()) if scheme.lower() == "bearer" else None
+        if name is None:
+            raise ApiProblem(
+                401,
+                "token_invalid",
+                "Send a token in force as `Authorization: Bearer …`; "
+                "`tallyhook tokens add` makes one.",
+            )
+        return name
+
+    async def get_order(self, request: Request) -> Response:
+        """GET /api/v1/orders/{reference}[?as_of=]"""
+        await self._authorize(request)
+        as_of = instant_parameter(request, "as_of")
+        try:
+            ledger = await explain_order(self._desk, order_reference(request), as_of=as_of)
+        except NotFoundError:
+            raise ApiProblem(
+                404, "order_unknown", "Nothing is known of an order of this reference."
+            ) from None
+        return _json(ledger_document(ledger))
+
+    async def list_orders(self, request: Request) -> Response:
+        """GET /api/v1/orders?outcome=&finding=&after=&limit="""
+        await self._authorize(request)
+        limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+        ledgers = await list_orders(
+            self._desk,
+            after=request.query_params.get("after", ""),
+            limit=limit,
+            outcome=chosen(request, "outcome", OUTCOMES),
+            finding=chosen(request, "finding", FINDING_CODES),
+        )
+        following = ledgers[-1].order if len(ledgers) == limit else None
+        return _json({"orders": [ledger_summary(each) for each in ledgers], "next": following})
+
+    async def put_order(self, request: Request) -> Response:
+        """PUT /api/v1/orders/{reference}"""
+        await self._authorize(request)
+        order = order_reference(request)
+        document = json_object(await _capped_body(request))
+        await tell_order(self._desk, told_order(order, document))
+        ledger = await explain_order(self._desk, order)
+        return _json(ledger_document(ledger))
+
+    async def outcomes(self, request: Request) -> Response:
+        """GET /api/v1/outcomes?after=&limit=&wait="""
+        await self._authorize(request)
+        after = number_parameter(request, "after", default=0, low=0, high=2**63 - 1)
+        published = await read_feed(
+            self._desk,
+            after=after,
+            limit=number_parameter(request, "limit", default=100, low=1, high=self._page_max),
+            wait_s=number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s),
+        )
+        cursor = published[-1].seq if published else after
+        return _json({"outcomes": [_outcome(each) for each in published], "cursor": cursor})
+
+    async def openapi(self, request: Request) -> Response:
+        """GET /api/v1/openapi.json"""
+        return _json(API_DOCUMENT)
+
+
+def _json(document: Any) -> Response:
+    return Response(json.dumps(document, ensure_ascii=False), media_type=JSONResponse.media_type)
+
+
+def _outcome(published: Published) -> dict[str, Any]:
+    before = None
+    if published.before_outcome is not None:
+        before = {
+            "outcome": published.before_outcome,
+            "fulfillable": published.before_fulfillable,
+        }
+    return {
+        "id": published.seq,
+        "order": published.order,
+        "outcome": published.outcome,
+        "fulfillable": published.fulfillable,
+        "before": before,
+        "because": list(published.because),
+        "at": format_instant(published.at),
+    }
+
+
+async def _capped_body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_TOLD_BYTES:
+            raise ApiProblem(413, "body_too_large", f"Send at most {MAX_TOLD_BYTES} bytes.")
+    return bytes(body)

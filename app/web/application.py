@@ -1,0 +1,47 @@
+"""Puts the routes together. A new page or endpoint is one line here."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.errors import UnreachableError
+from app.operations.receive_delivery import RETRY_AFTER_S
+from app.web.api import Api
+from app.web.health import Health
+from app.web.problems import ApiProblem, on_api_problem, on_http_exception, problem
+from app.web.webhooks import Webhooks
+
+
+def build_application(*, webhooks: Webhooks, api: Api, health: Health) -> Starlette:
+    """The ASGI application; everything it uses has been opened by whoever calls this."""
+    return Starlette(
+        routes=[
+            Route("/webhooks/{source}", webhooks, methods=["POST"]),
+            Route("/livez", health.livez),
+            Route("/readyz", health.readyz),
+            Route("/metrics", health.metrics),
+            Route("/api/v1/openapi.json", api.openapi),
+            Route("/api/v1/outcomes", api.outcomes),
+            Route("/api/v1/orders", api.list_orders),
+            Route("/api/v1/orders/{reference:path}", api.put_order, methods=["PUT"]),
+            Route("/api/v1/orders/{reference:path}", api.get_order),
+        ],
+        exception_handlers={
+            ApiProblem: on_api_problem,
+            HTTPException: on_http_exception,
+            UnreachableError: _on_unreachable,
+        },
+    )
+
+
+async def _on_unreachable(request: Request, error: Exception) -> Response:
+    return problem(
+        503,
+        "store_unavailable",
+        "The store cannot answer now; try again.",
+        headers={"Retry-After": str(RETRY_AFTER_S)},
+    )

@@ -1,0 +1,52 @@
+"""/livez, /readyz and /metrics: is it alive, may it be sent deliveries, how is it doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.errors import TallyhookError
+from app.operations.desk import Desk
+from app.operations.health import store_state
+from app.web.metrics import Metrics
+
+Reasons = Callable[[], list[str]]
+
+
+class Health:
+    """The three endpoints. `reasons` tells what of this process's own tasks is not working."""
+
+    def __init__(self, desk: Desk, *, reasons: Reasons, metrics: Metrics) -> None:
+        self._desk = desk
+        self._reasons = reasons
+        self._metrics = metrics
+
+    async def livez(self, request: Request) -> Response:
+        """The process answers."""
+        return JSONResponse({"status": "alive"})
+
+    async def readyz(self, request: Request) -> Response:
+        """200 while deliveries can be stored and folded; else 503 with the reasons."""
+        reasons = self._reasons()
+        try:
+            await store_state(self._desk)
+        except TallyhookError as error:
+            reasons.append(str(error))
+        status = 503 if reasons else 200
+        document = {"status": "not ready" if reasons else "ready", "reasons": reasons}
+        return JSONResponse(document, status_code=status)
+
+    async def metrics(self, request: Request) -> Response:
+        """Figures for Prometheus."""
+        try:
+            state = await store_state(self._desk)
+        except TallyhookError as error:
+            return Response(f"# {error}\n", status_code=503, media_type="text/plain")
+        self._metrics.due.set(state.due)
+        self._metrics.queue.set(state.queue)
+        for outcome, count in state.outcomes.items():
+            self._metrics.orders.labels(outcome).set(count)
+        return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

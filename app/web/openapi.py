@@ -1,0 +1,183 @@
+"""The API described for programs, OpenAPI 3.1. A test compares it with the routes there are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from reconcile.ledger import FINDING_CODES, OUTCOMES
+
+
+def _parameter(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema, "description": description}
+
+
+def _answer(description: str, schema: str) -> dict[str, Any]:
+    reference = {"$ref": f"#/components/schemas/{schema}"}
+    return {"description": description, "content": {"application/json": {"schema": reference}}}
+
+
+def _problem(description: str) -> dict[str, Any]:
+    reference = {"$ref": "#/components/schemas/Problem"}
+    content = {"application/problem+json": {"schema": reference}}
+    return {"description": description, "content": content}
+
+
+_MONEY: Final = {
+    "type": "object",
+    "required": ["amount", "currency"],
+    "properties": {
+        "amount": {"type": "string", "examples": ["1500.00"]},
+        "currency": {"type": "string", "examples": ["KES"]},
+    },
+}
+_MAYBE_MONEY: Final = {"anyOf": [{"$ref": "#/components/schemas/Money"}, {"type": "null"}]}
+_INSTANT: Final = {"type": "string", "format": "date-time"}
+_TEXTS: Final = {"type": "array", "items": {"type": "string"}}
+_OBJECTS: Final = {"type": "array", "items": {"type": "object"}}
+
+_TOTALS: Final = {
+    "type": "object",
+    "properties": {"expected": _MAYBE_MONEY, "captured": _MAYBE_MONEY, "refunded": _MAYBE_MONEY},
+}
+
+_LEDGER: Final = {
+    "type": "object",
+    "required": ["order", "as_of", "outcome", "fulfillable", "fingerprint"],
+    "properties": {
+        "order": {"type": "string"},
+        "as_of": _INSTANT,
+        "outcome": {"enum": list(OUTCOMES)},
+        "fulfillable": {
+            "type": "boolean",
+            "description": "Ship on this, and on nothing else.",
+        },
+        "totals": _TOTALS,
+        "explanation": _TEXTS,
+        "attempts": _OBJECTS,
+        "entries": _OBJECTS,
+        "timeline": _OBJECTS,
+        "findings": _OBJECTS,
+        "next_decision_at": {"anyOf": [_INSTANT, {"type": "null"}]},
+        "fingerprint": {"type": "string"},
+    },
+}
+
+_ORDER_PATH: Final = {
+    "name": "reference",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+}
+
+API_DOCUMENT: Final[dict[str, Any]] = {
+    "openapi": "3.1.0",
+    "info": {
+        "title": "Tallyhook",
+        "version": "1",
+        "description": "What happened to each order's money, and how we know.",
+    },
+    "security": [{"bearer": []}],
+    "paths": {
+        "/api/v1/orders": {
+            "get": {
+                "summary": "Orders in the order of their references, with outcome and findings",
+                "parameters": [
+                    _parameter("outcome", {"enum": list(OUTCOMES)}, "Only this outcome."),
+                    _parameter("finding", {"enum": list(FINDING_CODES)}, "Only with this finding."),
+                    _parameter("after", {"type": "string"}, "The `next` of the page before."),
+                    _parameter("limit", {"type": "integer", "minimum": 1}, "Orders in a page."),
+                ],
+                "responses": {
+                    "200": _answer("A page of orders", "OrderPage"),
+                    "401": _problem("No token in force"),
+                    "422": _problem("A parameter is wrong"),
+                },
+            }
+        },
+        "/api/v1/orders/{reference}": {
+            "parameters": [_ORDER_PATH],
+            "get": {
+                "summary": "The ledger of one order, folded from what is stored now",
+                "parameters": [_parameter("as_of", _INSTANT, "As it could be known then.")],
+                "responses": {
+                    "200": _answer("The ledger", "Ledger"),
+                    "401": _problem("No token in force"),
+                    "404": _problem("Nobody has spoken of this order"),
+                    "422": _problem("A parameter is wrong"),
+                },
+            },
+            "put": {
+                "summary": "Tell what the shop knows of an order; facts are only added",
+                "requestBody": {
+                    "required": True,
+                    "content": {
+                        "application/json": {"schema": {"$ref": "#/components/schemas/Told"}}
+                    },
+                },
+                "responses": {
+                    "200": _answer("The ledger", "Ledger"),
+                    "400": _problem("The body cannot be read"),
+                    "401": _problem("No token in force"),
+                    "413": _problem("The body is too large"),
+                    "422": _problem("Something told is wrong; all mistakes are named"),
+                },
+            },
+        },
+        "/api/v1/outcomes": {
+            "get": {
+                "summary": "The outcome feed: every published change, in order, without gaps",
+                "parameters": [
+                    _parameter("after", {"type": "integer", "minimum": 0}, "The last id seen."),
+                    _parameter("limit", {"type": "integer", "minimum": 1}, "Changes in a page."),
+                    _parameter("wait", {"type": "integer", "minimum": 0}, "Seconds to wait."),
+                ],
+                "responses": {
+                    "200": _answer("Changes after the cursor", "OutcomePage"),
+                    "401": _problem("No token in force"),
+                    "422": _problem("A parameter is wrong"),
+                },
+            }
+        },
+    },
+    "components": {
+        "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        "schemas": {
+            "Money": _MONEY,
+            "Ledger": _LEDGER,
+            "Told": {
+                "type": "object",
+                "required": ["amount", "currency"],
+                "additionalProperties": False,
+                "properties": {
+                    "amount": {"type": ["string", "number"], "examples": ["1500.00"]},
+                    "currency": {"type": "string", "examples": ["KES"]},
+                    "placed_at": _INSTANT,
+                    "canceled_at": _INSTANT,
+                    "fulfilled_at": _INSTANT,
+                },
+            },
+            "OrderPage": {
+                "type": "object",
+                "properties": {
+                    "orders": _OBJECTS,
+                    "next": {"type": ["string", "null"]},
+                },
+            },
+            "OutcomePage": {
+                "type": "object",
+                "properties": {"outcomes": _OBJECTS, "cursor": {"type": "integer"}},
+            },
+            "Problem": {
+                "type": "object",
+                "required": ["status", "code", "detail"],
+                "properties": {
+                    "type": {"type": "string"},
+                    "title": {"type": "string"},
+                    "status": {"type": "integer"},
+                    "code": {"type": "string"},
+                    "detail": {"type": "string"},
+                },
+            },
+        },
+    },
+}

@@ -1,0 +1,77 @@
+"""Errors as RFC 9457 problem details: a title, a status, a stable code, and what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Response:
+    """A problem response. `code` is stable; `detail` is one sentence for a person."""
+    return Response(
+        problem_body(status, code, detail, **more),
+        status_code=status,
+        media_type=MEDIA_TYPE,
+        headers=dict(headers or {}),
+    )
+
+
+def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
+    """The JSON of a problem."""
+    document = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": detail,
+        **more,
+    }
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+class ApiProblem(Exception):
+    """Raised by an API endpoint; becomes a problem response."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+
+
+async def on_api_problem(request: Request, error: Exception) -> Response:
+    """Answer an ApiProblem."""
+    assert isinstance(error, ApiProblem)
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    return problem(error.status, error.code, error.detail, headers=headers)
+
+
+_SENTENCES = {
+    404: (
+        "not_found",
+        "There is nothing at this address; /api/v1/openapi.json lists what there is.",
+    ),
+    405: ("method_not_allowed", "This address does not take that method; see the Allow header."),
+}
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Answer what Starlette itself refuses, such as an unknown path or method."""
+    assert isinstance(error, HTTPException)
+    code, detail = _SENTENCES.get(error.status_code, ("refused", error.detail))
+    return problem(error.status_code, code, detail, headers=error.headers)

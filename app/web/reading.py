@@ -1,0 +1,122 @@
+"""Reads what API requests bring: parameters and JSON, each mistake named in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from starlette.requests import Request
+
+from app.operations.tell_order import Told
+from app.providers.reading import Unreadable
+from app.providers.strict_json import parse
+from app.web.problems import ApiProblem
+from reconcile.instants import Instant, parse_instant
+from reconcile.money import Money, MoneyError, from_major
+
+MAX_REFERENCE = 200
+"""Characters of an order reference; the same bound that events have."""
+
+
+def order_reference(request: Request) -> str:
+    """The order's reference in the path: 1 to 200 characters, none of them a control character."""
+    reference: str = request.path_params["reference"]
+    if not 1 <= len(reference) <= MAX_REFERENCE or not _plain(reference):
+        raise ApiProblem(
+            422, "reference_invalid", "An order reference is 1 to 200 characters, none a control."
+        )
+    return reference
+
+
+def _plain(text: str) -> bool:
+    """No control characters and no lone surrogates; neither can be a reference we stored."""
+    return all(
+        c >= " " and not "\x7f" <= c <= "\x9f" and not "\ud800" <= c <= "\udfff" for c in text
+    )
+
+
+def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
+    """A whole number from the query, within its bounds."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and low <= int(text) <= high):
+        raise ApiProblem(
+            422, "parameter_invalid", f"{name} is a whole number from {low} to {high}."
+        )
+    return int(text)
+
+
+def instant_parameter(request: Request, name: str) -> Instant | None:
+    """An RFC 3339 moment from the query."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        # A plus sign in a query is a blank unless it was escaped; an offset can only mean a plus.
+        return parse_instant(text.replace(" ", "+") if text.count(" ") == 1 else text)
+    except ValueError as error:
+        raise ApiProblem(422, "parameter_invalid", f"{name}: {error}.") from None
+
+
+def chosen(request: Request, name: str, words: Sequence[str]) -> str | None:
+    """One word of a closed vocabulary from the query."""
+    text = request.query_params.get(name)
+    if text is not None and text not in words:
+        raise ApiProblem(422, "parameter_invalid", f"{name} is one of {', '.join(words)}.")
+    return text
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body, read as strictly as a webhook's."""
+    try:
+        document = parse(body)
+    except Unreadable as error:
+        raise ApiProblem(400, "json_invalid", f"The body cannot be read: {error}") from None
+    if not isinstance(document, dict):
+        raise ApiProblem(400, "json_invalid", "The body must be a JSON object.")
+    return document
+
+
+_MOMENTS = ("placed_at", "canceled_at", "fulfilled_at")
+
+
+def told_order(order: str, document: dict[str, Any]) -> Told:
+    """What a PUT tells of an order; all mistakes are named at once."""
+    problems = [
+        f"{name} is not known" for name in document if name not in {"amount", "currency", *_MOMENTS}
+    ]
+    money = _money(document, problems)
+    moments = {name: _moment(document.get(name), name, problems) for name in _MOMENTS}
+    if problems or money is None:
+        raise ApiProblem(422, "order_invalid", "; ".join(problems) + ".")
+    return Told(order=order, money=money, **moments)
+
+
+def _money(document: dict[str, Any], problems: list[str]) -> Money | None:
+    amount, currency = document.get("amount"), document.get("currency")
+    if isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):
+        problems.append('amount is missing; send a decimal such as "1500.00"')
+    elif not isinstance(currency, str):
+        problems.append("currency is missing; send an ISO 4217 code such as KES")
+    else:
+        try:
+            money = from_major(amount, currency)
+        except MoneyError as error:
+            problems.append(str(error))
+        else:
+            if money.minor > 0:
+                return money
+            problems.append("amount must be more than zero")
+    return None
+
+
+def _moment(text: object, name: str, problems: list[str]) -> Instant | None:
+    if text is None:
+        return None
+    try:
+        return parse_instant(str(text))
+    except ValueError as error:
+        problems.append(f"{name} is {error}")
+        return None

@@ -1,0 +1,209 @@
+"""Observations on what the provider said: single events, and the claims on one attempt.
+
+Leaves out: money, and the merchant's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Final
+
+from reconcile.attempts import all_cites
+from reconcile.correlate import AttemptEvidence, Case, Heard
+from reconcile.events import ClaimKind
+from reconcile.instants import Instant
+from reconcile.ledger import Attempt, Facts, Finding
+from reconcile.movements import cites_of, closes
+from reconcile.outcome import Judgement, shared_references
+
+_FINAL: Final[tuple[ClaimKind, ...]] = ("succeeded", "declined", "canceled", "expired")
+_EXCLUDED_BY_AUTHORIZED: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
+_GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
+
+
+# --- of single events ----------------------------------------------------------------------------
+
+
+def of_events(case: Case, judgement: Judgement) -> list[Finding]:
+    """`redelivered`, `delivered_late`, `dated_in_future`, `unrecognized_event`, in one pass."""
+    found: list[Finding] = []
+    late_after = case.policy.late_after
+    tolerance = case.policy.future_tolerance
+    for heard in case.heard:
+        if heard.count > 1:
+            found.append(_redelivered(heard))
+        delay = heard.first - heard.at
+        if delay > late_after:
+            found.append(_delayed(heard))
+        elif -delay > tolerance:
+            found.append(_dated_ahead(heard))
+        if heard.event.claim == "unrecognized":
+            found.append(_unrecognized(heard))
+    return found
+
+
+def _redelivered(heard: Heard) -> Finding:
+    facts: Facts = (("deliveries", heard.count),)
+    return Finding(code="redelivered", cites=(heard.event.event_id,), facts=facts)
+
+
+def _delayed(heard: Heard) -> Finding:
+    facts: Facts = (
+        ("delay_us", heard.first - heard.at),
+        ("occurred_at", heard.at),
+        ("received_at", heard.first),
+    )
+    return Finding(code="delivered_late", cites=(heard.event.event_id,), facts=facts)
+
+
+def _dated_ahead(heard: Heard) -> Finding:
+    facts: Facts = (("occurred_at", heard.at), ("received_at", heard.first))
+    return Finding(code="dated_in_future", cites=(heard.event.event_id,), facts=facts)
+
+
+def _unrecognized(heard: Heard) -> Finding:
+    facts: Facts = (("kind", heard.event.kind),)
+    return Finding(code="unrecognized_event", cites=(heard.event.event_id,), facts=facts)
+
+
+def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
+    """One event id came with several bodies; all are kept."""
+    return [
+        Finding(
+            code="same_id_different_body", cites=cites_of(group), facts=(("bodies", len(group)),)
+        )
+        for group in judgement.bodies
+    ]
+
+
+# --- of attempts ---------------------------------------------------------------------------------
+
+
+def out_of_order(case: Case, judgement: Judgement) -> list[Finding]:
+    """Within an attempt, an event reached us before one that is dated earlier."""
+    found: list[Finding] = []
+    for attempt in case.attempts:
+        latest: Instant = 0
+        for heard in attempt.heard:
+            if heard.first < latest:
+                found += _overtaken(attempt)
+                break
+            latest = heard.first
+    return found
+
+
+def _overtaken(attempt: AttemptEvidence) -> Iterable[Finding]:
+    """Each event that arrived before one dated earlier, and each that so came too late."""
+    dated = [heard for heard in attempt.heard if heard.event.occurred_at is not None]
+    moved = _early(dated, latest=max) | _early(dated[::-1], latest=min)
+    if moved:
+        cites = cites_of([heard for heard in dated if id(heard) in moved])
+        facts: Facts = (("attempt", attempt.reference),)
+        yield Finding(code="out_of_order", cites=cites, facts=facts)
+
+
+def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
+    """The ids of those that do not continue the run of arrivals; equal dates have no order."""
+    found: set[int] = set()
+    reached: Instant | None = None
+    for _, same in groupby(heard, key=lambda each: each.at):
+        arrivals = list(same)
+        if reached is not None:
+            found |= {id(h) for h in arrivals if latest(h.first, reached) != h.first}
+        for each in arrivals:
+            reached = each.first if reached is None else latest(each.first, reached)
+    return found
+
+
+def contradictory_claims(case: Case, judgement: Judgement) -> list[Finding]:
+    """One attempt is said to have ended in ways that exclude each other."""
+    found: list[Finding] = []
+    for attempt in case.attempts:
+        if len(attempt.claims) > 1:
+            found += _contradictions(attempt)
+    return found
+
+
+def _contradictions(attempt: AttemptEvidence) -> Iterable[Finding]:
+    claims = attempt.claims
+    said = [claim for claim in _FINAL if claim in claims]
+    if "authorized" in claims and "succeeded" not in claims:
+        said = ["authorized", *[claim for claim in _EXCLUDED_BY_AUTHORIZED if claim in claims]]
+    if len(said) > 1:
+        heard = [h for claim in said for h in claims[claim]]
+        yield _contradiction(attempt, ", ".join(said), heard)
+    won, lost = claims.get("dispute_won", ()), claims.get("dispute_lost", ())
+    both = [(w, x) for w in won for x in lost if closes(w, x)] if won and lost else []
+    if both:
+        heard = [h for pair in both for h in pair]
+        yield _contradiction(attempt, "dispute_won, dispute_lost", heard)
+
+
+def _contradiction(attempt: AttemptEvidence, said: str, heard: list[Heard]) -> Finding:
+    facts: Facts = (("attempt", attempt.reference), ("claims", said))
+    return Finding(code="contradictory_claims", cites=cites_of(heard), facts=facts)
+
+
+def success_after_deadline(case: Case, judgement: Judgement) -> list[Finding]:
+    """Money moved, or was first known to have moved, after the attempt had been given up."""
+    found: list[Finding] = []
+    for evidence, attempt in zip(case.attempts, judgement.attempts, strict=True):
+        captured = evidence.claims.get("succeeded")
+        if captured is not None:
+            found += _after_deadline(evidence, captured, attempt.deadline)
+    return found
+
+
+def _after_deadline(
+    evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
+) -> Iterable[Finding]:
+    known = min([heard.first for heard in captured])
+    happened = captured[0].at
+    late = deadline is not None and max(known, happened) >= deadline
+    given_up = [
+        h for claim in _GIVEN_UP if claim in evidence.claims for h in evidence.claims[claim]
+    ]
+    reported = [heard for heard in given_up if heard.at < happened]
+    if late or reported:
+        facts: Facts = (
+            ("attempt", evidence.reference),
+            ("occurred_at", happened),
+            ("received_at", known),
+            ("deadline_at", deadline),
+        )
+        cites = cites_of([*captured, *reported])
+        yield Finding(code="success_after_deadline", cites=cites, facts=facts)
+
+
+def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding]:
+    """Paid, after an earlier attempt had failed."""
+    attempts = judgement.attempts
+    if len(attempts) < 2:
+        return []
+    paid = [a for a in attempts if a.outcome == "succeeded"]
+    if not paid or len(attempts) == len(paid):
+        return []
+    first = min(paid, key=_end) if len(paid) > 1 else paid[0]
+    failed = [a for a in attempts if a.outcome != "succeeded" and 0 < _end(a)[0] <= _end(first)[0]]
+    if not failed:
+        return []
+    cites = tuple(dict.fromkeys([c for a in [*failed, first] for c in a.reason.cites]))
+    facts: Facts = (("attempt", first.reference), ("failed", len(failed)))
+    return [Finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
+
+
+def _end(attempt: Attempt) -> tuple[Instant, str]:
+    return (attempt.ended_at or 0, attempt.reference)
+
+
+def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
+    """One payment or session is claimed for two orders: `contradictory_claims` across orders."""
+    return [
+        Finding(
+            code="contradictory_claims",
+            cites=all_cites(attempt) + cites_of(others),
+            facts=(("attempt", attempt.reference), ("claims", "of this order, of another")),
+        )
+        for attempt, others in shared_references(case)
+    ]

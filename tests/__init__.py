@@ -1,0 +1,1 @@
+"""The tests. Every test says its property in one sentence."""

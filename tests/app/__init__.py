@@ -1,0 +1,1 @@
+"""Tests of what touches the world, module by module."""

@@ -1,0 +1,154 @@
+"""Requests, bodies and profile files for the tests of this folder."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from app.providers.profile import load_profile
+from app.providers.source import Refusal, Source
+from reconcile.instants import SECOND
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+OTHER_SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
+NOW = 1_614_265_330 * SECOND
+CHECKOUT = load_profile("checkout")
+
+EVENT: dict[str, Any] = {
+    "id": "evt_01",
+    "type": "payment.succeeded",
+    "occurred_at": "2026-11-20T10:00:00.123Z",
+    "environment": "sandbox",
+    "data": {
+        "order": {"reference": "ORD-1042", "amount": 1500.5, "currency": "KES"},
+        "session": {"reference": "cs_01"},
+        "payment": {"reference": "pay_01", "amount": 1500.5, "currency": "KES"},
+        "customer": {"phone": "254700000001"},
+    },
+}
+
+MINIMAL: dict[str, Any] = {
+    "signature": {
+        "mac": "hmac-sha256",
+        "where": "header:x-signature",
+        "format": "plain",
+        "encoding": "hex",
+        "signed": "{body}",
+    },
+    "secret": {"encoding": "text"},
+    "event": {"id": "json:id", "kind": "json:type", "order": "json:order"},
+    "amounts": {"unit": "major"},
+    "claims": {"paid": "succeeded"},
+}
+
+
+def source(*secrets: str) -> Source:
+    """A source of the default profile."""
+    return Source(name="acme", profile=CHECKOUT, secrets=secrets or (SECRET,))
+
+
+def changed(**values: Any) -> dict[str, Any]:
+    """The example event with dotted paths (`__` for the dot) set to values; ... takes one away."""
+    event = copy.deepcopy(EVENT)
+    for path, value in values.items():
+        *parents, last = path.split("__")
+        place = event
+        for name in parents:
+            place = place.setdefault(name, {})
+        if value is ...:
+            place.pop(last, None)
+        else:
+            place[last] = value
+    return event
+
+
+def body_of(**values: Any) -> bytes:
+    """The changed example event as JSON bytes."""
+    return json.dumps(changed(**values)).encode()
+
+
+@dataclass(frozen=True)
+class Request:
+    """A signed request that can be altered after it was signed."""
+
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+    now: int = NOW
+    source: Source = field(default_factory=source)
+
+    @classmethod
+    def signed(
+        cls,
+        body: bytes = b"{}",
+        *,
+        at: int = NOW,
+        event_id: str = "evt_01",
+        by: Source | None = None,
+    ) -> Request:
+        """A genuine request made at `at`."""
+        made = (by or source()).sign(body, event_id=event_id, now=at)
+        headers = tuple((name.encode(), value.encode()) for name, value in made)
+        return cls(headers=headers, body=body, source=by or source())
+
+    @classmethod
+    def stamped(cls, timestamp: bytes, *, body: bytes = b"{}") -> Request:
+        """A request genuinely signed over any timestamp text at all."""
+        key = base64.b64decode(SECRET.removeprefix("whsec_"))
+        mac = hmac.new(key, b"evt_01." + timestamp + b"." + body, hashlib.sha256).digest()
+        return cls.signed(body).having(
+            webhook_timestamp=timestamp, webhook_signature=b"v1," + base64.b64encode(mac)
+        )
+
+    def header(self, name: str) -> bytes:
+        """The value of one header."""
+        return dict(self.headers)[name.encode()]
+
+    def having(self, **values: bytes | list[bytes] | None) -> Request:
+        """With headers replaced: by one value, by several, or by none."""
+        headers = dict.fromkeys(name for name, _ in self.headers)
+        found: list[tuple[bytes, bytes]] = []
+        for name in headers:
+            value = values.get(name.decode().replace("-", "_"), ...)
+            if value is ...:
+                found.append((name, dict(self.headers)[name]))
+            elif value is not None:
+                found.extend((name, each) for each in ([value] if type(value) is bytes else value))
+        return replace(self, headers=tuple(found))
+
+    def refusal(self) -> Refusal | None:
+        """The verdict of the source."""
+        return self.source.verify(self.headers, self.body, now=self.now)
+
+    def reason(self) -> str | None:
+        """The reason alone; None where genuine."""
+        refusal = self.refusal()
+        return None if refusal is None else refusal.reason
+
+
+def toml(document: dict[str, Any]) -> str:
+    """Enough TOML for these tests: sections of texts, numbers and lists."""
+    lines = []
+    for section, keys in document.items():
+        lines.append(f"[{section}]")
+        lines.extend(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in keys.items())
+    return "\n".join(lines) + "\n"
+
+
+def profile_file(folder: Path, *, base: dict[str, Any] | None = None, **sections: Any) -> str:
+    """A profile file with keys replaced; ... takes a section or a key away. Gives its path."""
+    document = copy.deepcopy(MINIMAL if base is None else base)
+    for section, keys in sections.items():
+        if keys is ...:
+            document.pop(section, None)
+            continue
+        merged = {**document.get(section, {}), **keys}
+        document[section] = {key: value for key, value in merged.items() if value is not ...}
+    path = folder / "mine.toml"
+    path.write_text(toml(document), encoding="utf-8")
+    return str(path)

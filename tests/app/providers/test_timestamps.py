@@ -1,0 +1,136 @@
+"""The time a request was signed: age in both directions, and what is no timestamp at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from reconcile.instants import MILLISECOND, SECOND
+from tests.app.providers.builders import NOW, Request, profile_file
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        (-301, "timestamp_too_old"),
+        (-300, None),
+        (0, None),
+        (300, None),
+        (301, "timestamp_too_new"),
+    ],
+)
+def test_the_tolerance_is_inclusive_both_ways(seconds: int, reason: str | None) -> None:
+    """At exactly 300 seconds, older or newer, a request is accepted; one second more is not."""
+    assert Request.signed(at=NOW + seconds * SECOND).reason() == reason
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "reason"),
+    [(300_000_001, "timestamp_too_old"), (-300_000_001, "timestamp_too_new")],
+)
+def test_the_tolerance_ends_at_the_microsecond(microseconds: int, reason: str) -> None:
+    """One microsecond beyond the tolerance is beyond it."""
+    assert replace(Request.signed(), now=NOW + microseconds).reason() == reason
+
+
+NO_TIMESTAMP = [
+    (b"", "is empty"),
+    (b"NaN", "not written in digits"),
+    (b"Infinity", "not written in digits"),
+    (b"hello", "not written in digits"),
+    ("\uff11\uff16\uff11\uff14\uff12\uff16\uff15\uff13\uff13\uff10".encode(), "not ASCII"),
+    ("\u0661\u0662".encode(), "not ASCII"),
+    (b"1614265330\xff", "not ASCII"),
+    (b"1614265330.5", "fraction"),
+    (b"1.5", "fraction"),
+    (b"+1614265330", "sign"),
+    (b"-1", "sign"),
+    (b"1_614_265_330", "not written in digits"),
+    (b"0x6037b5b2", "not written in digits"),
+    (b"1.6e9", "not written in digits"),
+    (b" 1614265330", "blanks"),
+    (b"1614265330 ", "blanks"),
+    (b"16142 65330", "blanks"),
+    (b"\n", "blanks"),
+    (b"1614265330\x00", "not written in digits"),
+    (b"1614265330,1614265330", "not written in digits"),
+    (b"1234567890123", "more than 12 digits"),
+    (b"9" * 13, "more than 12 digits"),
+    (b"1614265330000000", "more than 12 digits"),
+    (b"1" * 5000, "more than 12 digits"),
+]
+
+
+@pytest.mark.parametrize(("text", "fault"), NO_TIMESTAMP)
+def test_what_is_not_digits_is_no_timestamp(text: bytes, fault: str) -> None:
+    """A genuinely signed text that is not ASCII digits is a missing timestamp, and told so."""
+    refusal = Request.stamped(text).refusal()
+    assert refusal is not None
+    assert refusal.reason == "timestamp_missing"
+    assert fault in refusal.sentence
+
+
+@pytest.mark.parametrize(("text", "fault"), NO_TIMESTAMP)
+def test_the_signature_is_judged_before_the_timestamp(text: bytes, fault: str) -> None:
+    """The same texts without a signature over them are a mismatch: age is judged last."""
+    assert Request.signed().having(webhook_timestamp=text).reason() == "signature_mismatch"
+
+
+def test_milliseconds_for_seconds_are_recognised() -> None:
+    """A genuine request stamped in milliseconds is too new, and the sentence names the mistake."""
+    refusal = Request.stamped(b"1614265330123").refusal()
+    assert refusal is not None
+    assert refusal.reason == "timestamp_too_new"
+    assert "milliseconds where seconds are meant" in refusal.sentence
+
+
+def test_the_timestamp_is_signed_as_received() -> None:
+    """Leading zeros are part of what was signed, and change no time."""
+    assert Request.stamped(b"001614265330").refusal() is None
+    padded = Request.signed().having(webhook_timestamp=b"001614265330")
+    assert padded.reason() == "signature_mismatch"
+
+
+def test_the_far_ends_of_time_are_only_old_or_new() -> None:
+    """The smallest and the largest number that is a timestamp are judged, not stumbled over."""
+    assert Request.stamped(b"0").reason() == "timestamp_too_old"
+    assert Request.stamped(b"9" * 12).reason() == "timestamp_too_new"
+
+
+def test_a_sentence_says_how_old() -> None:
+    """A refusal for age says the age and what is allowed."""
+    refusal = Request.signed(at=NOW - 3600 * SECOND).refusal()
+    assert refusal is not None
+    assert "1 h old; at most 5 min is allowed" in refusal.sentence
+
+
+def _milliseconds(folder: Path) -> Source:
+    signature = {"signed": "{ts}.{body}"}
+    timestamp = {"where": "header:x-time", "unit": "ms", "past_s": 60, "future_s": 5}
+    path = profile_file(folder, signature=signature, timestamp=timestamp)
+    return Source(name="ms", profile=load_profile(path), secrets=["k" * 24])
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "reason"),
+    [
+        (60_000, None),
+        (60_001, "timestamp_too_old"),
+        (-5_000, None),
+        (-5_001, "timestamp_too_new"),
+    ],
+)
+def test_milliseconds_and_uneven_tolerances(
+    milliseconds: int, reason: str | None, tmp_path: Path
+) -> None:
+    """A profile in milliseconds judges past and future each by its own tolerance."""
+    source = _milliseconds(tmp_path)
+    signed = source.sign(b"{}", event_id="evt_01", now=NOW)
+    headers = [(name.encode(), value.encode()) for name, value in signed]
+    assert dict(signed)["x-time"] == "1614265330000"
+    refusal = source.verify(headers, b"{}", now=NOW + milliseconds * MILLISECOND)
+    assert (refusal and refusal.reason) == reason

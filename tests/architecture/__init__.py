@@ -1,0 +1,1 @@
+"""Style and structure, as tests over the real tree."""

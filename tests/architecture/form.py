@@ -1,0 +1,151 @@
+"""Rules about how a module is written. Each takes one module and says what is wrong with it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from app.logs import FIELDS
+from tests.architecture.tree import Module
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 50
+UNFINISHED = ("TO" + "DO", "FIX" + "ME")
+
+_LOG_METHODS = frozenset(
+    {"debug", "info", "warning", "error", "exception", "critical", "bind", "adebug", "ainfo",
+     "awarning", "aerror"}
+)  # fmt: skip
+_LOG_WORDS = frozenset({"exc_info", "stack_info"})
+
+
+def files_are_short(module: Module) -> Iterator[str]:
+    """A file that needs more lines is two files."""
+    lines = len(module.text.splitlines())
+    if lines > MAX_FILE_LINES:
+        yield module.at(module.tree, f"has {lines} lines of at most {MAX_FILE_LINES}")
+
+
+def functions_are_short(module: Module) -> Iterator[str]:
+    """A function that needs more lines is two functions."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield module.at(node, f"{node.name} has {lines} of {MAX_FUNCTION_LINES} lines")
+
+
+def everything_public_is_described(module: Module) -> Iterator[str]:
+    """Modules everywhere, functions and classes of the product: each has a docstring."""
+    if module.text.strip() and not ast.get_docstring(module.tree):
+        yield module.at(module.tree, "has no docstring")
+    if module.within("app", "reconcile") and not module.within("app/store/migrations"):
+        for node in module.tree.body:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            if not node.name.startswith("_") and not ast.get_docstring(node):
+                yield module.at(node, f"{node.name} has no docstring")
+
+
+def engine_has_no_floats(module: Module) -> Iterator[str]:
+    """Money and time are integers: no literal, no conversion, no division that makes a float."""
+    if not module.within("reconcile"):
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, float | complex):
+            yield module.at(node, f"holds the float {node.value}")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "float":
+            yield module.at(node, "makes a float")
+        elif isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div):
+            yield module.at(node, "divides with /, which makes a float: use divmod")
+
+
+def nothing_is_unfinished(module: Module) -> Iterator[str]:
+    """Work that is left is not left in the code."""
+    for number, line in enumerate(module.text.splitlines(), 1):
+        if any(word in line for word in UNFINISHED):
+            yield f"{module.path}:{number}: is unfinished"
+
+
+def only_the_cli_prints(module: Module) -> Iterator[str]:
+    """Standard output belongs to the command line; everything else logs."""
+    if module.within("app", "reconcile") and not module.within("app/cli"):
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+                yield module.at(node, "prints: return it to the command line, or log it")
+
+
+def errors_are_not_swallowed(module: Module) -> Iterator[str]:
+    """An exception that nobody named is not caught, or something is done about it."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler):
+            if node.type is None:
+                yield module.at(node, "catches everything without a name")
+            elif _is_any(node.type) and all(_is_nothing(line) for line in node.body):
+                yield module.at(node, "swallows every exception")
+        elif isinstance(node, ast.Call) and _suppresses_any(node):
+            yield module.at(node, "swallows every exception")
+
+
+def _suppresses_any(node: ast.Call) -> bool:
+    named = ast.unparse(node.func) in ("suppress", "contextlib.suppress")
+    return named and any(_is_any(argument) for argument in node.args)
+
+
+def _is_any(node: ast.expr) -> bool:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(ast.unparse(part) in ("Exception", "BaseException") for part in parts)
+
+
+def _is_nothing(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Pass | ast.Continue) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+
+
+def log_lines_are_fixed_texts_with_known_fields(module: Module) -> Iterator[str]:
+    """A value in a log line has a field of app.logs; none is written into the event's text."""
+    if not module.within("app"):
+        return
+    loggers = _loggers(module)
+    for node in ast.walk(module.tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if ast.unparse(node.func.value) not in loggers or node.func.attr not in _LOG_METHODS:
+            continue
+        if any(not _is_text(argument) for argument in node.args):
+            yield module.at(node, "writes a value into the event's text: give it a field")
+        for keyword in node.keywords:
+            if keyword.arg is not None and keyword.arg not in {*FIELDS, *_LOG_WORDS}:
+                yield module.at(node, f"logs {keyword.arg}, which is no field of app.logs")
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.IfExp):
+        return _is_text(node.body) and _is_text(node.orelse)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _loggers(module: Module) -> set[str]:
+    """The names that loggers go by in this module."""
+    found = set()
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        if re.match(r"(structlog\.)?get_logger\(", ast.unparse(node.value)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {ast.unparse(target) for target in targets}
+    return found
+
+
+RULES = (
+    files_are_short,
+    functions_are_short,
+    everything_public_is_described,
+    engine_has_no_floats,
+    nothing_is_unfinished,
+    only_the_cli_prints,
+    errors_are_not_swallowed,
+    log_lines_are_fixed_texts_with_known_fields,
+)

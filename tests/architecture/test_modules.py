@@ -1,0 +1,139 @@
+"""Every module keeps every rule, and every rule finds what it is there to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.architecture import direction, form
+from tests.architecture.tree import Module, modules, parsed
+
+Rule = Callable[[Module], Iterator[str]]
+RULES: tuple[Rule, ...] = (*direction.RULES, *form.RULES)
+DOC = '"""A module."""\n'
+UNFINISHED = form.UNFINISHED[0]
+
+BAD: list[tuple[Rule, str, str]] = [
+    (direction.engine_is_pure, "reconcile/fold.py", "import structlog"),
+    (direction.engine_is_pure, "reconcile/fold.py", "from app.clock import Clock"),
+    (direction.engine_is_pure, "reconcile/fold.py", "def f():\n    import anyio.abc"),
+    (direction.engine_is_pure, "reconcile/events.py", "from reconcile.ledger import Ledger"),
+    (direction.engine_is_pure, "reconcile/events.py", "from reconcile import fold"),
+    (direction.engine_is_pure, "reconcile/events.py", "from .fold import fold"),
+    (direction.engine_is_pure, "reconcile/match_rules.py", "import pydantic"),
+    (direction.engine_is_pure, "reconcile/elsewhere.py", ""),
+    (direction.databases_only_in_store, "app/web/a.py", "import sqlmodel"),
+    (direction.databases_only_in_store, "app/config.py", "from sqlalchemy.ext import asyncio"),
+    (direction.databases_only_in_store, "app/operations/a.py", "import sqlite3"),
+    (direction.present_only_from_the_clock, "app/a.py", "import time\ntime.time()"),
+    (direction.present_only_from_the_clock, "app/a.py", "import time as t\nf = t.time_ns"),
+    (direction.present_only_from_the_clock, "app/a.py", "from time import time_ns"),
+    (direction.present_only_from_the_clock, "app/a.py",
+     "from datetime import UTC, datetime\ndatetime.now(UTC)"),
+    (direction.present_only_from_the_clock, "app/a.py",
+     "import datetime as dt\ndt.datetime.utcnow()"),
+    (direction.present_only_from_the_clock, "app/a.py", "from datetime import date\ndate.today()"),
+    (direction.present_only_from_the_clock, "app/a.py", "from sqlalchemy import func\nfunc.now()"),
+    (direction.chance_only_in_ids, "app/web/a.py", "import random"),
+    (direction.chance_only_in_ids, "app/checkout/a.py", "from uuid import uuid4"),
+    (direction.chance_only_in_ids, "app/idsx.py", "import secrets"),
+    (direction.chance_only_in_ids, "app/a.py", "import os\nos.urandom(3)"),
+    (direction.chance_only_in_ids, "app/a.py", "from os import urandom"),
+    (direction.layers_of_the_application, "app/operations/a.py", "from app.web import api"),
+    (direction.layers_of_the_application, "app/operations/a.py", "from app import cli"),
+    (direction.layers_of_the_application, "app/operations/a.py", "from ..cli import main"),
+    (direction.layers_of_the_application, "app/web/a.py", "import app.store.journal"),
+    (direction.layers_of_the_application, "app/cli/a.py", "from app import store"),
+    (direction.layers_of_the_application, "app/store/a.py", "from app.operations import a"),
+    (form.files_are_short, "tests/a.py", "\n" * 400),
+    (form.functions_are_short, "app/a.py", "async def f():\n" + "    1\n" * 50),
+    (form.everything_public_is_described, "app/a.py", "def f():\n    pass"),
+    (form.everything_public_is_described, "reconcile/money.py", "class A:\n    pass"),
+    (form.engine_has_no_floats, "reconcile/money.py", "x = 0.5"),
+    (form.engine_has_no_floats, "reconcile/money.py", "x = float('1')"),
+    (form.engine_has_no_floats, "reconcile/money.py", "x = 4 / 2"),
+    (form.engine_has_no_floats, "reconcile/money.py", "x = 4\nx /= 2"),
+    (form.nothing_is_unfinished, "app/a.py", f"# {UNFINISHED}: later"),
+    (form.only_the_cli_prints, "app/web/a.py", "print('x')"),
+    (form.errors_are_not_swallowed, "app/a.py", "try:\n    f()\nexcept:\n    raise"),
+    (form.errors_are_not_swallowed, "app/a.py", "try:\n    f()\nexcept Exception:\n    pass"),
+    (form.errors_are_not_swallowed, "app/a.py",
+     "while f():\n    try:\n        f()\n    except (OSError, BaseException):\n        continue"),
+    (form.errors_are_not_swallowed, "app/a.py",
+     "import contextlib\nwith contextlib.suppress(Exception):\n    f()"),
+    (form.log_lines_are_fixed_texts_with_known_fields, "app/a.py",
+     "import structlog\nlog = structlog.get_logger()\nlog.info('x', phone=1)"),
+    (form.log_lines_are_fixed_texts_with_known_fields, "app/a.py",
+     "import structlog\nlog = structlog.get_logger()\nlog.warning(f'{x}')"),
+    (form.log_lines_are_fixed_texts_with_known_fields, "app/a.py",
+     "import structlog\nlog = structlog.get_logger()\nlog.info('%s', 'x' + y)"),
+]  # fmt: skip
+
+GOOD: list[tuple[Rule, str, str]] = [
+    (direction.engine_is_pure, "reconcile/fold.py", "import json\nfrom reconcile.money import X"),
+    (direction.engine_is_pure, "app/a.py", "import structlog"),
+    (direction.databases_only_in_store, "app/store/a.py", "import sqlmodel"),
+    (direction.present_only_from_the_clock, "app/clock.py", "import time\ntime.time_ns()"),
+    (direction.present_only_from_the_clock, "app/a.py",
+     "import time\ntime.monotonic()\nclock.now()\nloop.time()\ntime.perf_counter()"),
+    (direction.chance_only_in_ids, "app/sandbox/a.py", "import random"),
+    (direction.chance_only_in_ids, "app/a.py", "secrets = 1\nsecrets.x"),
+    (direction.layers_of_the_application, "app/web/a.py", "from app.operations import a"),
+    (direction.layers_of_the_application, "app/web/a.py", "from app.storefront import a"),
+    (form.files_are_short, "tests/a.py", "\n" * 399),
+    (form.functions_are_short, "app/a.py", "def f():\n" + "    1\n" * 49),
+    (form.everything_public_is_described, "app/a.py", "def _f():\n    pass"),
+    (form.engine_has_no_floats, "reconcile/money.py", "isinstance(x, float) and 4 // 2"),
+    (form.engine_has_no_floats, "app/a.py", "x = 0.5"),
+    (form.only_the_cli_prints, "app/cli/a.py", "print('x')"),
+    (form.errors_are_not_swallowed, "app/a.py", "try:\n    f()\nexcept Exception:\n    raise"),
+    (form.errors_are_not_swallowed, "app/a.py", "try:\n    f()\nexcept OSError:\n    pass"),
+    (form.log_lines_are_fixed_texts_with_known_fields, "app/a.py",
+     "import structlog\nlog = structlog.get_logger()\nlog.info('x', source=y, exc_info=True)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_module_keeps_the_rule(rule: Rule) -> None:
+    found = [problem for module in modules() for problem in rule(module)]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), BAD)
+def test_the_rule_finds_a_planted_fault(rule: Rule, path: str, text: str) -> None:
+    assert list(rule(parsed(path, DOC + text)))
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), GOOD)
+def test_the_rule_lets_what_is_right_pass(rule: Rule, path: str, text: str) -> None:
+    assert not list(rule(parsed(path, DOC + text)))
+
+
+def test_every_rule_has_a_planted_fault() -> None:
+    assert {rule for rule, _, _ in BAD} == set(RULES)
+
+
+def test_a_module_without_a_docstring_is_found() -> None:
+    assert list(form.everything_public_is_described(parsed("tests/a.py", "x = 1")))
+
+
+def test_the_engine_has_no_cycles() -> None:
+    assert not list(direction.engine_has_no_cycles(modules()))
+
+
+def test_a_cycle_is_found_around_a_corner() -> None:
+    circle = {"fold": "revise", "revise": "explain", "explain": "fold", "money": "instants"}
+    tree = [
+        parsed(f"reconcile/{name}.py", f"from reconcile.{needed} import x")
+        for name, needed in circle.items()
+    ]
+    assert list(direction.engine_has_no_cycles(tree)) == [
+        "reconcile.explain, reconcile.fold, reconcile.revise import each other in a circle"
+    ]
+
+
+def test_the_tree_is_really_read() -> None:
+    assert {"app/clock.py", "reconcile/money.py", "tests/conftest.py"} <= {
+        m.path for m in modules()
+    }

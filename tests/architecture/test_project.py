@@ -1,0 +1,134 @@
+"""The files around the code: what lies at the top, what is depended on, and how it is made."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.form import UNFINISHED
+from tests.architecture.tree import ROOT
+
+TOP = frozenset(
+    {"pyproject.toml", "README.md", "Makefile", "config.example.env", "requirements.lock",
+     "reconcile", "app", "tests"}
+)  # fmt: skip
+MADE = re.compile(r"\..+|var|__pycache__|.+\.egg-info")
+"""What tools put there and git ignores, and dotfiles."""
+
+TEXTS = ("*.md", "*.toml", "*.env", "*.mako", "Makefile", ".ci/*")
+
+
+def top_level(names: Iterable[str]) -> Iterator[str]:
+    """What lies at the top and should not, and what should and does not."""
+    seen = {name for name in names if not MADE.fullmatch(name)}
+    yield from (f"{name} has no place at the top" for name in sorted(seen - TOP))
+    yield from (f"{name} is missing at the top" for name in sorted(TOP - seen))
+
+
+def hosts(lock: str) -> Iterator[str]:
+    """Lines of the lock that name a host: where packages come from is the machine's business."""
+    for number, line in enumerate(lock.splitlines(), 1):
+        if "://" in line or line.lstrip().startswith(("--index", "--extra-index", "--find-links")):
+            yield f"requirements.lock:{number}: {line}"
+
+
+def unexplained(pyproject: str) -> Iterator[str]:
+    """Dependencies without the line that says why they are there."""
+    project = tomllib.loads(pyproject)["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    for name in (name for group in groups for name in group):
+        lines = [line for line in pyproject.splitlines() if line.strip().startswith(f'"{name}"')]
+        if not lines or not all(re.search(r'",\s*# \S', line) for line in lines):
+            yield f"pyproject.toml: {name} has no reason beside it"
+
+
+def unlocked(pyproject: str, lock: str) -> Iterator[str]:
+    """Dependencies that the lock does not hold with a hash."""
+    project = tomllib.loads(pyproject)["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    for name in (re.split(r"[\[><=;~! ]", one)[0] for one in wanted):
+        if not re.search(rf"(?m)^{re.escape(name)}==\S+.*\\\n +--hash=sha256:", lock):
+            yield f"requirements.lock: {name} is missing; make lock"
+
+
+def unfinished(texts: Iterable[str]) -> Iterator[str]:
+    """Lines that say that work is left."""
+    for text in texts:
+        yield from (line for line in text.splitlines() if any(word in line for word in UNFINISHED))
+
+
+def test_the_top_level_is_what_the_design_says() -> None:
+    assert not list(top_level(os.listdir(ROOT)))
+
+
+def test_another_entry_and_a_missing_one_are_found() -> None:
+    assert list(top_level([*TOP, "scripts", ".ci", "var", "x.egg-info"])) == [
+        "scripts has no place at the top"
+    ]
+    assert list(top_level(TOP - {"Makefile"})) == ["Makefile is missing at the top"]
+
+
+def test_the_lock_names_no_host() -> None:
+    assert not list(hosts((ROOT / "requirements.lock").read_text()))
+
+
+@pytest.mark.parametrize(
+    "line", ["a @ https://x.example/a.whl", "--index-url x", "# from http://x"]
+)
+def test_a_host_in_the_lock_is_found(line: str) -> None:
+    assert list(hosts(f"a==1\n{line}\n"))
+
+
+def test_every_dependency_has_a_reason_and_is_locked() -> None:
+    pyproject, lock = (
+        (ROOT / "pyproject.toml").read_text(),
+        (ROOT / "requirements.lock").read_text(),
+    )
+    assert not list(unexplained(pyproject))
+    assert not list(unlocked(pyproject, lock))
+
+
+def test_a_dependency_without_a_reason_or_a_lock_is_found() -> None:
+    text = '[project]\ndependencies = [\n  "a>=1", # why\n  "b[x]>=1",\n]\n' \
+        'optional-dependencies = { dev = ["c>1"] }\n'  # fmt: skip
+    assert [line.split()[1] for line in unexplained(text)] == ["b[x]>=1", "c>1"]
+    lock = "a==1 \\\n    --hash=sha256:00\nc==2\n"
+    assert [line.split()[1] for line in unlocked(text, lock)] == ["b", "c"]
+
+
+def test_no_text_file_is_unfinished() -> None:
+    paths = [path for pattern in TEXTS for path in _own(pattern)]
+    assert ROOT / "Makefile" in paths
+    assert not list(unfinished(path.read_text(encoding="utf-8") for path in paths))
+    assert list(unfinished([f"x\n{UNFINISHED[1]} later\n"])) == [f"{UNFINISHED[1]} later"]
+
+
+def _own(pattern: str) -> Iterator[Path]:
+    for place in (ROOT, ROOT / "app", ROOT / "reconcile", ROOT / "tests"):
+        found = place.glob(pattern) if place == ROOT else place.rglob(pattern)
+        yield from (path for path in found if path.is_file())
+
+
+def test_bare_make_lists_every_target_with_its_help() -> None:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    done = subprocess.run([make, "-C", str(ROOT), "--no-print-directory"], capture_output=True,
+                          text=True, timeout=30, check=True)  # fmt: skip
+    targets = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("make ")}
+    assert targets == {"help", "run", "test", "check", "bench", "soak", "lock", "clean"}
+    assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
+
+
+def test_ci_runs_the_checks_and_the_tests_and_can_be_executed() -> None:
+    path = ROOT / ".ci" / "run"
+    assert os.access(path, os.X_OK)
+    assert "set -euo pipefail" in path.read_text()
+    assert re.search(r"^exec make .*\bcheck test$", path.read_text(), re.MULTILINE)

@@ -1,0 +1,59 @@
+"""A database of a known size, filled through the store's own intake but without any server.
+
+Every body is read by the provider engine and written by `append`, as in a delivery; only the
+network, the signatures and the folding are left out. So there are no ledgers in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from app.clock import SystemClock
+from app.ids import new_id
+from app.providers.source import Source
+from app.store.intake import Arrival, LinkMemory, append
+from app.store.store import StoreSettings, open_store
+from reconcile.instants import Instant
+from tests.bench.orders import Message, Stretch
+from tests.bench.requests import mixed
+
+BATCH = 1_000
+HEADERS = "host: bench\ncontent-type: application/json"
+
+
+def fill(database: Path, stretch: Stretch, reader: Source) -> None:
+    """Write the stretch's deliveries and events into a new database."""
+    url = f"sqlite+aiosqlite:///{database.absolute()}"
+    asyncio.run(_fill(StoreSettings(url=url, environment="sandbox"), stretch, reader))
+
+
+async def _fill(settings: StoreSettings, stretch: Stretch, reader: Source) -> None:
+    now, memory, written = SystemClock().now(), LinkMemory(), 0
+    messages = mixed(stretch, now=now)
+    async with open_store(settings) as store:
+        while batch := list(_arrivals(islice(messages, BATCH), reader, now)):
+            async with store.writing() as connection:
+                done = await append(connection, batch, memory)
+            memory.add(done.links)
+            written += len(batch)
+            if written % 100_000 == 0:
+                print(f"rebuild: {written:,} of {stretch.events:,} written", file=sys.stderr)
+
+
+def _arrivals(messages: Iterator[Message], reader: Source, now: Instant) -> Iterator[Arrival]:
+    for message in messages:
+        digest = hashlib.sha256(message.body).hexdigest()
+        yield Arrival(
+            delivery_id=new_id("dlv_", now),
+            received_at=now,
+            source=reader.name,
+            digest=digest,
+            headers=HEADERS,
+            body=message.body,
+            event=reader.read(message.body, digest=digest).events[0],
+        )

@@ -1,0 +1,45 @@
+"""The yardstick: an endpoint that reads a webhook's body and does nothing, on the same server.
+
+`python -m tests.bench.donothing PORT`. What the service does beyond this is what it costs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.bootstrap import BACKLOG, KEEP_ALIVE_S
+
+ANSWER = b'{"verdict":"stored","delivery":"dlv_000000000000000000000000000000"}'
+
+
+async def receive(request: Request) -> Response:
+    """Read the body, acknowledge."""
+    await request.body()
+    return Response(ANSWER, media_type="application/json")
+
+
+def application() -> Starlette:
+    """One route, the same path as the service's."""
+    return Starlette(routes=[Route("/webhooks/{source}", receive, methods=["POST"])])
+
+
+if __name__ == "__main__":
+    uvicorn.run(
+        application(),
+        port=int(sys.argv[1]),
+        loop="uvloop",
+        http="httptools",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+    )

@@ -1,0 +1,114 @@
+"""The load generator as a process of its own: prepares requests, then sends them when told.
+
+`python -m tests.bench.generator`: one JSON command a line in, one JSON answer a line out.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any
+
+from app.clock import SystemClock
+from tests.bench.load import Leg, Target, send
+from tests.bench.orders import Stretch
+from tests.bench.processes import last_core, on_core
+from tests.bench.requests import mixed, signed_request, source
+
+
+class Generator:
+    """The process seen from the one that started it."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def __enter__(self) -> Generator:
+        command = [sys.executable, "-m", "tests.bench.generator"]
+        # On one core: it must not wander onto the one where the server is busy.
+        with on_core(last_core()):
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def prepare(self, stretch: Stretch) -> int:
+        """Write and sign the stretch's requests. Returns the sum of their bodies' digests."""
+        order = {"seed": stretch.seed, "first": stretch.first, "count": stretch.count}
+        return int(self._ask(do="prepare", secret=self._secret, stretch=order)["digests"], 16)
+
+    def send(self, target: Target, *, connections: int, warm: int, times: int = 1) -> Leg:
+        """Send what was prepared."""
+        asked = {"connections": connections, "warm": warm, "times": times}
+        return Leg(**self._ask(do="send", port=target.port, pid=target.pid, **asked))
+
+    def _ask(self, **command: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the load generator ended; its reason stands above")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+
+def prepared(stretch: Stretch, secret: str) -> tuple[list[bytes], int]:
+    """The signed requests, and the sum of their bodies' SHA-256: it names the set of bodies."""
+    signer, now = source(secret), SystemClock().now()
+    requests, digests = [], 0
+    for message in mixed(stretch, now=now):
+        requests.append(signed_request(signer, message, now=now))
+        digests += int.from_bytes(hashlib.sha256(message.body).digest())
+    return requests, digests
+
+
+def main() -> None:
+    """Obey commands until there are no more."""
+    requests: list[bytes] = []
+    for line in sys.stdin:
+        command = json.loads(line)
+        if command["do"] == "prepare":
+            requests, digests = prepared(Stretch(**command["stretch"]), command["secret"])
+            answer: dict[str, Any] = {"digests": f"{digests:x}"}
+        else:
+            answer = _sent(requests, command)
+        print(json.dumps(answer), flush=True)
+
+
+def _sent(requests: list[bytes], command: dict[str, Any]) -> dict[str, Any]:
+    gc.collect()
+    gc.disable()  # a collection would walk all prepared requests and show as the server's latency
+    target = Target(port=command["port"], pid=command["pid"])
+    sizes = {name: command[name] for name in ("connections", "warm", "times")}
+    try:
+        return asdict(send(requests, target=target, **sizes))
+    except (OSError, TimeoutError) as error:
+        return {"error": f"the load generator gave up: {error or 'no answer in time'}"}
+    finally:
+        gc.enable()
+
+
+if __name__ == "__main__":
+    main()

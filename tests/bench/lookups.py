@@ -1,0 +1,38 @@
+"""One order out of many: how long it takes to gather its history and fold it."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from pathlib import Path
+from time import perf_counter
+
+from app.clock import SystemClock
+from app.store.histories import gather
+from app.store.store import StoreSettings, open_store
+from reconcile.fold import fold
+from reconcile.policy import Policy
+from tests.bench.orders import Stretch, order_reference
+
+LOOKUPS = 200
+
+
+def lookup_us(database: Path, stretch: Stretch) -> float:
+    """Median µs of gathering and folding single orders spread over the stretch."""
+    settings = StoreSettings(url=f"sqlite+aiosqlite:///{database.absolute()}")
+    step = max(1, stretch.count // LOOKUPS)
+    numbers = range(stretch.first, stretch.first + stretch.count, step)
+    return asyncio.run(_lookups(settings, numbers))
+
+
+async def _lookups(settings: StoreSettings, numbers: range) -> float:
+    now, seconds = SystemClock().now(), []
+    async with open_store(settings, purpose="reading") as store:
+        for number in numbers:
+            order = order_reference(number)
+            started = perf_counter()
+            async with store.reading() as connection:
+                histories = await gather(connection, [order])
+            fold(histories[order], policy=Policy(), as_of=now)
+            seconds.append(perf_counter() - started)
+    return statistics.median(seconds) * 1e6

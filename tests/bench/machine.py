@@ -1,0 +1,67 @@
+"""The machine that was measured: what a reader needs to compare two runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from pathlib import Path
+
+MIB = 1024 * 1024
+
+
+def machine(folder: Path) -> dict[str, object]:
+    """Processor, cores, memory, versions, and the file system that `folder` lies on."""
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
+    return {
+        "processor": _processor(),
+        "cores": f"{cores} of {os.cpu_count()}",
+        "load average before": os.getloadavg()[0],
+        "memory": f"{memory:,} MiB",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "sqlite": sqlite3.sqlite_version,
+        "file system": filesystem(folder),
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def filesystem(folder: Path) -> str:
+    """The kind and device of the file system of a folder, from the longest mount point above it."""
+    place = str(folder.resolve())
+    best = ("", "unknown")
+    for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
+        device, point, kind, *_ = line.split()
+        above = place == point or place.startswith(point.rstrip("/") + "/")
+        if above and len(point) >= len(best[0]):
+            best = (point, f"{kind} on {device}")
+    return best[1]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used in all its threads, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_rss_mib(pid: int) -> float | None:
+    """Most memory the process ever held; None once it has ended.
+
+    Not from getrusage: there a child starts with the peak of the process that started it.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return None

@@ -1,0 +1,159 @@
+"""Orders with a known end, and the webhooks that tell their story: the bench's ground truth.
+
+One seed, one story: whoever knows (seed, first, count) can write the same ids and bodies again, so
+that what was sent need not be carried from process to process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconcile.instants import MILLISECOND, SECOND, Instant, format_instant
+
+EVENTS_PER_ORDER = 4
+
+Step = tuple[str, int, int, int]
+"""What happens, in which attempt (0: the first), hundredths of the price paid, and given back."""
+
+RECOVERED: tuple[Step, ...] = (
+    ("pending", 0, 100, 0),
+    ("declined", 0, 100, 0),
+    ("pending", 1, 100, 0),
+    ("succeeded", 1, 100, 0),
+)
+
+SCRIPTS: tuple[tuple[str, tuple[Step, ...]], ...] = (
+    *(("succeeded", RECOVERED),) * 10,
+    ("failed", (*RECOVERED[:3], ("declined", 1, 100, 0))),
+    ("canceled", (*RECOVERED[:3], ("canceled", 1, 100, 0))),
+    ("unresolved", (*RECOVERED[:3], ("succeeded", 1, 90, 0))),
+    (
+        "refunded",
+        (
+            ("pending", 0, 100, 0),
+            ("succeeded", 0, 100, 0),
+            ("refunded", 0, 100, 40),
+            ("refunded", 0, 100, 60),
+        ),
+    ),
+    (
+        "partially_refunded",
+        (
+            ("pending", 0, 100, 0),
+            ("authorized", 0, 100, 0),
+            ("succeeded", 0, 100, 0),
+            ("refunded", 0, 100, 30),
+        ),
+    ),
+    (
+        "disputed",
+        (
+            ("pending", 0, 100, 0),
+            ("authorized", 0, 100, 0),
+            ("succeeded", 0, 100, 0),
+            ("disputed", 0, 100, 100),
+        ),
+    ),
+)
+"""(the outcome that must come of it, its four events); an order takes the script of its number."""
+
+_BODY = (
+    '{{"id": "{event}", "type": "payment.{kind}", "occurred_at": "{at}", "environment": "sandbox", '
+    '"data": {{"order": {{"reference": "{order}", "amount": {price}, "currency": "KES"}}, '
+    '"session": {{"reference": "{session}"}}, "payment": {{"reference": "{payment}", '
+    '"amount": {paid}, "currency": "KES"{reason}}}{refund}, "customer": {{"phone": "{phone}"}}}}}}'
+)
+_REASON = ', "reason": "insufficient_funds"'
+_REFUND = ', "refund": {{"reference": "{}", "amount": {}, "currency": "KES"}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One event as its provider would send it."""
+
+    event_id: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Orders number `first` to `first + count - 1` of a seed's endless row of orders."""
+
+    seed: int
+    first: int
+    count: int
+
+    @property
+    def events(self) -> int:
+        """How many messages they make."""
+        return self.count * EVENTS_PER_ORDER
+
+    def outcomes(self) -> Counter[str]:
+        """How many orders must end in which outcome."""
+        numbers = range(self.first, self.first + self.count)
+        return Counter(SCRIPTS[number % len(SCRIPTS)][0] for number in numbers)
+
+    def event_ids(self) -> Iterator[str]:
+        """The ids of all messages, without writing the messages."""
+        for number in range(self.first, self.first + self.count):
+            chance = _chance(self.seed, number)
+            for _ in range(EVENTS_PER_ORDER):
+                yield _event_id(chance)
+
+    def messages(self, *, ended_at: Instant) -> Iterator[list[Message]]:
+        """Each order's messages in the order of their dates, the last at `ended_at`."""
+        for number in range(self.first, self.first + self.count):
+            yield _messages(self.seed, number, ended_at)
+
+
+def _chance(seed: int, number: int) -> random.Random:
+    return random.Random(seed << 40 | number)
+
+
+def _event_id(chance: random.Random) -> str:
+    return f"evt_{chance.getrandbits(96):024x}"
+
+
+def _messages(seed: int, number: int, ended_at: Instant) -> list[Message]:
+    chance = _chance(seed, number)
+    ids = [_event_id(chance) for _ in range(EVENTS_PER_ORDER)]
+    named = {
+        "order": order_reference(number),
+        "session": f"cs_{chance.getrandbits(128):032x}",
+        "phone": f"2547{chance.getrandbits(26):08d}",
+    }
+    payments = [f"pay_{chance.getrandbits(128):032x}" for _ in range(2)]
+    script = SCRIPTS[number % len(SCRIPTS)][1]
+    price = 100 * (1_000 + number % 9_000)
+    found = []
+    for place, (kind, attempt, paid, back) in enumerate(script):
+        refund = f"re_{chance.getrandbits(64):016x}" if back else ""
+        body = _BODY.format(
+            event=ids[place],
+            kind=kind,
+            at=format_instant(_date(ended_at, place, number)),
+            price=_major(price),
+            payment=payments[attempt],
+            paid=_major(price * paid // 100),
+            reason=_REASON if kind == "declined" else "",
+            refund=_REFUND.format(refund, _major(price * back // 100)) if back else "",
+            **named,
+        )
+        found.append(Message(ids[place], body.encode()))
+    return found
+
+
+def order_reference(number: int) -> str:
+    """The merchant's reference of an order."""
+    return f"ORD-{number:08d}"
+
+
+def _date(ended_at: Instant, place: int, number: int) -> Instant:
+    return ended_at - (EVENTS_PER_ORDER - 1 - place) * 10 * SECOND - number % 1000 * MILLISECOND
+
+
+def _major(minor: int) -> str:
+    return f"{minor // 100}.{minor % 100:02d}"

@@ -1,0 +1,116 @@
+"""Servers and commands as processes of their own: started, watched and ended by their number."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.load import Target
+from tests.bench.machine import peak_rss_mib
+
+START_S = 30
+END_S = 60
+WATCH_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A command that has ended well: seconds from start to end, and its peak memory."""
+
+    seconds: float
+    peak_rss_mib: float
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def server(command: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Iterator[Target]:
+    """`python -m COMMAND… PORT` until the block ends; its standard error goes to `log`."""
+    port = free_port()
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command, str(port)],
+            env=os.environ | env,
+            stdout=errors,
+            stderr=errors,
+        )
+    try:
+        _wait_for(process, port, log)
+        yield Target(port=port, pid=process.pid)
+    finally:
+        _end(process)
+
+
+def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(WATCH_S)
+    raise RuntimeError(f"the server did not start; its last words:\n{last_words(log)}")
+
+
+def last_words(log: Path) -> str:
+    """The end of a log file, for an error message."""
+    return log.read_text(encoding="utf-8", errors="replace")[-2_000:]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], core: int) -> Ran:
+    """`python -m COMMAND…` on one core. Raises RuntimeError with its last words when it fails."""
+    peak = 0.0
+    with log.open("wb") as out, on_core(core):  # a child inherits the core
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command], env=os.environ | env, stdout=out, stderr=out
+        )
+    try:
+        while process.poll() is None:
+            peak = peak_rss_mib(process.pid) or peak
+            time.sleep(WATCH_S)
+        seconds = time.perf_counter() - started
+    finally:
+        if process.poll() is None:
+            _end(process)
+    if process.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed; its last words:\n{last_words(log)}")
+    return Ran(seconds=seconds, peak_rss_mib=peak)
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """This thread, and what it starts meanwhile, stays on one core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def last_core() -> int:
+    """The core to pin to: the one farthest from where interrupts usually go."""
+    return max(os.sched_getaffinity(0))

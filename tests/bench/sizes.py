@@ -1,0 +1,47 @@
+"""How much is measured, and what is promised: the two things a reader wants to find at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BARS = {
+    "ingest": 0.45,
+    "fold": 40.0,
+    "rebuild": 60_000.0,
+    "rebuild memory": 400.0,
+    "flatness": 0.85,
+}
+"""ingest: of the do-nothing rate; fold: µs; rebuild: events a second; memory: MiB; flatness: of
+the first round's rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """One size of the whole bench.
+
+    round_orders   orders in one round of ingest; each has four deliveries
+    rounds         rounds when flatness is measured; all go into one database
+    ingest_rounds  rounds when only ingest is
+    idle_times     how often the do-nothing endpoint gets the same requests: it is faster
+    warm           requests at the beginning of each leg that are not counted
+    connections    each with one request under way
+    rebuild_orders orders in the database that is rebuilt
+    folds          folds in one repeat; `repeats` of them
+    """
+
+    round_orders: int = 12_500
+    rounds: int = 20
+    ingest_rounds: int = 6
+    idle_times: int = 2
+    warm: int = 2_000
+    connections: int = 64
+    rebuild_orders: int = 250_000
+    folds: int = 5_000
+    repeats: int = 9
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    round_orders=3_125, rounds=4, ingest_rounds=3, warm=500, rebuild_orders=12_500, folds=1_000
+)
+"""A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""

@@ -1,0 +1,31 @@
+"""What every test shares: the event loop's kind and how hypothesis searches."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_COMMON: dict[str, Any] = {
+    # The machine's two cores are shared: slowness is not a property of the code under test.
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("ci", derandomize=True, database=None, print_blob=True, **_COMMON)
+settings.register_profile("dev", **_COMMON)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """Asynchronous tests run on asyncio's own loop: its debug aids and warnings are the fullest."""
+    return "asyncio", {"use_uvloop": False}
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test depends on how the machine it runs on is configured."""
+    for name in [name for name in os.environ if name.upper().startswith("TALLYHOOK_")]:
+        monkeypatch.delenv(name)

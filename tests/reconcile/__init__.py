@@ -1,0 +1,1 @@
+"""The laws, the scenarios and the unit tests of the pure engine."""

@@ -1,0 +1,81 @@
+"""Short ways to write evidence in tests. Times are seconds after T, a fixed instant in 2026."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from reconcile.canonical import canonical_json
+from reconcile.events import ClaimKind, Delivery, Event
+from reconcile.explain import ledger_document
+from reconcile.history import History
+from reconcile.instants import SECOND, Instant, parse_instant
+from reconcile.ledger import Ledger
+from reconcile.money import Money
+from reconcile.policy import Policy
+from reconcile.records import Record, RecordKind
+
+T = parse_instant("2026-11-20T10:00:00Z")
+ORDER = "ORD-1"
+POLICY = Policy()
+DUE = Money(minor=150_000, currency="KES")
+
+
+def seconds(offset: int) -> Instant:
+    """The instant `offset` seconds after T."""
+    return T + offset * SECOND
+
+
+def event(event_id: str, claim: ClaimKind, at: int | None = 0, **fields: Any) -> Event:
+    """An event of ORD-1 dated `at`. Its digest follows from its content, as a body's would."""
+    content: dict[str, Any] = {
+        "source": "shop",
+        "kind": "payment." + claim,
+        "occurred_at": None if at is None else seconds(at),
+        "order": ORDER,
+        **fields,
+    }
+    digest = hashlib.sha256(repr((event_id, claim, sorted(content.items()))).encode()).hexdigest()
+    return Event(event_id=event_id, claim=claim, digest=digest, **content)
+
+
+def delivery(name: str, received: int, said: Event) -> Delivery:
+    """One arrival of an event."""
+    return Delivery(delivery_id=name, received_at=seconds(received), event=said)
+
+
+def record(record_id: str, kind: RecordKind, at: int, **fields: Any) -> Record:
+    """A record of ORD-1 that happened, and was written down, at `at`."""
+    content: dict[str, Any] = {"order": ORDER, "at": seconds(at), "recorded_at": seconds(at)}
+    return Record(record_id=record_id, kind=kind, **{**content, **fields})
+
+
+def history(*members: Delivery | Record, order: str = ORDER) -> History:
+    """The history of these deliveries and records."""
+    return History(
+        order=order,
+        deliveries=frozenset(m for m in members if isinstance(m, Delivery)),
+        records=frozenset(m for m in members if isinstance(m, Record)),
+    )
+
+
+def document_bytes(ledger: Ledger) -> bytes:
+    """The whole ledger document, as the bytes that must be equal where knowledge is."""
+    return canonical_json(ledger_document(ledger))
+
+
+def seven_deliveries() -> tuple[Delivery, ...]:
+    """A failed attempt, then a paid one whose success is redelivered, has a second body under its
+    own id, and is contradicted by a decline that is dated later."""
+    told = {"session": "cs_1", "money": DUE, "order_money": DUE}
+    paid = event("evt_4", "succeeded", 15, payment="pay_2", **told)
+    other_body = {**told, "money": Money(minor=1, currency="KES")}
+    return (
+        delivery("d1", 1, event("evt_1", "pending", 0, payment="pay_1", **told)),
+        delivery("d2", 6, event("evt_2", "declined", 5, payment="pay_1", reason="no", **told)),
+        delivery("d3", 11, event("evt_3", "pending", 10, payment="pay_2", **told)),
+        delivery("d4", 16, paid),
+        delivery("d5", 17, paid),
+        delivery("d6", 18, event("evt_4", "succeeded", 15, payment="pay_2", **other_body)),
+        delivery("d7", 19, event("evt_5", "declined", 16, payment="pay_2", **told)),
+    )

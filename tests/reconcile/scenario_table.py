@@ -1,0 +1,174 @@
+"""Reads scenario tables: rows of evidence and ticks of the clock, expectations in the last columns.
+
+A line is `TIME WHAT … | outcome ship/hold | reasons | findings | attempts`; the columns after the
+first bar are optional, and what is given must match exactly. `== name` begins a scenario, `#` a
+comment. TIME is our clock (`0s`, `5m`, `2h`, `1d`, sums of them, or a minus sign before them), when
+a row reached us. WHAT is one of
+
+    tick                          the clock only
+    CLAIM id [pay=] [ses=] …      an event; `at=` dates it otherwise than its arrival, or `at=none`
+    again id [body=]              one more delivery of an event already told
+    record KIND id [due=] …       a record of the merchant's side; `at=` as above
+
+with `money=` and `due=` as `1500.00/KES`. Two events of one id need different `body=`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconcile.events import CLAIM_KINDS, Delivery, Event
+from reconcile.history import History
+from reconcile.instants import SECOND, Instant
+from reconcile.money import Money, from_major
+from reconcile.records import Record
+from tests.reconcile.build import ORDER, T
+
+FOLDER = Path(__file__).parent / "scenarios"
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_TIME = re.compile(r"-?(?:\d+[smhd])+")
+
+
+@dataclass
+class Expectation:
+    """The columns of one row, and where it stands."""
+
+    where: str
+    as_of: Instant
+    outcome: str
+    ship: bool
+    reasons: list[str] | None
+    findings: list[str] | None
+    attempts: list[str] | None
+
+
+@dataclass
+class Scenario:
+    """One table: all its evidence (the fold keeps what was known) and what to expect when."""
+
+    name: str
+    members: list[Delivery | Record] = field(default_factory=list)
+    expected: list[Expectation] = field(default_factory=list)
+
+    def history(self) -> History:
+        """All the evidence of the scenario."""
+        return History(
+            order=ORDER,
+            deliveries=frozenset(m for m in self.members if isinstance(m, Delivery)),
+            records=frozenset(m for m in self.members if isinstance(m, Record)),
+        )
+
+
+def all_scenarios() -> list[Scenario]:
+    """Every scenario of every file, in order."""
+    return [s for path in sorted(FOLDER.glob("*.txt")) for s in read(path.name, path.read_text())]
+
+
+def read(name: str, text: str) -> list[Scenario]:
+    """The scenarios of one text. Raises ValueError that names the line it cannot read."""
+    found: list[Scenario] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        bare = line.split("#")[0].strip()
+        if bare.startswith("=="):
+            found.append(Scenario(bare[2:].strip()))
+        elif bare:
+            try:
+                _row(found[-1], bare, where=f"{name}:{number}")
+            except (ValueError, LookupError) as error:
+                raise ValueError(f"{name}:{number}: {error}: {line}") from error
+    return found
+
+
+def _row(scenario: Scenario, line: str, *, where: str) -> None:
+    what, *columns = (part.strip() for part in line.split("|"))
+    time, kind, *words = what.split()
+    now = _time(time)
+    if kind == "record":
+        scenario.members.append(_record(words, now))
+    elif kind == "again":
+        scenario.members.append(_again(scenario, words, now))
+    elif kind in CLAIM_KINDS:
+        scenario.members.append(_delivery(scenario, _event(kind, words, now), now))
+    elif kind != "tick" or words:
+        raise ValueError(f"{kind!r} is no claim, record, again or tick")
+    if columns:
+        scenario.expected.append(_expectation(columns, where=where, as_of=now))
+
+
+def _time(text: str) -> Instant:
+    if not _TIME.fullmatch(text):
+        raise ValueError(f"{text!r} is no time")
+    total = sum(int(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+)([smhd])", text))
+    return T + (-total if text.startswith("-") else total) * SECOND
+
+
+def _money(text: str) -> Money:
+    amount, currency = text.split("/")
+    return from_major(amount, currency)
+
+
+def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        field_name = names[name]
+        if name in ("money", "due"):
+            options[field_name] = _money(value)
+        elif name in ("at", "expires"):
+            options[field_name] = None if value == "none" else _time(value)
+        else:
+            options[field_name] = None if value == "none" else value
+    return options
+
+
+_EVENT = {
+    "pay": "payment", "ses": "session", "ref": "movement", "money": "money", "due": "order_money",
+    "why": "reason", "at": "occurred_at", "body": "digest", "source": "source", "order": "order",
+    "kind": "kind",
+}  # fmt: skip
+_RECORD = {
+    "due": "money", "key": "key", "ses": "session", "expires": "expires_at", "why": "reason",
+    "at": "at", "source": "source", "order": "order",
+}  # fmt: skip
+
+
+def _event(claim: Any, words: list[str], now: Instant) -> Event:
+    usual = {"source": "shop", "order": ORDER, "occurred_at": now, "kind": f"payment.{claim}"}
+    return Event(
+        **{
+            "event_id": words[0],
+            "digest": f"body of {words[0]}",
+            "claim": claim,
+            **usual,
+            **_options(words[1:], _EVENT),
+        }
+    )
+
+
+def _record(words: list[str], now: Instant) -> Record:
+    kind, record_id, *rest = words
+    usual = {"order": ORDER, "at": now, "recorded_at": now}
+    return Record(**{"record_id": record_id, "kind": kind, **usual, **_options(rest, _RECORD)})
+
+
+def _delivery(scenario: Scenario, event: Event, now: Instant) -> Delivery:
+    return Delivery(delivery_id=f"d{len(scenario.members)}", received_at=now, event=event)
+
+
+def _again(scenario: Scenario, words: list[str], now: Instant) -> Delivery:
+    wanted = {"digest": f"body of {words[0]}", **_options(words[1:], _EVENT)}
+    told = [m.event for m in scenario.members if isinstance(m, Delivery)]
+    (event,) = {e for e in told if (e.event_id, e.digest) == (words[0], wanted["digest"])}
+    return _delivery(scenario, event, now)
+
+
+def _expectation(columns: list[str], *, where: str, as_of: Instant) -> Expectation:
+    outcome, ship = columns[0].split()
+    if ship not in ("ship", "hold"):
+        raise ValueError(f"{ship!r} is neither ship nor hold")
+    rest: list[list[str] | None] = [c.split() if c != "-" else [] for c in columns[1:]]
+    reasons, findings, attempts = (rest + [None] * 3)[:3]
+    return Expectation(where, as_of, outcome, ship == "ship", reasons, findings, attempts)

@@ -1,0 +1,101 @@
+"""Generated histories: several attempts, sessions and sources, coarse events, refunds, disputes,
+conflicting bodies, events of other orders, records, odd dates, redeliveries.
+
+The alphabets are small on purpose, so that references, ids and amounts collide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from reconcile.events import CLAIM_KINDS, Delivery, Event
+from reconcile.history import History
+from reconcile.instants import LATEST, SECOND, Instant
+from reconcile.money import Money
+from reconcile.records import RECORD_KINDS, Record
+from tests.reconcile.build import ORDER, T, event, record, seconds
+
+OFFSETS = (0, 1, 5, 60, 299, 1_000, 1_801, 2_100, 2_101, 4_000, 90_000, 200_000)
+AMOUNTS = (None, *(Money(minor=m, currency="KES") for m in (0, 5_000, 10_000, 15_000)))
+PRICES = (None, None, Money(minor=15_000, currency="KES"), Money(minor=10_000, currency="KES"))
+ODD_DATES = (None, -seconds(0) // SECOND, (LATEST - T) // SECOND, 40_000_000)
+
+
+def _pick(*values: Any, often: Any = ()) -> st.SearchStrategy[Any]:
+    return st.sampled_from([*values, *often])
+
+
+def events() -> st.SearchStrategy[Event]:
+    """One event of this order, or rarely of another that shares references with it."""
+    usual = ("succeeded", "succeeded", "pending", "declined", "refunded", "refunded")
+    other_currency = Money(minor=15_000, currency="USD")
+    return st.builds(
+        event,
+        _pick("evt_1", "evt_2", "evt_3", "evt_4", "evt_5", "evt_6", "evt_7", "evt_8"),
+        _pick(*CLAIM_KINDS, often=usual),
+        _pick(*OFFSETS, *OFFSETS, *ODD_DATES),
+        source=_pick("shop", "shop", "shop", "till"),
+        order=_pick(ORDER, ORDER, ORDER, ORDER, None, "ORD-2"),
+        payment=_pick("pay_1", "pay_1", "pay_2", "pay_3", "cs_1", None, None),
+        session=_pick("cs_1", "cs_1", "cs_2", None),
+        movement=_pick(None, None, "m_1", "m_2"),
+        money=_pick(*AMOUNTS, *AMOUNTS, *[AMOUNTS[-1]] * 5, other_currency),
+        order_money=_pick(*PRICES),
+        reason=_pick(None, "insufficient_funds"),
+    )
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> frozenset[Delivery]:
+    """Arrivals of a handful of events, some of them several times."""
+    said = draw(st.lists(events(), min_size=0, max_size=7))
+    arrivals = [*said, *(draw(st.lists(st.sampled_from(said), max_size=3)) if said else [])]
+    times = draw(st.lists(st.sampled_from(OFFSETS), min_size=len(arrivals), max_size=len(arrivals)))
+    return frozenset(
+        Delivery(delivery_id=f"d{n}", received_at=seconds(at), event=each)
+        for n, (each, at) in enumerate(zip(arrivals, times, strict=True))
+    )
+
+
+@st.composite
+def records(draw: st.DrawFn) -> frozenset[Record]:
+    """What the merchant's side knows: nothing, or a few records with ids of their own."""
+    made = draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(RECORD_KINDS),
+                st.sampled_from(OFFSETS),
+                st.sampled_from(OFFSETS),
+                st.sampled_from(("k1", "k1", "k2", None)),
+                st.sampled_from(("cs_1", "cs_2", None)),
+                st.sampled_from((None, None, 600, 50_000)),
+                st.sampled_from(PRICES),
+                st.sampled_from(("shop", "shop", "till", None)),
+            ),
+            max_size=4,
+        )
+    )
+    return frozenset(_record(n, *fields) for n, fields in enumerate(made))
+
+
+def _record(n: int, kind: Any, at: int, known: int, key: Any, *more: Any) -> Record:
+    session, expires, money, source = more
+    fields: dict[str, Any] = {"recorded_at": seconds(max(at, known)), "money": money}
+    if kind.startswith("session"):
+        fields |= {"key": key, "source": source}
+    if kind == "session_opened":
+        fields |= {"session": session, "expires_at": expires and seconds(expires)}
+    return record(f"rec_{n}", kind, at, **fields)
+
+
+def histories() -> st.SearchStrategy[History]:
+    """A history of ORD-1."""
+    return st.builds(History, order=st.just(ORDER), deliveries=deliveries(), records=records())
+
+
+def moments() -> st.SearchStrategy[Instant]:
+    """An instant to fold at: when something happens, just before or after, or much later."""
+    edges = [seconds(o) + nudge for o in OFFSETS for nudge in (-1, 0, 1)]
+    return st.sampled_from([*edges, *[seconds(10_000_000)] * 20])

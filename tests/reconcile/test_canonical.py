@@ -1,0 +1,62 @@
+"""Canonical JSON: one form for one value, and a refusal of what has several."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcile.canonical import canonical_json, fingerprint
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("abcxyz_"), inner),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_bytes_say_what_the_value_says(value: Any) -> None:
+    """Reading the bytes gives the value back."""
+    assert json.loads(canonical_json(value)) == value
+
+
+@given(st.dictionaries(st.text("abcxyz_"), values), st.randoms())
+def test_the_order_of_keys_does_not_matter(value: dict[str, Any], chance: Any) -> None:
+    """Equal values have equal bytes, however they were put together."""
+    items = list(value.items())
+    chance.shuffle(items)
+    assert canonical_json(dict(items)) == canonical_json(value)
+    assert fingerprint(dict(items)) == fingerprint(value)
+
+
+def test_the_form_is_that_of_rfc_8785() -> None:
+    """Sorted keys, no blanks, UTF-8 unescaped, control characters in lower-case hex."""
+    value = {"b": [1, True, None], "a": 'é€\n\x1f"', "é": {}}
+    expected = '{"a":"é€\\n\\u001f\\"","b":[1,true,null],"é":{}}'
+    assert canonical_json(value) == expected.encode()
+
+
+def test_half_a_surrogate_pair_is_written_as_its_escape() -> None:
+    """Text that has no UTF-8 still has one form, another than the text that looks like it."""
+    assert canonical_json("\ud800") == b'"\\ud800"'
+    assert canonical_json("\\ud800") == b'"\\\\ud800"'
+
+
+@pytest.mark.parametrize(
+    "value", [1.0, [1.5], {"a": {"b": 0.1}}, b"x", {1: "a"}, {None: 1}, {1, 2}]
+)
+def test_what_has_no_single_form_is_refused(value: Any) -> None:
+    """Floats, bytes, sets and keys that are not text."""
+    with pytest.raises(TypeError, match="no canonical written form"):
+        canonical_json(value)
+
+
+def test_a_fingerprint_is_sha_256_of_the_bytes() -> None:
+    """Anybody can compute it again."""
+    digest = hashlib.sha256(b'{"a":1}').hexdigest()
+    assert fingerprint({"a": 1}) == "sha256:" + digest

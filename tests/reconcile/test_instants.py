@@ -1,0 +1,114 @@
+"""Instants: RFC 3339 in and out, exact to the microsecond, and nothing that is no moment."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcile.instants import (
+    DAY,
+    EARLIEST,
+    HOUR,
+    LATEST,
+    MINUTE,
+    SECOND,
+    format_duration,
+    format_instant,
+    from_seconds,
+    parse_instant,
+)
+
+instants = st.integers(EARLIEST, LATEST)
+
+
+@given(instants)
+def test_every_instant_survives_text(instant: int) -> None:
+    """Formatting and parsing are inverse, for every microsecond of eight thousand years."""
+    assert parse_instant(format_instant(instant)) == instant
+
+
+@given(instants, instants)
+def test_text_of_whole_microseconds_sorts_like_time(one: int, other: int) -> None:
+    """Equal precision sorts as text as it does as integers."""
+    one, other = one // SECOND * SECOND, other // SECOND * SECOND
+    assert (format_instant(one) < format_instant(other)) == (one < other)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("2026-11-20T10:00:00.123Z", "2026-11-20T10:00:00.123Z"),
+        ("2026-11-20T13:00:00+03:00", "2026-11-20T10:00:00Z"),
+        ("2026-11-20 05:30:00-04:30", "2026-11-20T10:00:00Z"),
+        ("2026-11-20t10:00:00z", "2026-11-20T10:00:00Z"),
+        ("2026-11-20T10:00:00-00:00", "2026-11-20T10:00:00Z"),
+        ("2026-11-20T10:00:00.123456789Z", "2026-11-20T10:00:00.123456Z"),
+        ("2026-11-20T10:00:00.9999999Z", "2026-11-20T10:00:00.999999Z"),
+        ("2026-11-20T10:00:00.1Z", "2026-11-20T10:00:00.100Z"),
+        ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00Z"),
+        ("2028-02-29T00:00:00Z", "2028-02-29T00:00:00Z"),
+        ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z"),
+        ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z"),
+    ],
+)
+def test_forms_of_one_moment(text: str, same: str) -> None:
+    """Offsets, case, blanks, surplus digits and leap seconds are read; none is rounded up."""
+    assert format_instant(parse_instant(text)) == same
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "now",
+        "1795168800",
+        "2026-11-20",
+        "2026-11-20T10:00:00",
+        "2026-11-20T10:00Z",
+        "2026-11-20T10:00:00.Z",
+        "2026-11-20T10:00:00,5Z",
+        "2026-11-20T10:00:00+0300",
+        "2026-11-20T10:00:00+24:00",
+        "2026-11-20T10:00:00+03:60",
+        "2026-13-01T10:00:00Z",
+        "2027-02-29T10:00:00Z",
+        "2026-11-20T24:00:00Z",
+        "2026-11-20T10:00:61Z",
+        "1969-12-31T23:59:59Z",
+        "1970-01-01T00:00:00+00:01",
+        "9999-12-31T23:59:59-00:01",
+        "0000-01-01T00:00:00Z",
+        "٢٠٢٦-11-20T10:00:00Z",
+        " 2026-11-20T10:00:00Z",
+        "2026-11-20T10:00:00Z\n",
+    ],
+)
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    """A sentence, never a guess."""
+    with pytest.raises(ValueError, match=r"not a|outside"):
+        parse_instant(text)
+
+
+@pytest.mark.parametrize("count", [-1, LATEST // SECOND + 1, 1_795_168_800_000])
+def test_unix_times_outside_the_years_are_refused(count: int) -> None:
+    """Milliseconds taken for seconds are caught."""
+    with pytest.raises(ValueError, match="outside"):
+        from_seconds(count)
+
+
+@pytest.mark.parametrize(
+    ("duration", "words"),
+    [
+        (0, "0 ms"),
+        (999, "0 ms"),
+        (300_000, "300 ms"),
+        (45 * SECOND, "45 s"),
+        (2 * HOUR + 5 * MINUTE + SECOND, "2 h 5 min"),
+        (3 * DAY + MINUTE, "3 d 1 min"),
+        (-90 * SECOND, "-1 min 30 s"),
+    ],
+)
+def test_durations_in_words(duration: int, words: str) -> None:
+    """The two largest units."""
+    assert format_duration(duration) == words

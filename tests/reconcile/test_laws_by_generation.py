@@ -1,0 +1,134 @@
+"""The laws on generated histories. `TALLYHOOK_LONG=1` searches a hundred times longer."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from reconcile.events import Delivery
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import SECOND, Instant
+from tests.reconcile import laws
+from tests.reconcile.build import ORDER
+from tests.reconcile.strategies import OFFSETS, histories, moments
+
+EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 200
+
+search = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize="TALLYHOOK_LONG" not in os.environ,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+@search
+@given(histories(), moments(), st.data())
+def test_law_1_order(history: History, as_of: Instant, data: st.DataObject) -> None:
+    """Any arrival order gives the byte-identical ledger."""
+    members = sorted([*history.deliveries, *history.records], key=repr)
+    shuffled = [data.draw(st.permutations(members)) for _ in range(2)]
+    laws.order_law(fold, history, [members, members[::-1], *shuffled], as_of=as_of)
+    ones = data.draw(st.permutations(laws.parts(history)))
+    laws.union_law(fold, history, ones, as_of=as_of)
+
+
+@search
+@given(histories(), moments(), st.data())
+def test_law_2_duplication(history: History, as_of: Instant, data: st.DataObject) -> None:
+    """Union is idempotent, and a redelivery changes only counts."""
+    assume(history.deliveries)
+    chosen = data.draw(st.sampled_from(sorted(history.deliveries, key=lambda d: d.delivery_id)))
+    delay = data.draw(st.sampled_from(OFFSETS)) * SECOND
+    again = replace(chosen, delivery_id="again", received_at=chosen.received_at + delay)
+    laws.duplication_law(fold, history, again, as_of=as_of)
+
+
+@search
+@given(histories(), moments(), st.data())
+def test_law_3_grouping(history: History, as_of: Instant, data: st.DataObject) -> None:
+    """Any split, folded on the way and rejoined in any order, is the same."""
+    members = sorted([*history.deliveries, *history.records], key=repr)
+    marks = [data.draw(st.integers(0, 2)) for _ in members]
+    groups = [
+        History(
+            order=ORDER,
+            deliveries=frozenset(m for m in part if isinstance(m, Delivery)),
+            records=frozenset(m for m in part if not isinstance(m, Delivery)),
+        )
+        for part in ([m for m, mark in zip(members, marks, strict=True) if mark == n]
+                     for n in range(3))
+    ]  # fmt: skip
+    laws.grouping_law(fold, history, data.draw(st.permutations(groups)), as_of)
+
+
+@search
+@given(histories(), moments(), moments())
+def test_law_4_growth(history: History, one: Instant, other: Instant) -> None:
+    """Earlier knowledge is a subset of later."""
+    laws.growth_law(fold, history, min(one, other), max(one, other))
+
+
+@search
+@given(histories(), moments())
+def test_law_5_time_travel(history: History, as_of: Instant) -> None:
+    """The ledger at an instant needs nothing that came after it."""
+    laws.time_travel_law(fold, history, as_of)
+
+
+@search
+@given(histories(), histories(), moments())
+def test_law_6_locality(history: History, other: History, as_of: Instant) -> None:
+    """Other orders' events and records change nothing."""
+    laws.locality_law(fold, history, moved_away(other), as_of)
+
+
+def moved_away(history: History) -> History:
+    """The same evidence about ORD-9, with ids and references of its own."""
+    return History(
+        order=ORDER,
+        deliveries=frozenset(_away(d) for d in history.deliveries),
+        records=frozenset(
+            replace(r, record_id="x" + r.record_id, order="ORD-9") for r in history.records
+        ),
+    )
+
+
+def _away(delivery: Delivery) -> Delivery:
+    e = delivery.event
+    event = replace(
+        e,
+        event_id="x" + e.event_id,
+        digest="x" + e.digest,
+        order="ORD-9",
+        session=e.session and "x" + e.session,
+        payment=e.payment and "x" + e.payment,
+    )
+    return replace(delivery, delivery_id="x" + delivery.delivery_id, event=event)
+
+
+@search
+@given(histories(), moments())
+def test_law_7_honest_explanations(history: History, as_of: Instant) -> None:
+    """Folding only what the explanation cites gives the same outcome."""
+    laws.honest_law(fold, history, as_of)
+
+
+@search
+@given(histories(), moments())
+def test_law_8_quiet(history: History, as_of: Instant) -> None:
+    """Nothing changes before next_decision_at unless something new is said, and at it something
+    does."""
+    laws.quiet_law(fold, history, as_of)
+
+
+@search
+@given(histories(), moments())
+def test_law_9_conservation(history: History, as_of: Instant) -> None:
+    """Captured less refunded equals the sum of the entries, per currency."""
+    laws.conservation_law(fold, history, as_of)

@@ -1,0 +1,146 @@
+"""The laws on one history, exhaustively: all 5,040 arrival orders of seven deliveries, which hold a
+redelivery, one id with two bodies, and a contradiction."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from reconcile.events import Delivery
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import SECOND, Instant
+from reconcile.ledger import Ledger
+from tests.reconcile import laws
+from tests.reconcile.build import (
+    ORDER,
+    POLICY,
+    history,
+    record,
+    seconds,
+    seven_deliveries,
+)
+
+SEVEN = seven_deliveries()
+INSTANTS = [seconds(12), seconds(16), seconds(100)]
+
+
+def test_the_seven_deliveries_are_as_hard_as_they_should_be() -> None:
+    """The exhaustive law rests on a history that holds everything which tempts a fold."""
+    ledger = fold(history(*SEVEN), policy=POLICY, as_of=seconds(100))
+    found = {finding.code for finding in ledger.findings}
+    assert {"redelivered", "same_id_different_body", "contradictory_claims"} <= found
+    assert ledger.outcome == "unresolved"
+    outcomes = [fold(history(*SEVEN), policy=POLICY, as_of=i).outcome for i in INSTANTS]
+    assert outcomes == ["pending", "succeeded", "unresolved"]
+
+
+@pytest.mark.parametrize("as_of", INSTANTS)
+def test_law_1_all_5040_arrival_orders_give_byte_identical_ledgers(as_of: Instant) -> None:
+    """Order: whatever sequence the fold reads, the document is the same to the byte."""
+    tried = laws.order_law(fold, history(*SEVEN), permutations(SEVEN), as_of=as_of)
+    assert tried == 5_040
+
+
+def test_law_1_all_5040_orders_of_union_give_byte_identical_ledgers() -> None:
+    """Order: unioned one by one in every order, with freshly built members."""
+    whole = history(*SEVEN)
+    tried = 0
+    for order in permutations(range(7)):
+        fresh = seven_deliveries() if tried % 7 == 0 else SEVEN
+        ones = [history(fresh[place]) for place in order]
+        laws.union_law(fold, whole, ones, as_of=seconds(100))
+        tried += 1
+    assert tried == 5_040
+
+
+def test_law_1_all_5040_assignments_of_arrival_times_give_the_same_judgement() -> None:
+    """Order: who arrived when changes what is said of arrival, and nothing of what happened."""
+    times = [d.received_at for d in SEVEN]
+    expected = judged(fold(history(*SEVEN), policy=POLICY, as_of=seconds(100)))
+    tried = 0
+    for assigned in permutations(times):
+        moved = [
+            Delivery(delivery_id=d.delivery_id, received_at=at, event=d.event)
+            for d, at in zip(SEVEN, assigned, strict=True)
+        ]
+        assert judged(fold(history(*moved), policy=POLICY, as_of=seconds(100))) == expected
+        tried += 1
+    assert tried == 5_040
+
+
+def judged(ledger: Ledger) -> tuple[object, ...]:
+    """What must not depend on when anything arrived, where every event is dated."""
+    arrival = ("out_of_order", "delivered_late", "success_after_deadline", "dated_in_future")
+    return (
+        ledger.outcome,
+        ledger.fulfillable,
+        ledger.expected,
+        ledger.balances,
+        ledger.attempts,
+        ledger.entries,
+        ledger.reasons,
+        tuple(f for f in ledger.findings if f.code not in arrival),
+    )
+
+
+def test_law_2_every_doubled_delivery_changes_only_counts() -> None:
+    """Duplication: any of the seven once more, at any later arrival, adds to counts and no more."""
+    for again in SEVEN:
+        for delay in (1, 50, 5_000):
+            more = Delivery(
+                delivery_id="again",
+                received_at=again.received_at + delay * SECOND,
+                event=again.event,
+            )
+            laws.duplication_law(fold, history(*SEVEN), more, as_of=seconds(6_000))
+
+
+def test_law_3_every_split_in_two_rejoins_to_the_same_ledger() -> None:
+    """Grouping: all 128 ways to cut the seven in two, each half folded on the way."""
+    whole = history(*SEVEN)
+    for mask in range(128):
+        halves = [
+            history(*[d for n, d in enumerate(SEVEN) if bool(mask >> n & 1) == side])
+            for side in (True, False)
+        ]
+        laws.grouping_law(fold, whole, halves, seconds(100))
+
+
+def test_laws_4_5_7_8_9_hold_at_every_instant_of_the_seven() -> None:
+    """Growth, time travel, honest explanations, quiet, conservation: second by second."""
+    whole = history(*SEVEN, record("rec_1", "order_placed", 0))
+    for at in [*range(22), 2_099, 2_100, 2_109, 2_110, 2_111, 10**6]:
+        for later in (at, at + 1, 5_000):
+            laws.growth_law(fold, whole, seconds(at), seconds(later))
+        laws.time_travel_law(fold, whole, seconds(at))
+        laws.honest_law(fold, whole, seconds(at))
+        laws.quiet_law(fold, whole, seconds(at))
+        laws.conservation_law(fold, whole, seconds(at))
+
+
+def test_law_6_deliveries_of_another_order_change_nothing() -> None:
+    """Locality: seven deliveries of ORD-2, same shape and own references, leave no trace."""
+    others = [
+        Delivery(
+            delivery_id="x" + d.delivery_id,
+            received_at=d.received_at,
+            event=type(d.event)(
+                source="shop",
+                event_id="x" + d.event.event_id,
+                digest="x" + d.event.digest,
+                kind=d.event.kind,
+                claim=d.event.claim,
+                occurred_at=d.event.occurred_at,
+                order="ORD-2",
+                session="cs_x",
+                payment="x" + (d.event.payment or ""),
+                money=d.event.money,
+            ),
+        )
+        for d in SEVEN
+    ]
+    crowd = History(order=ORDER, deliveries=frozenset(others))
+    for at in INSTANTS:
+        laws.locality_law(fold, history(*SEVEN), crowd, at)

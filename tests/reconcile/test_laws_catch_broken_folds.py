@@ -1,0 +1,248 @@
+"""Controls: for each law a fold that breaks it, which the law's own checker must catch.
+
+A checker that let one of these pass would prove nothing of the real fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count, permutations
+from typing import Any
+
+import pytest
+
+from reconcile.events import Delivery
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import HOUR, SECOND
+from reconcile.ledger import Entry, Ledger
+from reconcile.money import Money
+from tests.reconcile import laws
+from tests.reconcile.build import DUE, delivery, event, history, record, seconds, seven_deliveries
+
+SEVEN = seven_deliveries()
+NOW = seconds(100)
+
+
+def last_writer_wins(seen: History, **given: Any) -> Ledger:
+    """Overwrites the outcome with whatever arrived last."""
+    ledger = fold(seen, **given)
+    said = {"succeeded": "succeeded", "declined": "failed", "pending": "pending"}
+    for each in seen.deliveries:
+        ledger = replace(ledger, outcome=said[each.event.claim])
+    return ledger
+
+
+def first_body_wins(seen: History, **given: Any) -> Ledger:
+    """Keeps the first body of an id and drops the others."""
+    kept: dict[str, Delivery] = {}
+    for each in seen.deliveries:
+        first = kept.setdefault(each.event.event_id, each)
+        if first.event.digest == each.event.digest:
+            kept[each.event.event_id + each.delivery_id] = each
+    return fold(replace(seen, deliveries=frozenset(kept.values())), **given)
+
+
+def ties_by_chance(seen: History, **given: Any) -> Ledger:
+    """Leaves the entries and findings in the order in which it met them."""
+    ledger = fold(seen, **given)
+    met = [each.event.event_id for each in seen.deliveries]
+    findings = sorted(ledger.findings, key=lambda f: met.index(f.cites[0]))
+    return replace(ledger, findings=tuple(findings))
+
+
+@pytest.mark.parametrize("broken", [last_writer_wins, first_body_wins, ties_by_chance])
+def test_law_1_catches_folds_that_depend_on_order(broken: laws.Fold) -> None:
+    """Last writer wins, first body wins and unsorted findings all break the order law."""
+    with pytest.raises(AssertionError):
+        laws.order_law(broken, history(*SEVEN), permutations(SEVEN), as_of=NOW)
+
+
+def counts_every_arrival(seen: History, **given: Any) -> Ledger:
+    """Captures once for each delivery of a success, as a naive receiver does."""
+    ledger = fold(seen, **given)
+    captured = [d for d in seen.deliveries if d.event.claim == "succeeded"]
+    entries = tuple(
+        Entry(at=d.received_at, kind="captured", money=DUE, attempt="pay", cites=())
+        for d in captured
+    )
+    return replace(ledger, entries=entries)
+
+
+def test_law_2_catches_a_fold_that_counts_every_arrival() -> None:
+    """A redelivery that captures again breaks the duplication law."""
+    again = replace(SEVEN[3], delivery_id="again")
+    with pytest.raises(AssertionError):
+        laws.duplication_law(counts_every_arrival, history(*SEVEN), again, as_of=NOW)
+
+
+def test_law_2_catches_a_fold_that_dates_an_event_by_its_last_arrival() -> None:
+    """A redelivery that makes an event late breaks the duplication law."""
+
+    def by_last_arrival(seen: History, **given: Any) -> Ledger:
+        latest: dict[tuple[str, str, str], Delivery] = {}
+        for each in sorted(seen.deliveries, key=lambda d: (d.received_at, d.delivery_id)):
+            latest[each.event.key] = each
+        return fold(replace(seen, deliveries=frozenset(latest.values())), **given)
+
+    again = replace(SEVEN[0], delivery_id="again", received_at=seconds(5_000))
+    with pytest.raises(AssertionError):
+        laws.duplication_law(by_last_arrival, history(*SEVEN), again, as_of=seconds(6_000))
+
+
+def with_memory() -> laws.Fold:
+    """A fold that never takes back a final outcome it once told."""
+    told: list[Ledger] = []
+
+    def broken(seen: History, **given: Any) -> Ledger:
+        ledger = fold(seen, **given)
+        if told and told[-1].outcome in ("failed", "succeeded"):
+            ledger = replace(ledger, outcome=told[-1].outcome)
+        told.append(ledger)
+        return ledger
+
+    return broken
+
+
+def test_law_3_catches_a_fold_that_remembers() -> None:
+    """A previous status that outlives new evidence breaks the grouping law."""
+    groups = [history(*SEVEN[:2]), history(*SEVEN[2:])]
+    with pytest.raises(AssertionError):
+        laws.grouping_law(with_memory(), history(*SEVEN), groups, NOW)
+
+
+def test_law_4_catches_a_fold_that_forgets() -> None:
+    """A retention window inside the fold breaks the growth law."""
+
+    def forgetful(seen: History, **given: Any) -> Ledger:
+        kept = frozenset(d for d in seen.deliveries if d.received_at > given["as_of"] - HOUR)
+        return fold(replace(seen, deliveries=kept), **given)
+
+    with pytest.raises(AssertionError):
+        laws.growth_law(forgetful, history(*SEVEN), NOW, seconds(10_000))
+
+
+def test_law_5_catches_a_fold_that_knows_the_future() -> None:
+    """Judging by all that is stored, rather than by what was known, breaks time travel."""
+
+    def prophetic(seen: History, **given: Any) -> Ledger:
+        ledger = fold(seen, policy=given["policy"], as_of=seconds(10_000))
+        return replace(ledger, as_of=given["as_of"])
+
+    with pytest.raises(AssertionError):
+        laws.time_travel_law(prophetic, history(*SEVEN), seconds(12))
+
+
+def test_law_5_catches_a_fold_that_reads_a_clock() -> None:
+    """A wall clock moves between two folds of one history, and the documents show it."""
+    clock = count(seconds(2_095), 2 * SECOND)
+
+    def ticking(seen: History, **given: Any) -> Ledger:
+        ledger = fold(seen, policy=given["policy"], as_of=next(clock))
+        return replace(ledger, as_of=given["as_of"])
+
+    waiting = history(*SEVEN[:1])
+    with pytest.raises(AssertionError):
+        _travel_often(ticking, waiting)
+
+
+def _travel_often(broken: laws.Fold, seen: History) -> None:
+    for _ in range(5):
+        laws.time_travel_law(broken, seen, NOW)
+
+
+def test_law_6_catches_a_fold_that_counts_its_neighbours() -> None:
+    """A success that names another order, taken for this one, breaks locality."""
+
+    def greedy(seen: History, **given: Any) -> Ledger:
+        taken = [replace(d, event=replace(d.event, order=seen.order)) for d in seen.deliveries]
+        return fold(replace(seen, deliveries=frozenset(taken)), **given)
+
+    other = event("evt_9", "succeeded", 3, order="ORD-9", payment="pay_9", money=DUE)
+    with pytest.raises(AssertionError):
+        laws.locality_law(greedy, history(*SEVEN), history(delivery("d9", 4, other)), NOW)
+
+
+def first_cite_only(ledger: Ledger) -> Ledger:
+    """Explanations that name one id and rest on several."""
+    return replace(ledger, reasons=tuple(replace(r, cites=r.cites[:1]) for r in ledger.reasons))
+
+
+def last_cite_only(ledger: Ledger) -> Ledger:
+    """The same from the other end."""
+    return replace(ledger, reasons=tuple(replace(r, cites=r.cites[-1:]) for r in ledger.reasons))
+
+
+@pytest.mark.parametrize("cut", [first_cite_only, last_cite_only])
+def test_law_7_catches_explanations_that_leave_evidence_out(
+    cut: Callable[[Ledger], Ledger],
+) -> None:
+    """A refund explained by half of its evidence does not fold to a refund."""
+    paid = event("evt_1", "succeeded", 0, payment="pay_1", money=DUE)
+    back = event("evt_2", "refunded", 5, payment="pay_1", money=DUE)
+    with pytest.raises(AssertionError):
+        laws.honest_law(
+            lambda seen, **given: cut(fold(seen, **given)),
+            history(delivery("d1", 1, paid), delivery("d2", 6, back)),
+            NOW,
+        )
+
+
+@pytest.mark.parametrize("shift", [None, -SECOND, SECOND])
+def test_law_8_catches_a_wrong_next_decision(shift: int | None) -> None:
+    """Announcing no change, or one too early, or one too late, breaks the quiet law."""
+
+    def restless(seen: History, **given: Any) -> Ledger:
+        ledger = fold(seen, **given)
+        at = ledger.next_decision_at
+        return replace(ledger, next_decision_at=None if at is None or shift is None else at + shift)
+
+    with pytest.raises(AssertionError):
+        laws.quiet_law(restless, history(*SEVEN[:1]), NOW)
+
+
+def test_law_8_catches_a_forgotten_fulfilment_window() -> None:
+    """Only the deadlines of attempts are announced, and the shop's own window is not."""
+
+    def attempts_only(seen: History, **given: Any) -> Ledger:
+        ledger = fold(seen, **given)
+        waiting = [a.deadline for a in ledger.attempts if a.outcome == "pending"]
+        return replace(ledger, next_decision_at=min(filter(None, waiting), default=None))
+
+    paid = event("evt_1", "succeeded", 0, payment="pay_1", money=DUE)
+    shop = record("rec_1", "order_placed", 0, money=DUE)
+    with pytest.raises(AssertionError):
+        laws.quiet_law(attempts_only, history(delivery("d1", 1, paid), shop), NOW)
+
+
+def drop_one(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """An entry is lost."""
+    return tuple(entries[1:])
+
+
+def round_down(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """A minor unit is rounded away."""
+    first, *rest = entries
+    smaller = Money(minor=first.money.minor - 1, currency=first.money.currency)
+    return (replace(first, money=smaller), *rest)
+
+
+@pytest.mark.parametrize("spoil", [drop_one, round_down])
+def test_law_9_catches_lost_money(spoil: Callable[[Sequence[Entry]], tuple[Entry, ...]]) -> None:
+    """A lost entry and a rounded minor unit both break conservation."""
+
+    def lossy(seen: History, **given: Any) -> Ledger:
+        ledger = fold(seen, **given)
+        return replace(ledger, entries=spoil(ledger.entries))
+
+    with pytest.raises(AssertionError):
+        laws.conservation_law(lossy, history(*SEVEN[:5]), NOW)
+
+
+def test_the_real_fold_passes_every_control_history() -> None:
+    """The controls fail for their faults, not for their histories."""
+    laws.order_law(fold, history(*SEVEN), [SEVEN, SEVEN[::-1]], as_of=NOW)
+    laws.quiet_law(fold, history(*SEVEN[:1]), NOW)
+    laws.conservation_law(fold, history(*SEVEN[:5]), NOW)
+    laws.grouping_law(fold, history(*SEVEN), [history(*SEVEN[:2]), history(*SEVEN[2:])], NOW)

@@ -1,0 +1,139 @@
+"""Money: exact to the minor unit, in every currency, or refused with a sentence."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from iso4217 import Currency
+
+from reconcile.currencies import EXPONENTS
+from reconcile.money import (
+    MAX_MINOR,
+    Money,
+    MoneyError,
+    exponent_of,
+    from_major,
+    major_text,
+    money,
+    to_json,
+)
+
+currencies = st.sampled_from(sorted(EXPONENTS))
+minors = st.integers(-MAX_MINOR - 1, MAX_MINOR)
+
+
+def test_exponents_are_those_of_an_independent_iso_4217_table() -> None:
+    """Every currency with minor units, and no other, has the decimals ISO 4217 gives it."""
+    independent = {c.code: c.exponent for c in Currency if c.exponent is not None}
+    shared = EXPONENTS.keys() & independent.keys()
+    assert {c: EXPONENTS[c] for c in shared} == {c: independent[c] for c in shared}
+    assert len(shared) > 150
+    assert independent.keys() - EXPONENTS.keys() <= {"BGN", "ANG", "CUC", "HRK", "SLL", "ZWL"}
+    assert EXPONENTS.keys() - independent.keys() <= {"XAD", "XCG", "ZWG", "VED", "SLE"}
+
+
+@given(minors, currencies)
+def test_text_and_minor_units_are_two_forms_of_one_amount(minor: int, currency: str) -> None:
+    """Any 64-bit amount in any currency survives the way to text and back."""
+    amount = money(minor, currency)
+    assert from_major(major_text(amount), currency) == amount
+    assert from_major(Decimal(major_text(amount)), currency) == amount
+    assert to_json(amount) == {"amount": major_text(amount), "currency": currency}
+
+
+@given(minors, currencies)
+def test_an_amount_has_exactly_its_currencys_decimals(minor: int, currency: str) -> None:
+    """KES 1 is written 1.00, JPY 1 is 1, KWD 1 is 1.000."""
+    _, _, decimals = major_text(money(minor, currency)).partition(".")
+    assert len(decimals) == exponent_of(currency)
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "minor"),
+    [
+        ("1500.00", "KES", 150_000),
+        ("1500", "KES", 150_000),
+        (1500, "KES", 150_000),
+        (Decimal("1500.0"), "KES", 150_000),
+        (Decimal("1.5E+3"), "KES", 150_000),
+        (Decimal("1500.0000000000000000000000000000000"), "KES", 150_000),
+        ("0.01", "KES", 1),
+        ("-0.01", "KES", -1),
+        ("-0.00", "KES", 0),
+        (Decimal("0E+999999"), "KES", 0),
+        (Decimal("0E-999999"), "KES", 0),
+        ("1500", "JPY", 1_500),
+        ("0.001", "KWD", 1),
+        ("0.0001", "CLF", 1),
+        ("92233720368547758.07", "KES", MAX_MINOR),
+        ("-92233720368547758.08", "KES", -MAX_MINOR - 1),
+        (MAX_MINOR, "JPY", MAX_MINOR),
+    ],
+)
+def test_major_units_are_read_exactly(amount: Any, currency: str, minor: int) -> None:
+    """The same amount in any notation is the same number of minor units."""
+    assert from_major(amount, currency) == Money(minor=minor, currency=currency)
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "sentence"),
+    [
+        ("0.001", "KES", "more than the 2 decimals of KES"),
+        ("0.5", "JPY", "more than the 0 decimals of JPY"),
+        (Decimal("1500.005"), "KES", "more than the 2 decimals"),
+        (Decimal("1E-999999"), "KES", "more than the 2 decimals"),
+        ("92233720368547758.08", "KES", "64 bits"),
+        ("-92233720368547758.09", "KES", "64 bits"),
+        (Decimal("1E+999999"), "KES", "64 bits"),
+        (10**400, "KES", "64 bits"),
+        ("NaN", "KES", "not a finite number"),
+        (Decimal("Infinity"), "KES", "not a finite number"),
+        (Decimal("sNaN"), "KES", "not a finite number"),
+        ("1,500", "KES", "not a decimal number"),
+        ("", "KES", "not a decimal number"),
+        ("1", "kes", "not a currency code"),
+        ("1", "XAU", "not a currency code"),
+        ("1", "X" * 10_000, "'XXXXXXXX' is not a currency code"),
+    ],
+)
+def test_what_is_not_exact_is_refused(amount: Any, currency: str, sentence: str) -> None:
+    """Nothing is rounded, cut or guessed: the error says what is wrong."""
+    with pytest.raises(MoneyError, match=sentence):
+        from_major(amount, currency)
+
+
+@given(st.decimals(allow_nan=True, allow_infinity=True), currencies)
+def test_any_decimal_is_read_exactly_or_refused(amount: Decimal, currency: str) -> None:
+    """What from_major returns, times nothing rounded, is what it was given."""
+    try:
+        read = from_major(amount, currency)
+    except MoneyError:
+        return
+    assert Decimal(major_text(read)) == amount
+
+
+@pytest.mark.parametrize("minor", [MAX_MINOR + 1, -MAX_MINOR - 2, 10**30])
+def test_minor_units_beyond_64_bits_are_refused(minor: int) -> None:
+    """Both databases hold exactly 64 bits, so no more are let in."""
+    with pytest.raises(MoneyError, match="64 bits"):
+        money(minor, "KES")
+
+
+@pytest.mark.parametrize(
+    ("minor", "currency", "text"),
+    [
+        (150_000, "KES", "KES 1,500.00"),
+        (-5, "KES", "KES -0.05"),
+        (1_234_567, "JPY", "JPY 1,234,567"),
+        (1, "KWD", "KWD 0.001"),
+    ],
+)
+def test_people_read_amounts_with_thousands_and_decimals(
+    minor: int, currency: str, text: str
+) -> None:
+    """The form of sentences."""
+    assert str(Money(minor=minor, currency=currency)) == text

@@ -1,0 +1,90 @@
+"""Revisions: told where the substance differs, and silent where only counts do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reconcile.events import Delivery
+from reconcile.fold import fold
+from reconcile.ledger import Ledger
+from reconcile.records import Record
+from reconcile.revise import Revision, position_of, revise
+from tests.reconcile.build import DUE, POLICY, delivery, event, history, record, seconds
+
+PLACED = record("r1", "order_placed", 0, money=DUE)
+PENDING = delivery("d1", 1, event("e1", "pending", 1, payment="pay_1"))
+PAID = delivery("d2", 2_200, event("e2", "succeeded", 5, payment="pay_1", money=DUE))
+
+
+def _folded(*members: Delivery | Record, at: int = 5_000) -> Ledger:
+    return fold(history(*members), policy=POLICY, as_of=seconds(at))
+
+
+def _revised(earlier: Ledger, later: Ledger) -> Revision:
+    revision = revise(position_of(earlier), later)
+    assert revision is not None
+    return revision
+
+
+def test_the_first_ledger_is_a_revision_of_nothing() -> None:
+    """It gives its headline and no difference."""
+    revision = revise(None, _folded(PLACED, PENDING, at=2))
+    assert revision is not None
+    assert revision.before is None
+    assert revision.because == (
+        "Pending: no final event yet; one is awaited until 2026-11-20T10:35:01Z [e1].",
+    )
+
+
+def test_an_order_nobody_has_tried_to_pay_is_not_published() -> None:
+    """A first not_attempted without findings is no news."""
+    assert revise(None, _folded(PLACED)) is None
+
+
+def test_a_redelivery_is_no_revision() -> None:
+    """Counts, and what is said of arrival, change no substance."""
+    before = _folded(PLACED, PENDING, PAID)
+    again = Delivery(delivery_id="d9", received_at=seconds(3_000), event=PAID.event)
+    assert revise(position_of(before), _folded(PLACED, PENDING, PAID, again)) is None
+    assert revise(position_of(before), before) is None
+
+
+def test_a_late_success_is_told_as_the_difference_of_two_folds() -> None:
+    """What it says now and on what it rests, what it was, what is new and what is gone."""
+    revision = _revised(_folded(PLACED, PENDING, at=2_150), _folded(PLACED, PENDING, PAID))
+    assert (revision.before and revision.before.outcome) == "timed_out"
+    assert revision.after.outcome == "succeeded"
+    assert revision.after.fulfillable
+    assert revision.because == (
+        "Paid in full: KES 1,500.00 captured of KES 1,500.00 due [e2, r1].",
+        "It was timed_out before.",
+        "It may be shipped now.",
+        "New: got 150000-0 KES, pay_1=succeeded, success_after_deadline.",
+        "No longer: pay_1=timed_out.",
+    )
+
+
+def test_a_deadline_that_passes_is_a_revision_without_an_event() -> None:
+    """Time alone changes what can be said."""
+    revision = _revised(_folded(PLACED, PENDING, at=2), _folded(PLACED, PENDING, at=2_101))
+    assert revision.at == seconds(2_101)
+    assert "It was pending before." in revision.because
+
+
+def test_a_cancellation_that_only_stops_shipping_is_told() -> None:
+    """The outcome stays, and a shop must still learn that it may not ship."""
+    canceled = record("r2", "order_canceled", 3_000)
+    revision = _revised(_folded(PLACED, PAID), _folded(PLACED, PAID, canceled))
+    assert revision.after.outcome == "succeeded"
+    assert "It may not be shipped." in revision.because
+
+
+def test_a_reference_cannot_forge_a_part_of_the_substance() -> None:
+    """The sign between the parts is taken out of references."""
+    forged: dict[str, Any] = {"payment": "pay_1=declined|pay_2"}
+    honest = [
+        delivery("d1", 1, event("e1", "declined", payment="pay_1")),
+        delivery("d2", 2, event("e2", "declined", payment="pay_2")),
+    ]
+    one = position_of(_folded(delivery("d1", 1, event("e1", "declined", **forged))))
+    assert one.substance != position_of(_folded(*honest)).substance

@@ -1,0 +1,117 @@
+"""The scenario tables: every row is as it says, and no outcome, finding or reason is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconcile.explain import explain, ledger_document
+from reconcile.fold import fold
+from reconcile.instants import format_instant
+from reconcile.ledger import FINDING_CODES, OUTCOMES, Ledger
+from reconcile.reasons import REASON_SENTENCES, UNFILLED
+from tests.reconcile import laws
+from tests.reconcile.build import POLICY
+from tests.reconcile.scenario_table import Expectation, Scenario, all_scenarios, read
+
+SCENARIOS = all_scenarios()
+
+
+def _folded(scenario: Scenario, expected: Expectation) -> Ledger:
+    return fold(scenario.history(), policy=POLICY, as_of=expected.as_of)
+
+
+def _every_ledger() -> list[Ledger]:
+    return [_folded(s, e) for s in SCENARIOS for e in s.expected]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
+def test_every_row_is_as_the_table_says(scenario: Scenario) -> None:
+    """Outcome, shipping, reasons, findings and attempts, wherever the table gives them."""
+    assert scenario.expected, "a scenario without an expectation proves nothing"
+    for expected in scenario.expected:
+        ledger = _folded(scenario, expected)
+        seen = (ledger.outcome, ledger.fulfillable)
+        assert seen == (expected.outcome, expected.ship), expected.where
+        for column, codes in (
+            (expected.reasons, [r.code for r in ledger.reasons]),
+            (expected.findings, sorted(f.code for f in ledger.findings)),
+            (expected.attempts, [f"{a.reference}={a.outcome}" for a in ledger.attempts]),
+        ):
+            if column is not None:
+                assert codes == (sorted(column) if column is expected.findings else column), (
+                    expected.where
+                )
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
+def test_every_row_obeys_the_laws_of_one_instant(scenario: Scenario) -> None:
+    """Time travel, honest explanations, quiet and conservation hold at every row of every table."""
+    for expected in scenario.expected:
+        for law in (laws.time_travel_law, laws.honest_law, laws.quiet_law, laws.conservation_law):
+            law(fold, scenario.history(), expected.as_of)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
+def test_every_explanation_is_whole(scenario: Scenario) -> None:
+    """No sentence lacks a fact, holds an unfilled place, or cites an id that does not exist."""
+    history = scenario.history()
+    ids = {d.event.event_id for d in history.deliveries} | {r.record_id for r in history.records}
+    for expected in scenario.expected:
+        ledger = _folded(scenario, expected)
+        for sentence in explain(ledger):
+            assert sentence.endswith("."), sentence
+            assert "{" not in sentence, sentence
+            assert UNFILLED not in sentence, (expected.where, sentence)
+        cites = [c for r in (*ledger.reasons, *ledger.findings) for c in r.cites]
+        assert set(cites) <= ids
+        assert all(r.cites for r in ledger.reasons if r.code != "nothing_known")
+
+
+def test_every_outcome_is_in_the_tables() -> None:
+    """All twelve outcomes are expected somewhere."""
+    assert len(OUTCOMES) == 12
+    assert {e.outcome for s in SCENARIOS for e in s.expected} == set(OUTCOMES)
+
+
+def test_every_finding_is_in_the_tables() -> None:
+    """All twenty-two findings are expected somewhere, by name, in a column that must match."""
+    assert len(FINDING_CODES) == 22
+    named = {code for s in SCENARIOS for e in s.expected for code in e.findings or ()}
+    assert named == set(FINDING_CODES)
+
+
+def test_every_reason_with_a_sentence_is_in_the_tables() -> None:
+    """Each reason code is that of an order (named in a column) or of an attempt somewhere."""
+    named = {code for s in SCENARIOS for e in s.expected for code in e.reasons or ()}
+    named |= {a.reason.code for ledger in _every_ledger() for a in ledger.attempts}
+    assert named == set(REASON_SENTENCES)
+
+
+def test_only_what_is_succeeded_in_full_may_be_shipped() -> None:
+    """No row ships on anything but a success of a known price in the order's own currency."""
+    for ledger in _every_ledger():
+        if ledger.fulfillable:
+            (balance,) = ledger.balances
+            assert ledger.expected is not None
+            assert ledger.outcome == "succeeded"
+            assert balance.currency == ledger.expected.currency
+            assert balance.captured - balance.refunded >= ledger.expected.minor
+
+
+def test_documents_have_the_promised_form() -> None:
+    """Every row's document has the promised names, in their order, and dates itself."""
+    names = "order as_of outcome fulfillable totals explanation attempts entries timeline findings"
+    for ledger in _every_ledger():
+        document = ledger_document(ledger)
+        assert list(document) == [*names.split(), "next_decision_at", "fingerprint"]
+        assert document["as_of"] == format_instant(ledger.as_of)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["soon tick", "0s succeded e1", "0s tick | succeeded", "0s again e1", "0s record nothing"],
+)
+def test_a_table_with_a_mistake_is_refused_with_its_line(line: str) -> None:
+    """A misspelt row is an error, never a row that tests nothing."""
+    with pytest.raises(ValueError, match=r"table\.txt:2"):
+        read("table.txt", f"== one\n{line}\n")
