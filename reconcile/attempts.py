@@ -48,12 +48,11 @@ def _claimed(
     for each in said:
         if each.event.reason is not None:
             facts = (("reason", each.event.reason),)
-    heard = [*said, *evidence.links] if evidence.links else said
     return Attempt(
         source=evidence.source,
         reference=evidence.reference,
         outcome=outcome,
-        reason=Reason(code=_SAYS[outcome], cites=cites_of(heard), facts=facts),
+        reason=Reason(code=_SAYS[outcome], cites=cites_of(evidence.tied(said)), facts=facts),
         deadline=deadline,
         ended_at=_ended(outcome, said),
     )

@@ -11,6 +11,7 @@ words it repeats. Where none is meant it is an attempt of its own, unless it say
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reconcile.events import ClaimKind, Delivery, Event
@@ -71,8 +72,7 @@ class AttemptEvidence:
 
     heard    its events, in the order of `Case.heard`
     session  the first session that its events name
-    links    events that tie it to a session of which coarser events speak: every conclusion on the
-             attempt rests on them too
+    links    events that tie it to a session of which coarser events speak
     """
 
     source: str
@@ -86,6 +86,13 @@ class AttemptEvidence:
     def names(self, session: str) -> Heard | None:
         """The first of its events that names this session."""
         return next((h for h in self.heard if h.event.session == session), None)
+
+    def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
+        """These events of the attempt, and the links without which they would not be its own."""
+        if not self.links:
+            return heard
+        named = {each.event.session for each in heard}
+        return [*heard, *[link for link in self.links if link.event.session not in named]]
 
     def belongs_to(self, session: str) -> bool:
         """Whether it is an attempt of this session."""
@@ -244,9 +251,12 @@ def _place_level(
         reference = order if event.session is None else event.session
         finer = _finer(attempts, event)
         meant = _meant(finer, event, reference=reference)
+        if meant is None and finer and event.claim in SAYS_NOTHING_FINAL:
+            continue
+        _link(finer, event)
         if meant is not None:
             additions.append((meant, each))
-        elif not finer or event.claim not in SAYS_NOTHING_FINAL:
+        else:
             key = (event.source, reference)
             own.setdefault(key, AttemptEvidence(*key)).add(each)
     for attempt, each in additions:
@@ -257,16 +267,21 @@ def _place_level(
 
 
 def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidence]:
-    """The attempts that a coarse event may be about; what ties them to its session is noted."""
+    """The attempts that a coarse event may be about."""
     session = event.session
-    if session is None:
-        return [a for a in attempts if a.source == event.source]
-    finer = [a for a in attempts if a.source == event.source and a.belongs_to(session)]
-    for attempt in finer:
-        link = attempt.names(session)
+    return [
+        attempt
+        for attempt in attempts
+        if attempt.source == event.source and (session is None or attempt.belongs_to(session))
+    ]
+
+
+def _link(finer: list[AttemptEvidence], event: Event) -> None:
+    """Note what ties the attempts to the session of a coarse event: conclusions rest on it too."""
+    for attempt in finer if event.session is not None else ():
+        link = attempt.names(event.session or "")
         if link is not None and link not in attempt.links:
             attempt.links.append(link)
-    return finer
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:

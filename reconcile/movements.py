@@ -39,10 +39,9 @@ class Movement:
     @property
     def cites(self) -> tuple[str, ...]:
         """The ids of the events that state it, and of those it rests on."""
-        links = self.attempt.links
-        if links or self.rests_on:
-            return cites_of([*self.heard, *self.rests_on, *links])
-        return cites_of(self.heard)
+        if self.rests_on:
+            return cites_of(self.attempt.tied([*self.heard, *self.rests_on]))
+        return cites_of(self.attempt.tied(self.heard))
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
@@ -103,10 +102,15 @@ def _stated(heard: Sequence[Heard]) -> tuple[Money, ...]:
     if len(heard) == 1:
         only = heard[0].event.money
         return () if only is None else (only,)
-    amounts = {each.event.money for each in heard if each.event.money is not None}
-    if len(amounts) < 2:
-        return tuple(amounts)
-    return tuple(sorted(amounts, key=lambda m: (m.currency, m.minor)))
+    amounts: list[Money] = []
+    for each in heard:
+        money = each.event.money
+        # There are hardly ever two: comparing is cheaper than hashing.
+        if money is not None and money not in amounts:
+            amounts.append(money)
+    if len(amounts) > 1:
+        amounts.sort(key=lambda m: (m.currency, m.minor))
+    return tuple(amounts)
 
 
 def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:

@@ -128,7 +128,8 @@ def contradicting_bodies(case: Case) -> list[list[Heard]]:
 def _bodies(judgement: Judgement) -> list[Reason]:
     reasons = []
     for group in judgement.bodies:
-        if len({_substance(each) for each in group}) > 1:
+        first = _substance(group[0])
+        if any(_substance(each) != first for each in group):
             facts: Facts = (("bodies", len(group)),)
             reasons.append(Reason(code="bodies_disagree", cites=cites_of(group), facts=facts))
     return reasons

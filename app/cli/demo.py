@@ -1,2 +1,160 @@
-"""stub"""
-async def play(*, once): return 0
+"""`tallyhook demo`: the whole system on this machine, from a customer's phone to an explanation.
+
+Three processes: the service, the simulated provider, and this one, which is the shop. It places
+an order for each scenario, opens its checkout session, waits until the provider has delivered all
+it ever will, and compares each order's ledger with the provider's own account of what really
+happened. Everything crosses real HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import httpx2
+
+from app.bootstrap import open_desk
+from app.checkout.client import CheckoutClient, ClientSettings
+from app.cli import demo_play as shop
+from app.cli.children import Child, free_port
+from app.cli.output import note
+from app.config import Settings, load_settings
+from app.logs import configure_logging
+from app.operations.desk import Desk
+from app.operations.manage_tokens import issue_token
+from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
+
+FOLDER: Final = Path("var/demo")
+
+UNIT_S: Final = 0.25
+"""Seconds in one unit of a scenario. A session lives 20 units: a run takes 8 s."""
+
+HOST: Final = "127.0.0.1"
+
+
+async def play(*, once: bool) -> int:
+    """Play all scenarios. Returns 0 when every one ended as it must, else 1."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    ports = free_port(8080), free_port(8090)
+    environ = _environ(*ports)
+    settings = load_settings(environ, serving=True)
+    began = monotonic()
+    with (FOLDER / "shop.log").open("w") as log:
+        configure_logging(format="json", stream=log)
+        return await _run(settings, environ, ports, once=once, began=began)
+
+
+async def _run(
+    settings: Settings,
+    environ: Mapping[str, str],
+    ports: tuple[int, int],
+    *,
+    once: bool,
+    began: float,
+) -> int:
+    service = Child("service", ["serve", "--port", str(ports[0])], FOLDER, environ)
+    provider = Child("provider", _provider_words(*ports), FOLDER, {})
+    async with service, provider, httpx2.AsyncClient(timeout=10) as http:
+        note(f"Starting the service and the simulated provider; their logs are in {FOLDER}")
+        urls = [f"http://{HOST}:{port}" for port in ports]
+        for child, url in ((service, urls[0] + "/readyz"), (provider, urls[1] + "/livez")):
+            await shop.until(_answering(http, url), what=f"the {child.name}", watch=child.check)
+        async with open_desk(settings, purpose="writing") as desk:
+            token = await issue_token(desk, name="demo-shop")
+            party = shop.Party(service=urls[0], provider=urls[1], token=token)
+            played = await _play(desk, http, party, settings)
+        _print(played, await shop.verdicts(http, party), monotonic() - began)
+        if not once:
+            _invite(party)
+            await asyncio.wait(
+                [asyncio.create_task(child.ended()) for child in (service, provider)],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            service.check()
+            provider.check()
+    return 0 if all(each.right for each in played) else 1
+
+
+def _answering(http: httpx2.AsyncClient, url: str) -> shop.Ready:
+    return lambda: shop.answers(http, url)
+
+
+async def _play(
+    desk: Desk, http: httpx2.AsyncClient, party: shop.Party, settings: Settings
+) -> list[shop.Played]:
+    client_settings = ClientSettings(
+        base_url=party.provider, token=SANDBOX_TOKEN, source="checkout"
+    )
+    async with CheckoutClient(client_settings) as client:
+        note("Placing an order for each scenario and opening its checkout session")
+        last = await shop.place_orders(desk, client, http, party)
+    note("The simulated customers are paying, or not; waiting for the last webhook and deadline")
+    await shop.wait_for_end(desk, http, party, last)
+    played = await shop.compare(http, party)
+    await shop.until(
+        lambda: shop.published_as_folded(http, party, played),
+        what="the publishing of every outcome",
+    )
+    return played
+
+
+def _environ(service_port: int, provider_port: int) -> dict[str, str]:
+    """The demo's settings, also written to a file that later commands can use."""
+    environ = {
+        "TALLYHOOK_ENVIRONMENT": "sandbox",
+        "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{FOLDER.absolute()}/tallyhook.db",
+        "TALLYHOOK_SOURCES__CHECKOUT__SECRETS": SANDBOX_SECRET,
+        "TALLYHOOK_CHECKOUT__BASE_URL": f"http://{HOST}:{provider_port}",
+        "TALLYHOOK_CHECKOUT__TOKEN": SANDBOX_TOKEN,
+        "TALLYHOOK_PAYMENT_WINDOW_S": "5",
+        "TALLYHOOK_GRACE_S": "1",
+        "TALLYHOOK_LATE_AFTER_S": "2",
+        "TALLYHOOK_LOG_FORMAT": "json",
+    }
+    lines = [f"{name}={value}\n" for name, value in environ.items()]
+    (FOLDER / "tallyhook.env").write_text("".join(lines))
+    return environ
+
+
+def _provider_words(service_port: int, provider_port: int) -> list[str]:
+    return [
+        "sandbox",
+        *("--port", str(provider_port)),
+        *("--webhook-url", f"http://{HOST}:{service_port}/webhooks/checkout"),
+        *("--truth", str(FOLDER / "truth.json")),
+        *("--unit", str(UNIT_S)),
+    ]
+
+
+def _print(played: Sequence[shop.Played], verdicts: Mapping[str, int], seconds: float) -> None:
+    for each in played:
+        print(each.line())
+    right = sum(each.right for each in played)
+    kinds = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    print(f"\n{right} of {len(played)} scenarios ended as the provider's truth file says.")
+    print(f"{sum(verdicts.values())} deliveries in {seconds:.0f} s: {kinds}.", flush=True)
+
+
+def _invite(party: shop.Party) -> None:
+    """The addresses to open, and the commands to try."""
+    auth = f"-H 'Authorization: Bearer {party.token}'"
+    config = f"TALLYHOOK_CONFIG={FOLDER}/tallyhook.env"
+    print(
+        f"""
+Everything stays up until Ctrl-C. Look around:
+  health      {party.service}/readyz
+  metrics     {party.service}/metrics
+  the API     {party.service}/api/v1/openapi.json
+  a ledger    curl {auth} {party.service}/api/v1/orders/DEMO-07
+  the feed    curl {auth} '{party.service}/api/v1/outcomes?limit=5'
+  an order    {config} .venv/bin/tallyhook orders show DEMO-07
+  the door    {config} .venv/bin/tallyhook deliveries list
+  the proof   {config} .venv/bin/tallyhook prove --all
+  the truth   {party.provider}/sandbox/truth""",
+        flush=True,
+    )

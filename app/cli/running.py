@@ -27,8 +27,11 @@ def with_desk(
     """Load the settings, open the store for a purpose, and call `use` with desk and settings."""
     from app.bootstrap import open_desk
     from app.config import load_settings
+    from app.logs import configure_logging
 
     settings = load_settings()
+    # A command's result is what it prints; only what went wrong is logged beside it.
+    configure_logging(format=settings.log_format, level="warning")
 
     async def work() -> Result:
         async with open_desk(settings, purpose=purpose) as desk:

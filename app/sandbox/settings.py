@@ -14,7 +14,7 @@ DEFAULT_PORT: Final = 8090
 DEFAULT_WEBHOOK_URL: Final = "http://127.0.0.1:8080/webhooks/checkout"
 """Where a receiver of the same machine listens unless told otherwise."""
 
-SANDBOX_TOKEN: Final = "sandbox_token"  # noqa: S105  # no secret: it opens a simulator only
+SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens a simulator only
 """The bearer token a sandbox takes unless told otherwise. Printed in documentation; no secret."""
 
 SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105

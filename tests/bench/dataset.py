@@ -1,7 +1,7 @@
-"""A database of a known size, filled through the store's own intake but without any server.
+"""A database of a known size, filled through the store's own journal but without any server.
 
-Every body is read by the provider engine and written by `append`, as in a delivery; only the
-network, the signatures and the folding are left out. So there are no ledgers in it.
+Every body is read by the provider engine and committed by the journal, as in a delivery; only
+the network, the signatures and the folding are left out. So there are no ledgers in it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from app.clock import SystemClock
 from app.ids import new_id
 from app.providers.source import Source
-from app.store.intake import Arrival, LinkMemory, append
+from app.store.intake import Arrival
 from app.store.store import StoreSettings, open_store
 from reconcile.instants import Instant
 from tests.bench.orders import Message, Stretch
 from tests.bench.requests import mixed
 
-BATCH = 1_000
+BATCH = 2_000
 HEADERS = "host: bench\ncontent-type: application/json"
 
 
@@ -33,16 +33,17 @@ def fill(database: Path, stretch: Stretch, reader: Source) -> None:
 
 
 async def _fill(settings: StoreSettings, stretch: Stretch, reader: Source) -> None:
-    now, memory, written = SystemClock().now(), LinkMemory(), 0
+    now, written = SystemClock().now(), 0
     messages = mixed(stretch, now=now)
     async with open_store(settings) as store:
+        journal = asyncio.create_task(store.journal.run())
         while batch := list(_arrivals(islice(messages, BATCH), reader, now)):
-            async with store.writing() as connection:
-                done = await append(connection, batch, memory)
-            memory.add(done.links)
+            await asyncio.gather(*[store.journal.submit(arrival) for arrival in batch])
             written += len(batch)
             if written % 100_000 == 0:
                 print(f"rebuild: {written:,} of {stretch.events:,} written", file=sys.stderr)
+        store.journal.close()
+        await journal
 
 
 def _arrivals(messages: Iterator[Message], reader: Source, now: Instant) -> Iterator[Arrival]:

@@ -17,7 +17,7 @@ from typing import Any
 from app.clock import SystemClock
 from tests.bench.load import Leg, Target, send
 from tests.bench.orders import Stretch
-from tests.bench.processes import last_core, on_core
+from tests.bench.processes import last_core, on_cores
 from tests.bench.requests import mixed, signed_request, source
 
 
@@ -29,8 +29,7 @@ class Generator:
 
     def __enter__(self) -> Generator:
         command = [sys.executable, "-m", "tests.bench.generator"]
-        # On one core: it must not wander onto the one where the server is busy.
-        with on_core(last_core()):
+        with on_cores({last_core()}):
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )

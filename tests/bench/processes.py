@@ -39,9 +39,13 @@ def free_port() -> int:
 
 @contextmanager
 def server(command: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Iterator[Target]:
-    """`python -m COMMAND… PORT` until the block ends; its standard error goes to `log`."""
+    """`python -m COMMAND… PORT` until the block ends; its standard error goes to `log`.
+
+    It has every core but the load generator's: left alone, the scheduler may put the two on one
+    core, because each wakes the other, and then neither shows what it can do.
+    """
     port = free_port()
-    with log.open("wb") as errors:
+    with log.open("wb") as errors, on_cores(server_cores()):
         process = subprocess.Popen(
             [sys.executable, "-m", *command, str(port)],
             env=os.environ | env,
@@ -82,7 +86,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], core: int) -> Ran:
     """`python -m COMMAND…` on one core. Raises RuntimeError with its last words when it fails."""
     peak = 0.0
-    with log.open("wb") as out, on_core(core):  # a child inherits the core
+    with log.open("wb") as out, on_cores({core}):  # a child inherits the core
         started = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", *command], env=os.environ | env, stdout=out, stderr=out
@@ -101,10 +105,10 @@ def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], core: int)
 
 
 @contextmanager
-def on_core(core: int) -> Iterator[None]:
-    """This thread, and what it starts meanwhile, stays on one core."""
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """This thread, and what it starts meanwhile, stays on these cores."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, cores)
     try:
         yield
     finally:
@@ -112,5 +116,10 @@ def on_core(core: int) -> Iterator[None]:
 
 
 def last_core() -> int:
-    """The core to pin to: the one farthest from where interrupts usually go."""
+    """The load generator's core, and the one that a rebuild has to itself."""
     return max(os.sched_getaffinity(0))
+
+
+def server_cores() -> set[int]:
+    """All the other cores; the same one where there is no other."""
+    return os.sched_getaffinity(0) - {last_core()} or {last_core()}

@@ -17,7 +17,7 @@ from tests.bench import stored
 from tests.bench.dataset import fill
 from tests.bench.ingest import SEED, environment
 from tests.bench.orders import Stretch
-from tests.bench.processes import Ran, last_core, on_core, run
+from tests.bench.processes import Ran, last_core, on_cores, run
 from tests.bench.requests import secret_text, source
 
 COMMAND = ("app", "refold", "--all")
@@ -74,7 +74,7 @@ def _outcomes(path: Path) -> Counter[str]:
 
 def scan_seconds(path: Path) -> float:
     """Seconds to fetch every column of every event in the order of their orders, on one core."""
-    with stored.opened(path) as connection, on_core(last_core()):
+    with stored.opened(path) as connection, on_cores({last_core()}):
         started = perf_counter()
         cursor: sqlite3.Cursor = connection.execute("SELECT * FROM events ORDER BY order_key")
         while cursor.fetchmany(2_000):

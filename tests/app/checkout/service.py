@@ -47,15 +47,36 @@ class Service:
     seen: list[Seen] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
     port: int = 0
+    _arrival: asyncio.Event = field(default_factory=asyncio.Event)
+    _handlers: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def keys(self) -> set[str]:
         return {seen.key for seen in self.seen}
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def until(self, count: int) -> None:
+        """Wait for this many requests."""
+        while len(self.seen) < count:
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    async def end(self) -> None:
+        """Give up on every request that is still under way."""
+        for task in self._handlers:
+            task.cancel()
+        await asyncio.gather(*self._handlers, return_exceptions=True)
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Handle one connection."""
+        task = asyncio.ensure_future(self._handle(reader, writer))
+        self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 self.seen.append(await _request(reader))
+                self._arrival.set()
                 await self.script[min(len(self.seen), len(self.script)) - 1](writer)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -89,14 +110,13 @@ async def _request(reader: asyncio.StreamReader) -> Seen:
 async def service(*script: Write) -> AsyncIterator[Service]:
     """The service, listening on a free port until the block ends."""
     told = Service(script)
-    server = await asyncio.start_server(told.handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(told.accept, "127.0.0.1", 0)
     told.port = server.sockets[0].getsockname()[1]
     try:
         yield told
     finally:
         server.close()
-        # Handlers that still write have lost their client; they end with the next byte.
-        await asyncio.sleep(0.01)
+        await told.end()
 
 
 def answer(status: int, document: Any = None, *, raw: bytes | None = None, **headers: str) -> Write:
@@ -136,8 +156,7 @@ async def half(writer: asyncio.StreamWriter) -> None:
 
 async def silence(writer: asyncio.StreamWriter) -> None:
     """Never answer."""
-    while not writer.is_closing():
-        await asyncio.sleep(0.02)
+    await asyncio.Event().wait()
 
 
 async def drip(writer: asyncio.StreamWriter) -> None:
@@ -150,7 +169,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 
 
 async def flood(writer: asyncio.StreamWriter) -> None:
-    """A gigabyte, as fast as it is taken. `writer.taken` is left behind as a count of bytes."""
+    """A gigabyte, as fast as it is taken."""
     writer.write(b"HTTP/1.1 201 Created\r\ncontent-length: 1073741824\r\n\r\n")
     for _ in range(16_384):
         writer.write(b" " * 65_536)

@@ -159,7 +159,9 @@ def test_a_checkout_url_with_the_phone_number_is_given_once_and_not_kept() -> No
     assert kept_checkout_url(result.details, FORM) is None
 
 
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "//evil.test", "https://a@b.test/", 7, None])
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "//evil.test", "https://a@b.test/", 7, None]
+)
 def test_what_is_no_web_address_is_not_handed_to_a_customer(url: Any) -> None:
     result = judged(201, GOOD | {"checkout_url": url})
     assert isinstance(result, Opened)

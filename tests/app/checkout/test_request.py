@@ -72,7 +72,12 @@ def test_one_wrong_field_is_one_problem_of_that_field(field: str, value: Any) ->
 
 def test_all_problems_are_told_at_once_and_none_repeats_the_phone_number() -> None:
     request = asked(
-        order="\x07", amount="-1", currency=PHONE, phone="+" + PHONE, success_url=PHONE, cancel_url=""
+        order="\x07",
+        amount="-1",
+        currency="kes",
+        phone="+" + PHONE,
+        success_url=PHONE,
+        cancel_url="",
     )
     with pytest.raises(CheckoutRequestError) as caught:
         checked(request, live=False)

@@ -21,7 +21,7 @@ from reconcile.instants import SECOND, Instant, parse_instant
 
 START = parse_instant("2026-11-20T10:00:00.123456Z")
 URL = "/api/v1/checkout/sessions"
-AUTH = {"Authorization": "Bearer sandbox_token"}
+AUTH = {"Authorization": "Bearer sandbox_token_0001"}
 
 
 class FakeSigner:

@@ -57,7 +57,7 @@ async def test_the_page_escapes_what_the_merchant_wrote() -> None:
         (None, 401, "unauthenticated"),
         ("Bearer wrong", 401, "unauthenticated"),
         ("Bearer sandbox_tokeé", 401, "unauthenticated"),
-        ("Basic sandbox_token", 401, "unauthenticated"),
+        ("Basic sandbox_token_0001", 401, "unauthenticated"),
         ("Bearer live_abc", 403, "live_token"),
     ],
 )

@@ -1,0 +1,99 @@
+"""A store of its own for each test, and what every checkout leaves in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+
+from app.checkout.client import CheckoutClient
+from app.clock import SetClock
+from app.operations.open_checkout import CheckoutResult, open_checkout
+from app.store.records import records_of
+from app.store.statements import select_in
+from app.store.store import Store, StoreSettings, open_store
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import SECOND, Instant, parse_instant
+from reconcile.ledger import Ledger
+from reconcile.policy import Policy
+from reconcile.records import Record
+from tests.app.checkout.service import asked
+
+START = parse_instant("2026-11-20T10:00:00Z")
+
+
+class Ticking(SetClock):
+    """A clock that goes on by a second whenever it is read, so that no two records tie."""
+
+    def now(self) -> Instant:
+        self.put(super().now() + SECOND)
+        return super().now()
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that is up to date, to be copied: migrations take longer than most tests."""
+    path = tmp_path_factory.mktemp("empty") / "tallyhook.db"
+
+    async def make() -> None:
+        async with open_store(_settings(path), purpose="writing"):
+            pass
+
+    anyio.run(make)
+    return path
+
+
+def _settings(path: Path) -> StoreSettings:
+    return StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+
+
+@pytest.fixture
+async def shop(empty_database: Path, tmp_path: Path) -> AsyncIterator[Shop]:
+    """An open store with a clock."""
+    path = tmp_path / "tallyhook.db"
+    shutil.copy(empty_database, path)
+    async with open_store(_settings(path), purpose="writing") as store:
+        yield Shop(store, Ticking(START))
+
+
+@dataclass
+class Shop:
+    """Opens checkouts and looks at what they leave behind."""
+
+    store: Store
+    clock: SetClock
+
+    async def open(self, client: CheckoutClient, **changes: str) -> CheckoutResult:
+        return await open_checkout(self.store, client, request=asked(**changes), clock=self.clock)
+
+    async def records(self, order: str = "ORD-1") -> list[Record]:
+        async with self.store.reading() as connection:
+            return await records_of(connection, order)
+
+    async def kinds(self, order: str = "ORD-1") -> list[str]:
+        return [record.kind.removeprefix("session_") for record in await self.records(order)]
+
+    async def details(self, order: str = "ORD-1") -> list[str]:
+        """What is kept beside each of `records`."""
+        ids = [record.record_id for record in await self.records(order)]
+        sql = "SELECT id, details FROM records WHERE id IN ({})"
+        async with self.store.reading() as connection:
+            found = dict(await select_in(connection, sql=sql, values=ids))
+        return [found[record_id] for record_id in ids]
+
+    async def written(self) -> str:
+        """All text of the table, every order's."""
+        async with self.store.reading() as connection:
+            rows = await select_in(
+                connection, sql="SELECT * FROM records WHERE 1 IN ({})", values=[1]
+            )
+        return repr(rows)
+
+    async def ledger(self, order: str = "ORD-1", *, as_of: Instant | None = None) -> Ledger:
+        history = History(order=order, records=frozenset(await self.records(order)))
+        return fold(history, policy=Policy(), as_of=as_of or self.clock.now())

@@ -1,0 +1,141 @@
+"""Golden documents: three ledgers as JSON, checked by a person, compared to the byte.
+
+`TALLYHOOK_GOLDEN=write` writes them anew; read the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconcile.canonical import canonical_json, fingerprint
+from reconcile.explain import explain, headline, ledger_document
+from reconcile.fold import fold
+from reconcile.ledger import Ledger
+from reconcile.money import Money
+from tests.reconcile.build import (
+    DUE,
+    POLICY,
+    delivery,
+    event,
+    history,
+    record,
+    seconds,
+    seven_deliveries,
+)
+
+FOLDER = Path(__file__).parent.parent / "golden"
+WRITE = os.environ.get("TALLYHOOK_GOLDEN") == "write"
+
+
+def contradicted() -> Ledger:
+    """The seven deliveries of the permutation laws."""
+    return fold(history(*seven_deliveries()), policy=POLICY, as_of=seconds(100))
+
+
+def recovered_and_refunded() -> Ledger:
+    """Declined, paid late on a second attempt, refunded in part; an event of no known kind."""
+    told: dict[str, Any] = {"session": "cs_1", "order_money": DUE}
+    part = {"money": Money(minor=50_000, currency="KES"), "movement": "re_1"}
+    pay_2 = {"payment": "pay_2", "money": DUE, **told}
+    return fold(
+        history(
+            record("rec_1", "order_placed", 0, money=DUE),
+            record("rec_2", "session_requested", 1, key="k1", source="shop", money=DUE),
+            record(
+                "rec_3", "session_opened", 2, key="k1", source="shop", session="cs_1",
+                expires_at=seconds(900),
+            ),
+            delivery("d1", 6, event("evt_1", "declined", 5, payment="pay_1",
+                                    reason="insufficient_funds", **told)),
+            delivery("d2", 1_000, event("evt_2", "succeeded", 20, **pay_2)),
+            delivery("d3", 1_030, event("evt_2", "succeeded", 20, **pay_2)),
+            delivery("d4", 1_001, event("evt_3", "pending", 10, **pay_2)),
+            delivery("d5", 1_100, event("evt_4", "unrecognized", None, kind="payment.sparkled",
+                                        session="cs_1")),
+            delivery("d6", 2_000, event("evt_5", "refunded", 1_999, payment="pay_2", **part)),
+        ),
+        policy=POLICY,
+        as_of=seconds(3_000),
+    )  # fmt: skip
+
+
+def waiting() -> Ledger:
+    """A session asked for without an answer: pending, with a decision to come."""
+    return fold(
+        history(
+            record("rec_1", "order_placed", 0, money=DUE),
+            record("rec_2", "session_requested", 1, key="k1", source="shop", money=DUE),
+            record("rec_3", "session_unknown", 31, key="k1", source="shop"),
+        ),
+        policy=POLICY,
+        as_of=seconds(60),
+    )
+
+
+LEDGERS = [contradicted, recovered_and_refunded, waiting]
+
+
+@pytest.mark.parametrize("made", LEDGERS, ids=lambda made: made.__name__)
+def test_the_document_is_the_golden_one_to_the_byte(made: Any) -> None:
+    """Names, order, wording, cites and fingerprint are all promises."""
+    path = FOLDER / f"ledger_{made.__name__}.json"
+    written = json.dumps(ledger_document(made()), indent=2, ensure_ascii=False) + "\n"
+    if WRITE:
+        path.write_text(written)
+    assert path.read_bytes() == written.encode()
+
+
+@pytest.mark.parametrize("made", LEDGERS, ids=lambda made: made.__name__)
+def test_the_fingerprint_covers_everything_but_the_instant(made: Any) -> None:
+    """Anybody can compute it from the document; equal knowledge later gives the same one."""
+    document = ledger_document(made())
+    mark = document.pop("fingerprint")
+    document.pop("as_of")
+    assert fingerprint(document) == mark
+    document["outcome"] = "other"
+    assert fingerprint(document) != mark
+
+
+def test_the_headline_is_the_first_sentence() -> None:
+    """What a list shows is what the explanation begins with."""
+    ledger = recovered_and_refunded()
+    assert headline(ledger) == explain(ledger)[0]
+    assert headline(ledger) == (
+        "Refunded in part: KES 500.00 of the KES 1,500.00 captured has been given back "
+        "[evt_2, evt_5, rec_1]."
+    )
+
+
+def test_amounts_of_a_second_currency_stand_apart() -> None:
+    """The totals speak the order's currency; what moved in another is under `others`."""
+    dollars = Money(minor=1_000, currency="USD")
+    ledger = fold(
+        history(
+            record("rec_1", "order_placed", 0, money=DUE),
+            delivery("d1", 6, event("evt_1", "succeeded", 5, payment="pay_1", money=dollars)),
+        ),
+        policy=POLICY,
+        as_of=seconds(60),
+    )
+    assert ledger_document(ledger)["totals"] == {
+        "expected": {"amount": "1500.00", "currency": "KES"},
+        "captured": {"amount": "0.00", "currency": "KES"},
+        "refunded": {"amount": "0.00", "currency": "KES"},
+        "others": [
+            {
+                "captured": {"amount": "10.00", "currency": "USD"},
+                "refunded": {"amount": "0.00", "currency": "USD"},
+            }
+        ],
+    }
+
+
+def test_a_ledgers_bytes_are_canonical() -> None:
+    """No float, no date object, no set: every value has a single written form."""
+    for made in LEDGERS:
+        assert canonical_json(ledger_document(made()))
