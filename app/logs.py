@@ -160,6 +160,40 @@ class _Output:
     debug = info = warning = error = critical = exception = fatal = warn = log = msg
 
 
+class Line:
+    """One kind of line that is written often: its event and field names are compiled once.
+
+    `Line("delivery", "delivery", "source")(delivery_id, name)` writes what
+    `log.info("delivery", delivery=delivery_id, source=name)` would, in a third of the time.
+    Raises KeyError, when it is made, for a field that may not be logged.
+    """
+
+    def __init__(self, event: str, *names: str) -> None:
+        self._event = event
+        self._names = names
+        self._keys = [_KEYS[name] for name in names]
+        self._head = f'","level":"info","event":{encode_basestring_ascii(event)}'
+
+    def __call__(self, *values: str | int | None) -> None:
+        """Write one line at level info, with the values in the order of the names."""
+        if _OUTPUT.least > _LEVELS["info"]:
+            return
+        render = _OUTPUT.render
+        if not isinstance(render, _Json):
+            event: dict[str, Any] = {
+                "event": self._event,
+                **dict(zip(self._names, values, strict=True)),
+            }
+            _OUTPUT.msg(render("info", event))
+            return
+        parts = ['{"at":"', render.dated(), self._head]
+        for key, value in zip(self._keys, values, strict=True):
+            parts.append(key)
+            parts.append(_json(value) if type(value) is not int else str(value))
+        parts.append("}\n")
+        _OUTPUT.msg("".join(parts))
+
+
 def lost_lines() -> int:
     """How many lines could not be written since the start; for the metrics."""
     return _OUTPUT.lost
@@ -219,10 +253,10 @@ class _Json:
     """One JSON object a line, in ASCII: whatever could break a line or a terminal is escaped."""
 
     def __init__(self, dated: _Dated) -> None:
-        self._dated = dated
+        self.dated = dated
 
     def __call__(self, level: str, event: MutableMapping[str, Any]) -> str:
-        line = f'{{"at":"{self._dated()}","level":"{level}","event":{_json(event.pop("event", ""))}'
+        line = f'{{"at":"{self.dated()}","level":"{level}","event":{_json(event.pop("event", ""))}'
         dropped = 0
         for name, value in event.items():
             key = _KEYS.get(name)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Final
 
-from reconcile.attempts import all_cites
 from reconcile.correlate import AttemptEvidence, Case, Heard
 from reconcile.events import ClaimKind
 from reconcile.instants import Instant
 from reconcile.ledger import Attempt, Facts, Finding
 from reconcile.movements import cites_of, closes
 from reconcile.outcome import Judgement, shared_references
+from reconcile.outcome_attempts import all_cites
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("succeeded", "declined", "canceled", "expired")
 _EXCLUDED_BY_AUTHORIZED: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")

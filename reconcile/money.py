@@ -7,13 +7,20 @@ minor units and calls `from_major` or `Money` with the exact value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 from typing import Final
 
 from reconcile.currencies import EXPONENTS
 
 MAX_MINOR: Final = 2**63 - 1
 """Largest number of minor units: a signed 64-bit integer, what both databases hold exactly."""
+
+
+_EXACT: Final = Context(prec=128, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, InvalidOperation])
+"""Arithmetic that raises where it would have to round."""
+
+_TOO_LONG: Final = 19
+"""A number of more than this many digits before the point does not fit in 64 bits."""
 
 
 class MoneyError(ValueError):
@@ -57,30 +64,21 @@ def from_major(amount: Decimal | int | str, currency: str) -> Money:
     """
     exponent = exponent_of(currency)
     try:
-        value = amount if isinstance(amount, Decimal) else Decimal(amount)
+        scaled = _EXACT.scaleb(_EXACT.create_decimal(amount), exponent)
+    except Inexact:
+        raise MoneyError(f"the amount has more than {_EXACT.prec} digits") from None
     except InvalidOperation:
         raise MoneyError("the amount is not a decimal number") from None
-    if not value.is_finite():
+    if not scaled.is_finite():
         raise MoneyError("the amount is not a finite number")
-    sign, digits, shift = value.as_tuple()
-    assert isinstance(shift, int)
-    return money(_shifted(digits, shift + exponent, currency) * (-1 if sign else 1), currency)
-
-
-def _shifted(digits: tuple[int, ...], shift: int, currency: str) -> int:
-    """The digits as one integer moved by `shift` places, refusing to lose any of them."""
-    significant = "".join(map(str, digits)).lstrip("0")
-    if not significant:
-        return 0
-    if len(significant) + shift > 19:
+    if scaled and scaled.adjusted() >= _TOO_LONG:  # before int(): 1e999999999 would fill the memory
         raise MoneyError("the amount does not fit in 64 bits of minor units")
-    if shift >= 0:
-        return int(significant + "0" * shift)
-    if significant[shift:].strip("0") or len(significant) <= -shift:
-        raise MoneyError(
-            f"the amount has more than the {exponent_of(currency)} decimals of {currency}"
-        )
-    return int(significant[:shift])
+    minor = int(scaled) if scaled else 0
+    if minor != scaled:
+        raise MoneyError(f"the amount has more than the {exponent} decimals of {currency}")
+    if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
+        raise MoneyError("the amount does not fit in 64 bits of minor units")
+    return Money(minor=minor, currency=currency)
 
 
 def split_minor(minor: int, exponent: int) -> tuple[str, str, str]:

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from reconcile.attempts import all_cites, judge_attempt
 from reconcile.correlate import FOLLOWS_SUCCESS, AttemptEvidence, Case, Heard
 from reconcile.events import ClaimKind, Event
 from reconcile.ledger import Attempt, AttemptOutcome, Balance, Facts, FactValue, Outcome, Reason
 from reconcile.money import Money
 from reconcile.movements import Movement, balances_of, cites_of, closes, movements_of
+from reconcile.outcome_attempts import all_cites, judge_attempt
 
 _TAKES_MONEY: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | {"succeeded"}
 """Claims that are about money which moved."""

@@ -31,6 +31,9 @@ MAX_DETAILS: Final = 8_192
 MAX_REASON: Final = 300
 """Characters of the service's own words that are kept: about three sentences."""
 
+MAX_PROBLEM: Final = 65_536
+"""Bytes of a refusal that are searched for words; more would only hold up other requests."""
+
 MAX_REFERENCE: Final = 200
 """Characters of the service's reference of a session."""
 
@@ -208,6 +211,8 @@ def _refused(heard: Heard, mask: Mask) -> Refused:
 
 def _words(body: bytes) -> str:
     """`detail`, else `title`, of a problem document (RFC 9457)."""
+    if len(body) > MAX_PROBLEM:
+        return ""
     try:
         document = parse(body)
     except Unreadable:

@@ -11,7 +11,7 @@ from app.operations.desk import Desk
 from app.store.deliveries import raw_deliveries
 from app.store.histories import scan
 from app.store.integrity import damage
-from app.store.ledgers import cached_substances
+from app.store.ledgers import cached_positions
 from reconcile.fold import fold
 from reconcile.revise import position_of
 
@@ -56,10 +56,10 @@ async def check_store(desk: Desk, *, progress: Callable[[int], None]) -> Report:
             progress(len(deliveries))
         async for histories in scan(connection):
             orders = [history.order for history in histories]
-            cached = await cached_substances(connection, orders, now=now)
+            cached = await cached_positions(connection, orders, now=now)
             for history in histories:
                 ledger = fold(history, policy=desk.policy, as_of=now)
-                if cached.get(history.order, "") not in ("", position_of(ledger).substance):
+                if cached.get(history.order) not in (None, position_of(ledger)):
                     report.add(f"the ledger of {history.order} is not what its history gives")
             report.orders += len(orders)
             progress(len(orders))

@@ -20,6 +20,7 @@ import structlog
 from app.clock import Clock
 from app.errors import StorePoisoned, StoreUnavailable
 from app.ids import new_id
+from app.logs import Line
 from app.providers.places import Headers
 from app.providers.reading import Unreadable
 from app.providers.source import Source
@@ -30,6 +31,11 @@ from reconcile.events import Event
 from reconcile.instants import MILLISECOND, Instant
 
 log = structlog.get_logger()
+
+_log_delivery = Line(
+    "delivery",
+    *("delivery", "source", "verdict", "event_id", "kind", "order", "digest", "duration_ms"),
+)
 
 _UNSTORED: Final = ("authorization", "cookie", "proxy-authorization")
 """Headers that may hold credentials; their values are never kept."""
@@ -128,16 +134,15 @@ async def _keep(door: Door, arrival: Arrival, acknowledgement: int) -> Answer:
         )
         return Answer(503, None, arrival.delivery_id)
     event = arrival.event
-    log.info(
-        "delivery",
-        delivery=arrival.delivery_id,
-        source=arrival.source,
-        verdict=verdict,
-        event_id=None if event is None else event.event_id,
-        kind=None if event is None else event.kind,
-        order=None if event is None else event.order,
-        digest=arrival.digest,
-        duration_ms=(door.clock.now() - arrival.received_at) // MILLISECOND,
+    _log_delivery(
+        arrival.delivery_id,
+        arrival.source,
+        verdict,
+        None if event is None else event.event_id,
+        None if event is None else event.kind,
+        None if event is None else event.order,
+        arrival.digest,
+        (door.clock.now() - arrival.received_at) // MILLISECOND,
     )
     return Answer(acknowledgement, verdict, arrival.delivery_id)
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.operations.desk import Desk
-from app.store.histories import gather, scan, side_stream
+from app.store.histories import contested_with, gather, scan, side_stream
 from app.store.ledgers import (
     LATEST_POSITIONS,
     drop_caches,
     due_orders,
     latest_positions,
+    marks_of,
     position_in,
     publish,
+    unchanged,
 )
 from reconcile.fold import fold
 from reconcile.ledger import Ledger
@@ -24,18 +26,27 @@ from reconcile.revise import Position, Revision, revise
 
 
 async def refold_due(desk: Desk, *, limit: int) -> int:
-    """Fold up to `limit` due orders and publish. Returns how many were due."""
+    """Fold up to `limit` due orders and publish. Returns how many were due.
+
+    Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
+    Whoever else folded an order in the meantime has published it; then this fold is let go.
+    """
     now = desk.clock.now()
     async with desk.store.reading() as connection:
         due = await due_orders(connection, now=now, limit=limit)
         if not due:
             return 0
-        orders = [mark.order for mark in due]
-        histories = await gather(connection, orders)
-        before = await latest_positions(connection, orders)
-    ledgers = {order: fold(histories[order], policy=desk.policy, as_of=now) for order in orders}
+        sharing = await contested_with(connection, [mark.order for mark in due])
+        marks = due + await marks_of(connection, sharing.difference(mark.order for mark in due))
+        histories = await gather(connection, [mark.order for mark in marks])
+    ledgers = {
+        order: fold(history, policy=desk.policy, as_of=now) for order, history in histories.items()
+    }
     async with desk.store.writing() as connection:
-        await publish(connection, ledgers=ledgers, revisions=_revisions(ledgers, before), due=due)
+        marks = await unchanged(connection, marks)
+        current = {mark.order: ledgers[mark.order] for mark in marks}
+        before = await latest_positions(connection, current)
+        await publish(connection, ledgers=current, revisions=_revisions(current, before), due=marks)
     return len(due)
 
 

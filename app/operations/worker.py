@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from app.errors import StoreUnavailable
 from app.operations.desk import Desk
 from app.operations.refold import refold_due
 from app.store.ledgers import next_due
@@ -43,11 +44,16 @@ class FoldWorker:
         self.alive = False
 
     async def run(self) -> None:
-        """Fold due orders for ever. Ends only by cancellation or by an error."""
+        """Fold due orders for ever. Ends only by cancellation or by an error that stays."""
         self.alive = True
         try:
             while True:
-                await self._round()
+                try:
+                    await self._round()
+                except StoreUnavailable as error:
+                    # A full disk or a busy database: the marks stay, and the door still answers.
+                    log.warning("orders not folded", error_class=type(error).__name__)
+                    await asyncio.sleep(IDLE_S)
         finally:
             self.alive = False
 

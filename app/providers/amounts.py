@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 from app.providers.reading import Unreadable
+from reconcile.currencies import EXPONENTS
 from reconcile.money import Money, MoneyError, from_major, money
+
+AMOUNTS_REMEMBERED: Final = 1_024
+"""Amounts kept in memory as read, about 300 kB."""
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 # Decimal() itself would also take full-width digits, "1_000" and "1e9".
@@ -35,13 +40,15 @@ def _minor(value: Any, currency: str) -> Money:
 AMOUNT_UNITS: Final[Mapping[str, Callable[[Any, str], Money]]] = {"major": _major, "minor": _minor}
 
 
+# Prices repeat, and most events state one amount twice. `typed` keeps true apart from 1.
+@lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
 def read_amount(
     read: Callable[[Any, str], Money], value: Any, currency: Any, *, name: str
 ) -> Money:
     """Exact money of zero or more. `name` is the amount's own name, for the sentence."""
     if currency is None:
         raise Unreadable(f"{name} has no currency")
-    if type(currency) is not str or not _CURRENCY.fullmatch(currency):
+    if currency not in EXPONENTS and not (type(currency) is str and _CURRENCY.fullmatch(currency)):
         raise Unreadable(f"the currency of {name} is not a code of three capital letters")
     try:
         amount = read(value, currency)

@@ -114,11 +114,6 @@ def required_text(value: Any, name: str) -> str:
     return value
 
 
-def optional_text(value: Any, name: str) -> str | None:
-    """The same, where it is there at all."""
-    return None if value is None else required_text(value, name)
-
-
 def _rfc_3339(value: Any, name: str) -> Instant:
     if type(value) is not str:
         raise Unreadable(f"{name} is not a text")

@@ -10,10 +10,10 @@ from typing import Any, Final
 from app.providers.amounts import AMOUNT_UNITS, read_amount
 from app.providers.fields import (
     DATES,
+    MAX_TEXT,
     Find,
     compile_locations,
     event_id,
-    optional_text,
     plain_name,
     required_text,
 )
@@ -156,4 +156,10 @@ class Reader:
 
 
 def _text(field: Field, document: Any, headers: Headers) -> str | None:
-    return optional_text(field.find(document, headers), field.name)
+    value = field.find(document, headers)
+    if value is None:
+        return None
+    # Nearly every text passes here; what does not is judged, and named, in full.
+    if type(value) is str and 0 < len(value) <= MAX_TEXT and value.isprintable() and value[0] > " ":
+        return value
+    return required_text(value, field.name)

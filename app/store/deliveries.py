@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reconcile.instants import Instant
+from reconcile.instants import MILLISECOND, Instant
 
 _SHOWN = "id, received_at, source, verdict, digest, size, problem, headers"
 _BOTH = (
@@ -94,7 +94,7 @@ async def verdict_counts(connection: AsyncConnection) -> dict[str, int]:
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Every delivery that holds its own body, in the order of arrival, `at_once` at a time."""
+    """Every delivery that holds its own body, by arrival, about `at_once` at a time."""
     result = await connection.stream(
         text(
             "SELECT id, received_at, source, verdict, event_id, digest, headers, body "
@@ -102,7 +102,7 @@ async def raw_deliveries(
             "WHERE body IS NOT NULL ORDER BY id"
         )
     )
-    async for rows in result.partitions(at_once):
+    async for rows in _by_arrival(result.partitions(at_once)):
         yield [
             RawDelivery(
                 delivery_id=row[0],
@@ -116,6 +116,25 @@ async def raw_deliveries(
             )
             for row in rows
         ]
+
+
+async def _by_arrival(
+    partitions: AsyncIterator[Sequence[Sequence[Any]]],
+) -> AsyncIterator[list[Sequence[Any]]]:
+    """Rows that come by id, put in the order of arrival: an id tells the millisecond and no more.
+
+    The rows of a partition's last millisecond wait for the next, which may bring more of them.
+    """
+    waiting: list[Sequence[Any]] = []
+    async for rows in partitions:
+        waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))
+        last = waiting[-1][1] // MILLISECOND
+        ready = [row for row in waiting if row[1] // MILLISECOND != last]
+        waiting = waiting[len(ready) :]
+        if ready:
+            yield ready
+    if waiting:
+        yield waiting
 
 
 async def count_raw(connection: AsyncConnection) -> int:

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from app.errors import ConfigurationError
+from app.store.statements import ScriptConnection
 
 BUSY_TIMEOUT_MS = 5_000
 """How long a statement waits for another process's lock before it is told BUSY."""
@@ -95,6 +96,7 @@ def _sqlite_arguments() -> dict[str, Any]:
         "isolation_level": None,
         "timeout": BUSY_TIMEOUT_MS / 1000,
         "cached_statements": STATEMENTS_KEPT,
+        "factory": ScriptConnection,
     }
 
 

@@ -43,18 +43,18 @@ async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str
     duplicates = await select_in(
         connection, sql=_DUPLICATES + "events.order_key IN ({})", values=keys
     )
-    for order, found in _by_order(duplicates).items():
-        deliveries[order] += _again(deliveries[order], found)
+    for order, again in _by_order(duplicates).items():
+        deliveries[order] += _again(deliveries[order], again)
     records = await _records(connection, keys)
-    foreign = await _foreign(connection, keys, deliveries)
-    return {
+    found = {
         key: History(
             order=key,
-            deliveries=frozenset(deliveries.get(key, []) + foreign.get(key, [])),
+            deliveries=frozenset(deliveries.get(key, ())),
             records=frozenset(records.get(key, ())),
         )
         for key in keys
     }
+    return await _with_foreign(connection, found)
 
 
 async def _records(connection: AsyncConnection, keys: Sequence[str]) -> dict[str, list[Record]]:
@@ -91,40 +91,72 @@ def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> li
 # --- orders that share a reference or an event id -------------------------------------------------
 
 
-async def _foreign(
-    connection: AsyncConnection, keys: Sequence[str], own: dict[str, list[Delivery]]
-) -> dict[str, list[Delivery]]:
-    """For each contested order, the deliveries of the other that touch it."""
-    rows = await select_in(
-        connection,
-        sql="SELECT order_key, other FROM contested WHERE order_key IN ({})",
-        values=keys,
-    )
-    if not rows:
-        return {}
-    others = await _deliveries_of(connection, {other for _, other in rows})
-    found: dict[str, list[Delivery]] = defaultdict(list)
-    for order, other in rows:
-        touching = _touching(own.get(order, []))
-        found[order] += [d for d in others.get(other, []) if touching & _marks(d.event)]
-    return found
+async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> set[str]:
+    """All orders of the contests that some of these are in, these included; mostly none."""
+    reached: set[str] = set()
+    new = set(orders)
+    while new:
+        rows = await select_in(
+            connection,
+            sql="SELECT order_key, other FROM contested WHERE order_key IN ({})",
+            values=sorted(new),
+        )
+        new = {order for row in rows for order in row} - reached
+        reached |= new
+    return reached
 
 
-async def _deliveries_of(
-    connection: AsyncConnection, orders: set[str]
-) -> dict[str, list[Delivery]]:
+async def _with_foreign(
+    connection: AsyncConnection, found: dict[str, History]
+) -> dict[str, History]:
+    """The histories, each with what touches it among the deliveries of contested orders."""
+    contested = await contested_with(connection, found)
+    if not contested:
+        return found
+    pool = await _deliveries_of(connection, contested)
+    touched = {order: _with_touching(found[order], pool) for order in contested & found.keys()}
+    return found | touched
+
+
+async def _deliveries_of(connection: AsyncConnection, orders: set[str]) -> list[Delivery]:
     rows = await select_in(
         connection,
         sql=f"SELECT {EVENT_SELECT} FROM events WHERE order_key IN ({{}})",  # noqa: S608
         values=sorted(orders),
     )
-    found: dict[str, list[Delivery]] = defaultdict(list)
-    for row in rows:
-        found[row[0]].append(delivery_of(row))
-    return found
+    first = [delivery_of(row) for row in rows]
+    again = await select_in(
+        connection, sql=_DUPLICATES + "events.order_key IN ({})", values=sorted(orders)
+    )
+    return first + _again(first, again)
 
 
-def _marks(event: Event) -> set[tuple[str, str, str]]:
+def _with_touching(history: History, pool: list[Delivery]) -> History:
+    """Add what shares a mark with the history, and what nameless events among it lead to.
+
+    An event that names another order is where a search ends: what it shares with its own order is
+    that order's affair. So the result is the same whichever order a nameless event was kept under.
+    """
+    known = {delivery.event.key for delivery in history.deliveries}
+    marks = _marks_of_records(history.records)
+    for delivery in history.deliveries:
+        marks |= _marks(delivery.event)
+    left = [delivery for delivery in pool if delivery.event.key not in known]
+    touching: list[Delivery] = []
+    while new := [delivery for delivery in left if marks & _marks(delivery.event)]:
+        touching += new
+        left = [delivery for delivery in left if delivery not in new]
+        for delivery in new:
+            if delivery.event.order is None:
+                marks |= _marks(delivery.event)
+    return history | History(order=history.order, deliveries=frozenset(touching))
+
+
+Mark = tuple[str, str, str]
+"""(payment, session or event, source, reference)"""
+
+
+def _marks(event: Event) -> set[Mark]:
     marks = {("event", event.source, event.event_id)}
     if event.payment is not None:
         marks.add(("payment", event.source, event.payment))
@@ -133,8 +165,12 @@ def _marks(event: Event) -> set[tuple[str, str, str]]:
     return marks
 
 
-def _touching(deliveries: Iterable[Delivery]) -> set[tuple[str, str, str]]:
-    return set().union(*(_marks(delivery.event) for delivery in deliveries))
+def _marks_of_records(records: Iterable[Record]) -> set[Mark]:
+    return {
+        ("session", record.source, record.session)
+        for record in records
+        if record.source is not None and record.session is not None
+    }
 
 
 # --- all orders ----------------------------------------------------------------------------------
@@ -188,18 +224,17 @@ async def scan(connection: AsyncConnection) -> AsyncIterator[list[History]]:
     contested = {
         str(row[0]) for row in await connection.exec_driver_sql("SELECT order_key FROM contested")
     }
+    sides = (duplicates, records, contested)
     async for groups in _groups(connection):
         histories = []
         for order, deliveries in groups:
             while records.upcoming is not None and records.upcoming < order:
-                histories.append(await _of_records(records))
-            histories.append(
-                await _complete(connection, order, deliveries, (duplicates, records, contested))
-            )
+                histories.append(await _complete(connection, records.upcoming, [], sides))
+            histories.append(await _complete(connection, order, deliveries, sides))
         yield histories
     rest = []
     while records.upcoming is not None:
-        rest.append(await _of_records(records))
+        rest.append(await _complete(connection, records.upcoming, [], sides))
     yield rest
 
 
@@ -237,15 +272,7 @@ async def _complete(
     told: list[Record] = []
     if records.upcoming is not None and records.upcoming <= order:
         told = [record_of(row[1:]) for row in await records.take(order)]
+    history = History(order=order, deliveries=frozenset(deliveries), records=frozenset(told))
     if order in contested:
-        foreign = await _foreign(connection, [order], {order: deliveries})
-        deliveries = deliveries + foreign.get(order, [])
-    return History(order=order, deliveries=frozenset(deliveries), records=frozenset(told))
-
-
-async def _of_records(records: SideStream) -> History:
-    """The history of an order of which only records speak."""
-    order = records.upcoming
-    assert order is not None
-    told = frozenset(record_of(row[1:]) for row in await records.take(order))
-    return History(order=order, records=told)
+        history = (await _with_foreign(connection, {order: history}))[order]
+    return history

@@ -9,8 +9,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.deliveries import RawDelivery
-from app.store.intake import Batch, LinkMemory, StoredVerdict, assign_orders, mark_due, write_index
+from app.store.intake import KnownEvents, NewEvent, StoredVerdict, marking_due, write_index
 from app.store.ledgers import mark_all_due
+from app.store.links import Linking, LinkMemory
+from app.store.statements import Script, run
 from reconcile.events import Event
 from reconcile.instants import Instant
 
@@ -50,21 +52,27 @@ async def index_again(
     connection: AsyncConnection, rereads: Sequence[Reread], *, now: Instant
 ) -> None:
     """Index some deliveries, in the order of their arrival, and correct their verdicts."""
-    batch = Batch()
-    await batch.find_known(connection, [r.event for r in rereads if r.event is not None])
-    fresh = []
-    for reread in rereads:
-        verdict: StoredVerdict = "unreadable"
-        if reread.event is not None:
-            verdict = batch.judge(reread.event)
-            if verdict in ("stored", "duplicate_with_different_body"):
-                fresh.append(
-                    (reread.event, reread.delivery.delivery_id, reread.delivery.received_at)
-                )
+    verdicts = await run(connection, _indexing(connection.dialect.name, rereads, now))
+    for reread, verdict in zip(rereads, verdicts, strict=True):
         await _correct(connection, reread, verdict)
-    await assign_orders(connection, batch, [event for event, _, _ in fresh], LinkMemory())
-    await write_index(connection, batch, fresh)
-    await mark_due(connection, dict.fromkeys(batch.order_keys.values(), now))
+
+
+def _indexing(dialect: str, rereads: Sequence[Reread], now: Instant) -> Script[list[StoredVerdict]]:
+    known, linking = KnownEvents(), Linking(LinkMemory())
+    verdicts: list[StoredVerdict] = []
+    fresh: list[NewEvent] = []
+    yield from known.load(dialect, {r.event.event_id for r in rereads if r.event is not None})
+    for reread in rereads:
+        event, delivery = reread.event, reread.delivery
+        verdict = "unreadable" if event is None else known.judge(event, linking)
+        verdicts.append(verdict)
+        if event is not None and verdict != "duplicate":
+            fresh.append((event, delivery.delivery_id, delivery.received_at))
+    yield from linking.assign(dialect, [event for event, _, _ in fresh])
+    yield from write_index(dialect, linking, fresh)
+    orders = {*linking.orders.values(), *linking.touched()}
+    yield from marking_due(dialect, dict.fromkeys(sorted(orders), now))
+    return verdicts
 
 
 async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
@@ -89,10 +97,12 @@ async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredV
         ),
         values,
     )
+    # Redeliveries of a body that could not be read in between have no id to be found by.
+    same_id = "event_id IS NULL" if delivery.event_id is None else "event_id=:was"
     await connection.execute(
         text(
-            "UPDATE deliveries SET event_id=:event_id WHERE verdict='duplicate' AND body IS NULL "
-            "AND event_id=:was AND source=:source AND digest=:digest"
+            "UPDATE deliveries SET event_id=:event_id WHERE verdict='duplicate' AND body IS NULL "  # noqa: S608
+            f"AND {same_id} AND source=:source AND digest=:digest"
         ),
         values,
     )

@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from app.errors import StoreUnavailable
-from app.store.intake import Arrival, LinkMemory, StoredVerdict, append
+from app.store.intake import Arrival, StoredVerdict, append
+from app.store.links import LinkKey, LinkMemory
 from app.store.rejections import Rejection, RejectionRing
+from app.store.statements import Script
 from app.store.writer import Writer
 
+_Waiting = tuple[Arrival | Rejection, "asyncio.Future[StoredVerdict]"]
 
-@dataclass(slots=True)
-class _Waiting:
-    item: Arrival | Rejection
-    answer: asyncio.Future[StoredVerdict]
+SMALL_BATCH = 32
+"""Up to this many are written together without a second thought. Of more, half are: while they
+are on their way to the disk, those that were answered before them bring the next half."""
 
 
 class Journal:
@@ -34,20 +35,23 @@ class Journal:
         ring: RejectionRing,
         queue_limit: int,
         batch_limit: int,
+        sole_writer: bool,
         on_commit: Callable[[int], None],
     ) -> None:
         """queue_limit: arrivals that may wait; beyond it they are refused, never dropped silently.
         batch_limit: arrivals in one transaction, which bounds how long the others wait.
+        sole_writer: whether nobody else adds events to this database.
         on_commit: called with the number of arrivals after each commit.
         """
         self._writer = writer
+        self._dialect = writer.dialect
         self._ring = ring
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit
         self._on_commit = on_commit
         self._waiting: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
-        self._memory = LinkMemory()
+        self._memory = LinkMemory(sole_writer=sole_writer)
         self._closing = False
         self.committed = 0
         """Arrivals committed since the start."""
@@ -66,8 +70,9 @@ class Journal:
         if len(self._waiting) >= self._queue_limit or self._closing:
             raise StoreUnavailable("too many deliveries are waiting to be written; try again")
         answer: asyncio.Future[StoredVerdict] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(item, answer))
-        self._wake.set()
+        self._waiting.append((item, answer))
+        if len(self._waiting) == 1:
+            self._wake.set()
         return await answer
 
     async def run(self) -> None:
@@ -85,34 +90,44 @@ class Journal:
         self._wake.set()
 
     def _take(self) -> list[_Waiting]:
-        count = min(len(self._waiting), self._batch_limit)
+        waiting = len(self._waiting)
+        count = min(waiting, max(SMALL_BATCH, waiting // 2), self._batch_limit)
         return [self._waiting.popleft() for _ in range(count)]
 
     async def _write(self, batch: list[_Waiting]) -> None:
         try:
-            answers = await self._commit([waiting.item for waiting in batch])
+            answers = await self._commit([item for item, _ in batch])
         except Exception as error:
             # Every request learns of it and answers 503; the writer has judged how bad it is.
-            for waiting in batch:
-                if not waiting.answer.done():
-                    waiting.answer.set_exception(error)
+            for _, answer in batch:
+                if not answer.done():
+                    answer.set_exception(error)
             return
-        for waiting, answer in zip(batch, answers, strict=True):
-            if not waiting.answer.done():
-                waiting.answer.set_result(answer)
+        for (_, answer), verdict in zip(batch, answers, strict=True):
+            if not answer.done():
+                answer.set_result(verdict)
 
     async def _commit(self, items: list[Arrival | Rejection]) -> list[StoredVerdict]:
         arrivals = [item for item in items if isinstance(item, Arrival)]
         rejections = [item for item in items if isinstance(item, Rejection)]
-        async with self._writer.transaction() as connection:
-            written = await append(connection, arrivals, self._memory) if arrivals else None
-            if rejections:
-                await self._ring.append(connection, rejections)
-        if written is None:
-            return ["stored"] * len(items)
-        verdicts, batch = written
-        self._memory.add(batch.links)
-        self.committed += len(arrivals)
-        self._on_commit(len(arrivals))
+        verdicts, links = await self._writer.commit(self._writing(arrivals, rejections))
+        self._memory.add(links)
+        if arrivals:
+            self.committed += len(arrivals)
+            self._on_commit(len(arrivals))
+        if not rejections:
+            return verdicts
         told = iter(verdicts)
         return [next(told) if isinstance(item, Arrival) else "stored" for item in items]
+
+    def _writing(
+        self, arrivals: list[Arrival], rejections: list[Rejection]
+    ) -> Script[tuple[list[StoredVerdict], dict[LinkKey, str]]]:
+        verdicts: list[StoredVerdict] = []
+        links: dict[LinkKey, str] = {}
+        if arrivals:
+            verdicts, linking = yield from append(self._dialect, arrivals, self._memory)
+            links = linking.links
+        if rejections:
+            yield from self._ring.append(self._dialect, rejections)
+        return verdicts, links

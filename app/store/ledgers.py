@@ -57,10 +57,11 @@ LATEST_POSITIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """An order whose fold is due, and how much evidence it had when we looked."""
+    """An order's due mark when we looked: how much evidence it had, and when it was due."""
 
     order: str
     generation: int
+    due_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +85,28 @@ async def due_orders(connection: AsyncConnection, *, now: Instant, limit: int) -
     """Orders due at `now`, the longest waiting first."""
     rows = await connection.execute(
         text(
-            "SELECT order_key, generation FROM order_due "
+            "SELECT order_key, generation, due_at FROM order_due "
             "WHERE due_at <= :now ORDER BY due_at LIMIT :limit"
         ),
         {"now": now, "limit": limit},
     )
-    return [Due(order=row[0], generation=row[1]) for row in rows]
+    return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
+
+
+async def marks_of(connection: AsyncConnection, orders: Iterable[str]) -> list[Due]:
+    """The due marks of these orders, due or not."""
+    rows = await select_in(
+        connection,
+        sql="SELECT order_key, generation, due_at FROM order_due WHERE order_key IN ({})",
+        values=orders,
+    )
+    return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
+
+
+async def unchanged(connection: AsyncConnection, marks: Sequence[Due]) -> list[Due]:
+    """Those of the marks that stand as they stood: no evidence has come, and nobody folded."""
+    standing = set(await marks_of(connection, [mark.order for mark in marks]))
+    return [mark for mark in marks if mark in standing]
 
 
 async def next_due(connection: AsyncConnection) -> Instant | None:
@@ -285,15 +302,15 @@ async def drop_caches(connection: AsyncConnection) -> None:
     await connection.execute(text("DELETE FROM ledgers"))
 
 
-async def cached_substances(
+async def cached_positions(
     connection: AsyncConnection, orders: Iterable[str], *, now: Instant
-) -> dict[str, str]:
-    """The substance of each order's cached ledger, of those orders that are not due at `now`."""
+) -> dict[str, Position]:
+    """The position of each order's cached ledger, of those orders that are not due at `now`."""
     rows = await select_in(
         connection,
-        sql="SELECT ledgers.order_key, ledgers.substance, order_due.due_at FROM ledgers "
+        sql="SELECT ledgers.order_key, outcome, fulfillable, substance, due_at FROM ledgers "
         "LEFT JOIN order_due ON order_due.order_key = ledgers.order_key "
         "WHERE ledgers.order_key IN ({})",
         values=orders,
     )
-    return {row[0]: row[1] for row in rows if row[2] is None or row[2] > now}
+    return {row[0]: position_in(row) for row in rows if row[4] is None or row[4] > now}

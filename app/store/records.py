@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.intake import Batch, LinkKey, LinkMemory, link, mark_due
+from app.store.intake import marking_due
+from app.store.links import Linking, LinkKey, LinkMemory
 from app.store.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
-from app.store.statements import insert_many
+from app.store.statements import Script, inserting, run
 from reconcile.records import Record
 
 
@@ -17,19 +18,24 @@ async def add_records(
     connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
     """Write records, set their orders due, and link the sessions that they opened."""
-    if not records:
-        return
-    await insert_many(
-        connection,
+    if records:
+        await run(connection, _adding(connection.dialect.name, records, details))
+
+
+def _adding(dialect: str, records: Sequence[Record], details: str | None) -> Script[None]:
+    yield from inserting(
+        dialect,
         table="records",
         columns=RECORD_COLUMNS,
         rows=[record_row(record, details) for record in records],
     )
-    await mark_due(connection, {record.order: record.recorded_at for record in records})
+    due = {record.order: record.recorded_at for record in records}
     links = session_links(records)
     if links:
-        batch = Batch(due={record.order: record.recorded_at for record in records})
-        await link(connection, batch, links, LinkMemory())
+        linking = Linking(LinkMemory())
+        yield from linking.link(dialect, links)
+        due |= dict.fromkeys(linking.touched(), max(due.values()))
+    yield from marking_due(dialect, due)
 
 
 def session_links(records: Iterable[Record]) -> dict[LinkKey, str]:

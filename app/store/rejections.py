@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.statements import insert_many
+from app.store.statements import Script, inserting
 from reconcile.instants import Instant
 
 _COLUMNS = (
@@ -62,12 +62,12 @@ class RejectionRing:
         )
         count, bodies, headers = rows.one()
         self._count = int(count)
-        self._bytes = int(bodies or 0) + int(headers or 0) + self._count * _ROW_OVERHEAD
+        self._bytes = _kept(int(bodies or 0), int(headers or 0), rows=self._count)
 
-    async def append(self, connection: AsyncConnection, rejections: Sequence[Rejection]) -> None:
+    def append(self, dialect: str, rejections: Sequence[Rejection]) -> Script[None]:
         """Write them, then let the oldest go if the ring is over a bound."""
-        await insert_many(
-            connection,
+        yield from inserting(
+            dialect,
             table="rejections",
             columns=_COLUMNS,
             rows=[
@@ -79,12 +79,13 @@ class RejectionRing:
         self._count += len(rejections)
         self._bytes += sum(_kept(len(r.body), len(r.headers)) for r in rejections)
         if self._count > self._max_count or self._bytes > self._max_bytes:
-            await self._trim(connection)
+            yield from self._trim(dialect)
 
-    async def _trim(self, connection: AsyncConnection) -> None:
-        rows = await connection.execute(
-            text("SELECT id, length(body), length(headers) FROM rejections ORDER BY id")
-        )
+    def _trim(self, dialect: str) -> Script[None]:
+        rows = yield "SELECT id, length(body), length(headers) FROM rejections ORDER BY id", ()
+        # Counted afresh: what a failed commit took back is still in the running figures.
+        self._count = len(rows)
+        self._bytes = sum(_kept(body or 0, headers) for _, body, headers in rows)
         last = None
         for name, body, headers in rows:
             if self._count <= self._max_count * _SLACK and self._bytes <= self._max_bytes * _SLACK:
@@ -93,10 +94,10 @@ class RejectionRing:
             self._count -= 1
             self._bytes -= _kept(body or 0, headers)
         if last is not None:
-            await connection.execute(
-                text("DELETE FROM rejections WHERE id <= :last"), {"last": last}
-            )
+            mark = "?" if dialect == "sqlite" else "$1"
+            yield f"DELETE FROM rejections WHERE id <= {mark}", (last,)  # noqa: S608
 
 
-def _kept(body: int, headers: int) -> int:
-    return body + headers + _ROW_OVERHEAD
+def _kept(body: int, headers: int, *, rows: int = 1) -> int:
+    """Bytes for a body's bytes and its headers' characters: Latin-1 takes up to two in UTF-8."""
+    return body + 2 * headers + rows * _ROW_OVERHEAD

@@ -1,20 +1,140 @@
-"""SQL texts for many rows at once, written for the driver of the database at hand.
+"""Scripts: SQL statements as data, run where the database's driver runs them best.
 
-One statement that carries a whole batch crosses into the database's thread once; a row at a time
-would give up and regain the interpreter lock for each, which costs more than the rows do.
+A script is a generator. It yields statements, is sent their rows, and returns its result; it
+decides, and does no I/O. On SQLite a whole script crosses into the driver's thread once, because
+every crossing wakes two threads and trades the interpreter lock; on PostgreSQL its statements are
+awaited one by one. The script is the same.
+
+One statement carries many rows for the same reason: a row at a time would give up and regain the
+interpreter lock for each, which costs more than the rows do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sqlite3
+from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+Rows = list[tuple[Any, ...]]
+Statement = tuple[str, Sequence[Any]]
+Result = TypeVar("Result")
+Script = Generator[Statement, Rows, Result]
 
 MAX_PARAMETERS = 30_000
 """Parameters in one statement: SQLite allows 32,766, PostgreSQL 32,767."""
+
+
+class _Crossing:
+    """A script on its way through the driver's thread, and what became of it."""
+
+    def __init__(self, script: Script[Any], *, transaction: bool) -> None:
+        self.script = script
+        self.transaction = transaction
+        self.result: Any = None
+
+
+class ScriptConnection(sqlite3.Connection):
+    """SQLite's connection that also takes a script in place of parameters, and runs all of it."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Run one statement, or the script that `run` hands over."""
+        if not isinstance(parameters, _Crossing):
+            return super().execute(sql, parameters)
+        cursor = self.cursor()
+        if not parameters.transaction:
+            parameters.result = _run_all(cursor, parameters.script)
+            return cursor
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            parameters.result = _run_all(cursor, parameters.script)
+            cursor.execute("COMMIT")
+        finally:
+            if self.in_transaction:
+                self.rollback()
+        return cursor
+
+
+def _run_all(cursor: sqlite3.Cursor, script: Script[Result]) -> Result:
+    try:
+        statement = next(script)
+        while True:
+            cursor.execute(*statement)
+            statement = script.send(cursor.fetchall() if cursor.description else [])
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+async def run(connection: AsyncConnection, script: Script[Result]) -> Result:
+    """Run a script in the connection's transaction and return its result."""
+    if connection.dialect.name == "sqlite":
+        return await _cross(connection, script, transaction=False)
+    try:
+        statement = next(script)
+        while True:
+            result = await connection.exec_driver_sql(statement[0], tuple(statement[1]))
+            rows = [tuple(row) for row in result] if result.returns_rows else []
+            statement = script.send(rows)
+    except StopIteration as end:
+        found: Result = end.value
+        return found
+
+
+async def run_transaction(connection: AsyncConnection, script: Script[Result]) -> Result:
+    """Run a script as one transaction on a connection that is in none."""
+    if connection.dialect.name == "sqlite":
+        return await _cross(connection, script, transaction=True)
+    async with connection.begin():
+        return await run(connection, script)
+
+
+async def _cross(
+    connection: AsyncConnection, script: Script[Result], *, transaction: bool
+) -> Result:
+    raw = await connection.get_raw_connection()
+    driver = raw.driver_connection
+    assert driver is not None
+    crossing = _Crossing(script, transaction=transaction)
+    try:
+        await driver.execute("script", crossing)
+    except sqlite3.Error as error:
+        raise OperationalError("script", None, error) from error
+    result: Result = crossing.result
+    return result
+
+
+# --- building blocks -----------------------------------------------------------------------------
+
+
+def inserting(
+    dialect: str,
+    *,
+    table: str,
+    columns: tuple[str, ...],
+    rows: Sequence[Sequence[Any]],
+    conflict: str = "",
+) -> Script[None]:
+    """Insert the rows in as few statements as the parameter limit allows."""
+    step = MAX_PARAMETERS // len(columns)
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        sql = _insert(dialect, table, columns, len(part), conflict)
+        yield sql, tuple(chain.from_iterable(part))
+
+
+def selecting(dialect: str, *, sql: str, values: Iterable[Any]) -> Script[Rows]:
+    """Rows of `sql`, in which `{}` stands for the list of values of an IN."""
+    wanted = list(values)
+    found: Rows = []
+    for start in range(0, len(wanted), MAX_PARAMETERS):
+        part = wanted[start : start + MAX_PARAMETERS]
+        found += yield _with_marks(sql, dialect, len(part)), part
+    return found
 
 
 async def insert_many(
@@ -25,12 +145,15 @@ async def insert_many(
     rows: Sequence[Sequence[Any]],
     conflict: str = "",
 ) -> None:
-    """Insert the rows in as few statements as the parameter limit allows."""
-    step = MAX_PARAMETERS // len(columns)
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        sql = _insert(connection.dialect.name, table, columns, len(part), conflict)
-        await connection.exec_driver_sql(sql, tuple(chain.from_iterable(part)))
+    """`inserting`, run by itself."""
+    dialect = connection.dialect.name
+    script = inserting(dialect, table=table, columns=columns, rows=rows, conflict=conflict)
+    await run(connection, script)
+
+
+async def select_in(connection: AsyncConnection, *, sql: str, values: Iterable[Any]) -> Rows:
+    """`selecting`, run by itself."""
+    return await run(connection, selecting(connection.dialect.name, sql=sql, values=values))
 
 
 @lru_cache(maxsize=8_192)
@@ -41,21 +164,11 @@ def _insert(dialect: str, table: str, columns: tuple[str, ...], rows: int, confl
     return f"INSERT INTO {table} ({names}) VALUES {values} {conflict}"  # noqa: S608
 
 
-async def select_in(
-    connection: AsyncConnection, *, sql: str, values: Iterable[Any]
-) -> list[tuple[Any, ...]]:
-    """Rows of `sql`, in which `{}` stands for the list of values of an IN."""
-    found: list[tuple[Any, ...]] = []
-    wanted = list(values)
-    for start in range(0, len(wanted), MAX_PARAMETERS):
-        part = tuple(wanted[start : start + MAX_PARAMETERS])
-        marks = _marks(connection.dialect.name, len(part), start=0)
-        result = await connection.exec_driver_sql(sql.replace("{}", marks), part)
-        found += [tuple(row) for row in result]
-    return found
-
-
 @lru_cache(maxsize=8_192)
+def _with_marks(sql: str, dialect: str, count: int) -> str:
+    return sql.replace("{}", _marks(dialect, count, start=0))
+
+
 def _marks(dialect: str, count: int, *, start: int) -> str:
     if dialect == "sqlite":
         return ",".join("?" * count)

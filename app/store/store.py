@@ -63,6 +63,7 @@ class Store:
             ring=self._ring,
             queue_limit=settings.journal_queue,
             batch_limit=settings.journal_batch,
+            sole_writer=self._sqlite,
             on_commit=self._committed,
         )
 
@@ -116,6 +117,10 @@ class Store:
                     )
                 await schema.upgrade(connection)
             self.environment = await schema.stamp_environment(connection, self.environment)
+            if self.environment is None:
+                raise ConfigurationError(
+                    ["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"]
+                )
 
     async def open_reading(self) -> None:
         """Check that there is a database to read, and that it is this environment's."""
@@ -132,7 +137,7 @@ class Store:
                         f"program needs {schema.newest_version()}; run `tallyhook db upgrade`"
                     ]
                 )
-            self.environment = await schema.stamp_environment(connection, None)
+            self.environment = await schema.stamp_environment(connection, self.environment)
 
     async def upgrade(self) -> tuple[str | None, str]:
         """Run the migrations that are due. Returns the versions before and after."""

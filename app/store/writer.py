@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.errors import StorePoisoned, StoreUnavailable
 from app.store.faults import as_store_error
 from app.store.locks import WriteLock
+from app.store.statements import Result, Script, run_transaction
 
 
 class Writer:
@@ -30,6 +31,11 @@ class Writer:
         self._connection: AsyncConnection | None = None
         self._poison: str | None = None
         self.on_poison: Callable[[], None] = lambda: None
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`: how statements are written."""
+        return self._engine.dialect.name
 
     @property
     def poison(self) -> str | None:
@@ -48,15 +54,19 @@ class Writer:
 
         Raises StorePoisoned or StoreUnavailable for what the database reports.
         """
+        async with self._alone() as connection, connection.begin():
+            yield connection
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[AsyncConnection]:
+        """The connection, for this caller alone among all writers, in no transaction yet."""
         async with self._turn:
             if self._poison is not None:
                 raise StorePoisoned(self._poison)
             with anyio.CancelScope(shield=True):
                 try:
                     await self._take()
-                    connection = await self._connected()
-                    async with connection.begin():
-                        yield connection
+                    yield await self._connected()
                 except DBAPIError as error:
                     raise self._judged(error) from error
                 finally:
@@ -81,6 +91,11 @@ class Writer:
                     self._release()
         if busy:
             raise StoreUnavailable("another process is reading the database; try again")
+
+    async def commit(self, script: Script[Result]) -> Result:
+        """Run a script as one transaction. Raises as `transaction` does."""
+        async with self._alone() as connection:
+            return await run_transaction(connection, script)
 
     def _judged(self, error: DBAPIError) -> Exception:
         meaning = as_store_error(error)

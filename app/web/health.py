@@ -45,8 +45,5 @@ class Health:
             state = await store_state(self._desk)
         except TallyhookError as error:
             return Response(f"# {error}\n", status_code=503, media_type="text/plain")
-        self._metrics.due.set(state.due)
-        self._metrics.queue.set(state.queue)
-        for outcome, count in state.outcomes.items():
-            self._metrics.orders.labels(outcome).set(count)
+        self._metrics.set_state(due=state.due, queue=state.queue, orders=state.outcomes)
         return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -1,61 +1,89 @@
-"""Figures for Prometheus. Labels are source names and verdicts: few, and never from the sender."""
+"""Figures for Prometheus. Labels are source names and verdicts: few, and never from the sender.
+
+What every delivery touches are plain integers of our own; they become Prometheus's only when
+somebody asks. Everything runs on one event loop, so they need no lock.
+"""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
-class Metrics:
+class Metrics(Collector):
     """One registry for one application, so that tests may have many."""
 
     def __init__(self, sources: frozenset[str]) -> None:
         self._sources = sources
+        self._deliveries: Counter[tuple[str, str]] = Counter()
+        self._times = [0] * (len(_SECONDS) + 1)
+        self._time_sum = 0.0
+        self._gauges: dict[str, int] = {}
+        self._orders: Mapping[str, int] = {}
         self._registry = CollectorRegistry()
-        self._deliveries = Counter(
+        self._registry.register(self)
+
+    def count(self, source: str, verdict: str | None, seconds: float) -> None:
+        """Count one delivery. A source that is not configured is counted as `unknown`."""
+        known = source if source in self._sources else "unknown"
+        self._deliveries[known, verdict or "not_stored"] += 1
+        self._times[bisect_left(_SECONDS, seconds)] += 1
+        self._time_sum += seconds
+
+    def set_state(self, *, due: int, queue: int, orders: Mapping[str, int]) -> None:
+        """What the store says now."""
+        self._gauges = {"orders_due": due, "journal_queue": queue}
+        self._orders = orders
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures as Prometheus's families."""
+        deliveries = CounterMetricFamily(
             "tallyhook_deliveries",
             "Deliveries by verdict; not_stored where none was reached.",
-            ("source", "verdict"),
-            registry=self._registry,
+            labels=("source", "verdict"),
         )
-        self._time = Histogram(
-            "tallyhook_delivery_seconds",
-            "From the request's headers to its answer.",
-            buckets=_SECONDS,
-            registry=self._registry,
+        for labels, count in sorted(self._deliveries.items()):
+            deliveries.add_metric(labels, count)
+        yield deliveries
+        yield self._histogram()
+        for name, value in self._gauges.items():
+            yield GaugeMetricFamily(f"tallyhook_{name}", _GAUGES[name], value=value)
+        orders = GaugeMetricFamily(
+            "tallyhook_orders", "Orders by outcome, as last folded.", labels=("outcome",)
         )
-        self.due = self._gauge("orders_due", "Orders whose fold is due and not yet done.")
-        self.queue = self._gauge("journal_queue", "Arrivals that wait to be committed.")
-        self.orders = Gauge(
-            "tallyhook_orders",
-            "Orders by outcome, as last folded.",
-            ("outcome",),
-            registry=self._registry,
+        for outcome, count in self._orders.items():
+            orders.add_metric((outcome,), count)
+        yield orders
+
+    def _histogram(self) -> Metric:
+        bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]
+        family = HistogramMetricFamily(
+            "tallyhook_delivery_seconds", "From the request's headers to its answer."
         )
-        self._children: dict[tuple[str, str | None], Counter] = {}
-
-    def _gauge(self, name: str, help_text: str) -> Gauge:
-        return Gauge(f"tallyhook_{name}", help_text, registry=self._registry)
-
-    def count(self, source: str, verdict: str | None) -> None:
-        """Count one delivery. A source that is not configured is counted as `unknown`."""
-        child = self._children.get((source, verdict))
-        if child is None:
-            known = source if source in self._sources else "unknown"
-            child = self._deliveries.labels(known, verdict or "not_stored")
-            if source in self._sources:
-                self._children[source, verdict] = child
-        child.inc()
-
-    def delivery_time(self) -> AbstractContextManager[object]:
-        """Times the block as one delivery."""
-        timer: AbstractContextManager[object] = self._time.time()
-        return timer
+        buckets = list(zip(bounds, accumulate(self._times), strict=True))
+        family.add_metric((), buckets=buckets, sum_value=self._time_sum)
+        return family
 
     def exposition(self) -> bytes:
         """All figures in Prometheus's text form."""
         return generate_latest(self._registry)
+
+
+_GAUGES: Final = {
+    "orders_due": "Orders whose fold is due and not yet done.",
+    "journal_queue": "Arrivals that wait to be committed.",
+}

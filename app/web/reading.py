@@ -85,7 +85,9 @@ _MOMENTS = ("placed_at", "canceled_at", "fulfilled_at")
 def told_order(order: str, document: dict[str, Any]) -> Told:
     """What a PUT tells of an order; all mistakes are named at once."""
     problems = [
-        f"{name} is not known" for name in document if name not in {"amount", "currency", *_MOMENTS}
+        f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
+        for name in document
+        if name not in {"amount", "currency", *_MOMENTS}
     ]
     money = _money(document, problems)
     moments = {name: _moment(document.get(name), name, problems) for name in _MOMENTS}

@@ -326,6 +326,12 @@ def test_the_ingest_ratio_leaves_the_warm_up_out_and_shows_the_folding_left_over
     assert ratio.details["with the folding that was left over"] == 0.25
 
 
+def test_the_ingest_ratio_does_not_hold_beside_a_starved_yardstick() -> None:
+    starved = rounds()
+    starved.idle = [replace(each, server_cpu=0.5) for each in starved.idle]
+    assert not ingest_figures(starved)[0].holds
+
+
 @pytest.mark.parametrize("wrong", [{"refused": 1}, {"lost": 1}])
 def test_the_ingest_ratio_does_not_hold_when_a_delivery_is_missing(wrong: dict[str, int]) -> None:
     assert not ingest_figures(rounds(**wrong))[0].holds

@@ -111,6 +111,24 @@ def test_the_headline_is_the_first_sentence() -> None:
     )
 
 
+def test_an_open_order_names_its_last_deadline() -> None:
+    """With several attempts open, the order is open until the last of them is not."""
+    opened = {"source": "shop", "key": "k1", "session": "cs_1", "expires_at": seconds(600)}
+    later = {"source": "shop", "key": "k2", "session": "cs_2", "expires_at": seconds(1_200)}
+    ledger = fold(
+        history(
+            record("rec_1", "session_opened", 1, **opened),
+            record("rec_2", "session_opened", 2, **later),
+        ),
+        policy=POLICY,
+        as_of=seconds(60),
+    )
+    assert headline(ledger) == (
+        "Pending: no final event yet; one is awaited until 2026-11-20T10:20:00Z [rec_1, rec_2]."
+    )
+    assert ledger.next_decision_at == seconds(600)
+
+
 def test_amounts_of_a_second_currency_stand_apart() -> None:
     """The totals speak the order's currency; what moved in another is under `others`."""
     dollars = Money(minor=1_000, currency="USD")

@@ -122,6 +122,7 @@ def test_the_wait_that_the_service_asks_for(retry_after: str, date: Any, seconds
         ({"detail": 7}, "HTTP 422 Unprocessable Content"),
         ([], "HTTP 422 Unprocessable Content"),
         (b"<html>no</html>", "HTTP 422 Unprocessable Content"),
+        ({"detail": "x" * 70_000}, "HTTP 422 Unprocessable Content"),
         ({"detail": "a\u0000b\u001b[31mc\u202ed\u2028e\nf"}, "a b [31mc d e f"),
         ({"detail": f"{PHONE} has no wallet"}, "*** has no wallet"),
         ({"detail": "no wallet at +254 712 345-678, call"}, "no wallet at ***, call"),
@@ -129,6 +130,7 @@ def test_the_wait_that_the_service_asks_for(retry_after: str, date: Any, seconds
         ({"detail": "no wallet at 2547\u200b12345678"}, "no wallet at ***"),
         ({"detail": f"token {TOKEN} may not"}, "token *** may not"),
         ({"detail": "x" * 400}, "x" * 299 + "…"),
+        ({"detail": "x" * 289 + " " + PHONE}, "x" * 289 + " ***"),
     ],
 )
 def test_a_refusal_keeps_the_services_words_harmless_and_bounded(body: Any, reason: str) -> None:

@@ -165,7 +165,6 @@ async def test_after_no_answer_the_repeat_gets_the_kept_one() -> None:
         (b"\xff", "application/json", 400, "not_json"),
         (b'{"a": 1, "a": 2}', "application/json", 400, "not_json"),
         (b'{"a": NaN}', "application/json", 400, "not_json"),
-        (b'"\\ud800"', "application/json", 400, "not_json"),
         (b"[" * 60_000, "application/json", 400, "not_json"),
         (b"[" * 20 + b"]" * 20, "application/json", 400, "not_json"),
         (b'{"a": 1e99999999999999999999}', "application/json", 400, "not_json"),

@@ -1,0 +1,231 @@
+"""Which order a payment or a session belongs to, and the events that are waiting to know.
+
+A nameless event (one that names no order) goes to the order its payment or session is linked to.
+If there is none yet it waits as an orphan, and the transaction that makes the link adopts it.
+The first link of a reference stays; a second order that names it makes the two contested, and
+each order's history then holds what touches it of the other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from app.store.statements import Script, inserting, selecting
+from reconcile.events import Event
+
+LinkKey = tuple[str, str, str]
+"""(reference, kind, source)"""
+
+LINKS_REMEMBERED = 100_000
+"""Links kept in memory, about 20 MB at most; beyond it the memory starts afresh."""
+
+_ORPHANS = (
+    'SELECT "row", source, event_id, payment, session FROM events WHERE order_key IS NULL AND '
+)
+
+
+class LinkMemory:
+    """Links known to be committed. A link never changes, so remembering one is always right.
+
+    sole_writer  whether nobody else adds events: then it is enough to look for orphans once
+    """
+
+    def __init__(self, *, sole_writer: bool = False) -> None:
+        self._orders: dict[LinkKey, str] = {}
+        self._sole_writer = sole_writer
+        self._orphans: bool | None = None
+
+    def get(self, key: LinkKey) -> str | None:
+        """The order a reference belongs to, if it is remembered."""
+        return self._orders.get(key)
+
+    def add(self, links: dict[LinkKey, str]) -> None:
+        """Remember committed links."""
+        if len(self._orders) + len(links) > LINKS_REMEMBERED:
+            self._orders.clear()
+        self._orders.update(links)
+
+    def orphan_seen(self) -> None:
+        """An event without an order is being stored."""
+        self._orphans = True
+
+    def may_have_orphans(self) -> Script[bool]:
+        """Whether any event may be waiting for its order."""
+        if self._orphans is None or not self._sole_writer:
+            rows = yield "SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1", ()
+            self._orphans = bool(rows)
+        return self._orphans
+
+
+@dataclass(slots=True)
+class Linking:
+    """The links of one transaction: found, made, and what they adopt or contest.
+
+    orders  the order of each new event that has one, by the event's key
+    torn    (source, event id) of which bodies of several orders may be stored
+    """
+
+    memory: LinkMemory
+    orders: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    links: dict[LinkKey, str] = field(default_factory=dict)
+    made: dict[LinkKey, str] = field(default_factory=dict)
+    adopted: dict[int, str] = field(default_factory=dict)
+    contested: set[tuple[str, str]] = field(default_factory=set)
+    torn: set[tuple[str, str]] = field(default_factory=set)
+
+    def contest(self, one: str | None, other: str | None) -> None:
+        """Two orders share a reference or an event id; each must see the other."""
+        if one is not None and other is not None and one != other:
+            self.contested |= {(one, other), (other, one)}
+
+    def touched(self) -> Iterable[str]:
+        """Orders that changed through links alone."""
+        yield from self.adopted.values()
+        for one, _ in self.contested:
+            yield one
+
+    def assign(self, dialect: str, fresh: Sequence[Event]) -> Script[None]:
+        """Give each new event its order, link its references, and adopt orphans."""
+        keyed = [(event, _keys(event.source, event.payment, event.session)) for event in fresh]
+        yield from self._load(dialect, [key for _, keys in keyed for key in keys])
+        nameless = []
+        for event, keys in keyed:
+            if event.order is None:
+                nameless.append((event, keys))
+            else:
+                self.orders[event.key] = event.order
+                self._link(keys, event.order)
+        if nameless:
+            self._assign_nameless(nameless)
+        yield from self._adopt(dialect)
+        yield from self._contest_bodies(dialect)
+
+    def link(self, dialect: str, links: dict[LinkKey, str]) -> Script[None]:
+        """Link references that a record names, such as an opened session's, and write it all."""
+        yield from self._load(dialect, list(links))
+        for key, order in links.items():
+            self._link([key], order)
+        yield from self._adopt(dialect)
+        yield from self._contest_bodies(dialect)
+        yield from self.write(dialect)
+
+    def write(self, dialect: str) -> Script[None]:
+        """Write the links, the adoptions and the contested pairs."""
+        if self.made:
+            yield from inserting(
+                dialect,
+                table="links",
+                columns=("reference", "kind", "source", "order_key"),
+                rows=[(*key, order) for key, order in self.made.items()],
+                conflict="ON CONFLICT DO NOTHING",
+            )
+        one, two = ("?", "?") if dialect == "sqlite" else ("$1", "$2")
+        for row, order in self.adopted.items():
+            yield f'UPDATE events SET order_key={one} WHERE "row"={two}', (order, row)  # noqa: S608
+        if self.contested:
+            yield from inserting(
+                dialect,
+                table="contested",
+                columns=("order_key", "other"),
+                rows=sorted(self.contested),
+                conflict="ON CONFLICT DO NOTHING",
+            )
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _load(self, dialect: str, keys: list[LinkKey]) -> Script[None]:
+        missing = set()
+        for key in keys:
+            order = self.memory.get(key)
+            if order is None:
+                missing.add(key[0])
+            else:
+                self.links[key] = order
+        if missing:
+            rows = yield from selecting(
+                dialect,
+                sql="SELECT reference, kind, source, order_key FROM links WHERE reference IN ({})",
+                values=missing,
+            )
+            self.links |= {(row[0], row[1], row[2]): row[3] for row in rows}
+
+    def _link(self, keys: Iterable[LinkKey], order: str) -> None:
+        for key in keys:
+            linked = self.links.get(key)
+            if linked is None:
+                self.links[key] = self.made[key] = order
+            elif linked != order:
+                self.contest(order, linked)
+
+    def _assign_nameless(self, nameless: Sequence[tuple[Event, list[LinkKey]]]) -> None:
+        """Until no link is new: one nameless event may link what another needs."""
+        known = -1
+        while known != len(self.links):
+            known = len(self.links)
+            for event, keys in nameless:
+                order = self._linked(keys)
+                if order is not None:
+                    self.orders[event.key] = order
+                    self._link(keys, order)
+        if any(event.key not in self.orders for event, _ in nameless):
+            self.memory.orphan_seen()
+
+    def _linked(self, keys: Iterable[LinkKey]) -> str | None:
+        return next((self.links[key] for key in keys if key in self.links), None)
+
+    def _adopt(self, dialect: str) -> Script[None]:
+        """Orphans of the new links, and of the links that those orphans make in turn."""
+        if not self.made or not (yield from self.memory.may_have_orphans()):
+            return
+        tried: set[LinkKey] = set()
+        while keys := self.made.keys() - tried:
+            tried |= keys
+            for kind in ("payment", "session"):
+                references = {reference for reference, of, _ in keys if of == kind}
+                if references:
+                    rows = yield from selecting(
+                        dialect, sql=f"{_ORPHANS}{kind} IN ({{}})", values=references
+                    )
+                    self._adopt_rows(rows)
+
+    def _adopt_rows(self, rows: Iterable[tuple[int, str, str, str | None, str | None]]) -> None:
+        for row, source, event_id, payment, session in rows:
+            keys = _keys(source, payment, session)
+            order = self._linked(keys)
+            if order is not None and row not in self.adopted:
+                self.adopted[row] = order
+                self.torn.add((source, event_id))
+                self._link(keys, order)
+
+    def _contest_bodies(self, dialect: str) -> Script[None]:
+        """One event id in several orders: only now is it known which, nameless bodies included."""
+        if not self.torn:
+            return
+        rows = yield from selecting(
+            dialect,
+            sql='SELECT source, event_id, "row", order_key, order_ref FROM events '
+            "WHERE event_id IN ({})",
+            values={event_id for _, event_id in self.torn},
+        )
+        orders: dict[tuple[str, str], set[str | None]] = {key: set() for key in self.torn}
+        for source, event_id, row, order_key, order_ref in rows:
+            if (source, event_id) in orders:
+                order = order_ref or order_key or self.adopted.get(row)
+                orders[source, event_id].add(order)
+        for (source, event_id, _), new in self.orders.items():
+            if (source, event_id) in orders:
+                orders[source, event_id].add(new)
+        for found in orders.values():
+            for one, other in combinations(found, 2):
+                self.contest(one, other)
+
+
+def _keys(source: str, payment: str | None, session: str | None) -> list[LinkKey]:
+    keys = []
+    if payment is not None:
+        keys.append((payment, "payment", source))
+    if session is not None:
+        keys.append((session, "session", source))
+    return keys

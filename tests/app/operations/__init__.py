@@ -1,0 +1,1 @@
+"""Tests of operations on a store that the door has filled."""

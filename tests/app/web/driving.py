@@ -1,0 +1,143 @@
+"""Drives a service without a socket: signs requests as the provider does, and asks the API."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from app.bootstrap import Service, open_service
+from app.clock import SetClock
+from app.config import load_settings
+from app.operations.desk import Desk
+from app.operations.manage_tokens import issue_token
+from reconcile.instants import SECOND, Instant, format_instant
+from tests.reconcile.build import T
+
+KEY = b"a key for tests, not a secret"
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+
+Header = tuple[bytes, bytes]
+
+
+def environ(folder: Path, **more: str) -> dict[str, str]:
+    """The environment variables of a service whose database is in the folder."""
+    return {
+        "TALLYHOOK_ENVIRONMENT": "sandbox",
+        "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/t.db",
+        "TALLYHOOK_SOURCES__SHOP__SECRETS": SECRET,
+        **{f"TALLYHOOK_{name}": value for name, value in more.items()},
+    }
+
+
+def event(event_id: str, claim: str = "succeeded", **changes: Any) -> dict[str, Any]:
+    """The provider's JSON for an order of KES 1,500. Parts of `data` are replaced, or left out."""
+    data: dict[str, Any] = {
+        "order": {"reference": "ORD-1", "amount": 1500, "currency": "KES"},
+        "session": {"reference": "cs_1"},
+        "payment": {"reference": "pay_1", "amount": 1500, "currency": "KES"},
+    }
+    document = {
+        "id": event_id,
+        "type": f"payment.{claim}",
+        "occurred_at": format_instant(T),
+        "environment": "sandbox",
+    }
+    for name, value in changes.items():
+        place = document if name in document else data
+        if value is None:
+            del place[name]
+        elif isinstance(value, dict) and name in place:
+            place[name] = {**place[name], **value}
+        else:
+            place[name] = value
+    return {**document, "data": data}
+
+
+def of_order(reference: str, event_id: str, claim: str = "succeeded") -> dict[str, Any]:
+    """An event of another order, with a payment and a session of its own."""
+    return event(
+        event_id,
+        claim,
+        order={"reference": reference},
+        session={"reference": f"cs-{reference}"[:200]},
+        payment={"reference": f"pay-{reference}"[:200]},
+    )
+
+
+def signed(
+    body: bytes, *, at: Instant = T, event_id: str = "msg_1", stamp: bytes | None = None
+) -> list[Header]:
+    """The headers of a genuine request, made here by the published rule alone."""
+    stamp = str(at // SECOND).encode() if stamp is None else stamp
+    content = b".".join((event_id.encode(), stamp, body))
+    mac = base64.b64encode(hmac.new(KEY, content, hashlib.sha256).digest())
+    return [
+        (b"content-type", b"application/json"),
+        (b"webhook-id", event_id.encode()),
+        (b"webhook-timestamp", stamp),
+        (b"webhook-signature", b"v1," + mac),
+    ]
+
+
+@dataclass
+class Driver:
+    """A running service, a client, and the shop's token."""
+
+    service: Service
+    client: httpx2.AsyncClient
+    clock: SetClock
+    desk: Desk
+    path: Path
+    token: str = field(default="")
+
+    async def send(
+        self,
+        body: bytes | dict[str, Any],
+        headers: Sequence[Header] | None = None,
+        *,
+        source: str = "shop",
+    ) -> httpx2.Response:
+        """POST one delivery; signed now, unless its headers are given."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        chosen = signed(content, at=self.clock.now()) if headers is None else headers
+        return await self.client.post(f"/webhooks/{source}", content=content, headers=list(chosen))
+
+    async def api(self, method: str, path: str, **words: Any) -> httpx2.Response:
+        """Ask the API as the shop."""
+        if not self.token:
+            self.token = await issue_token(self.desk, name="shop")
+        bearer = {"Authorization": f"Bearer {self.token}"}
+        return await self.client.request(method, f"/api/v1{path}", headers=bearer, **words)
+
+    async def ready(self) -> bool:
+        """Whether the service says that it is ready."""
+        return (await self.client.get("/readyz")).status_code == 200
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What another connection finds in the database now."""
+        with sqlite3.connect(self.path) as database:
+            return database.execute(sql, values).fetchall()
+
+
+@asynccontextmanager
+async def driving(
+    folder: Path, *, with_worker: bool = True, raising: bool = False, **more: str
+) -> AsyncIterator[Driver]:
+    """A service with its clock at T. With `raising`, an error in it fails the test at once."""
+    settings = load_settings(environ(folder, **more), serving=True)
+    clock = SetClock(T)
+    async with open_service(settings, clock=clock, with_worker=with_worker) as service:
+        transport = httpx2.ASGITransport(app=service.application, raise_app_exceptions=raising)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
+            desk = Desk(store=service.store, policy=settings.policy(), clock=clock)
+            yield Driver(service, client, clock, desk, folder / "t.db")

@@ -1,0 +1,105 @@
+"""Liveness, readiness and figures: half a service never says that it is whole."""
+
+from __future__ import annotations
+
+import re
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import StoreUnavailable
+from app.operations import worker
+from tests.app.web.driving import Driver, driving, event
+
+
+async def broken(driver: Driver) -> tuple[int, list[str]]:
+    """Status and reasons of readiness."""
+    answer = await driver.client.get("/readyz")
+    return answer.status_code, answer.json()["reasons"]
+
+
+async def test_a_whole_service_is_ready(driver: Driver) -> None:
+    """With store, journal and worker at work the service is alive and ready."""
+    assert await broken(driver) == (200, [])
+    assert (await driver.client.get("/livez")).json() == {"status": "alive"}
+    assert driver.service.broken == []
+
+
+async def test_a_worker_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the worker fails for good, readiness turns red and the service wants to end."""
+
+    async def fail(*arguments: Any, **words: Any) -> int:
+        raise RuntimeError("planned")
+
+    monkeypatch.setattr(worker, "refold_due", fail)
+    async with driving(tmp_path) as driver:
+        await driver.service.stopped()
+        status, reasons = await broken(driver)
+        assert status == 503
+        assert "the fold worker failed" in reasons
+        assert driver.service.broken == ["the fold worker failed"]
+
+
+async def test_a_worker_outlives_passing_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the store cannot take a fold, the worker tries again, and the service goes on."""
+    refold_due, failures = worker.refold_due, iter(range(2))
+
+    async def fail_twice(*arguments: Any, **words: Any) -> int:
+        if next(failures, None) is not None:
+            raise StoreUnavailable("the disk is full; free some space")
+        return await refold_due(*arguments, **words)
+
+    monkeypatch.setattr(worker, "refold_due", fail_twice)
+    monkeypatch.setattr(worker, "IDLE_S", 0.02)
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        page = (await driver.api("GET", "/outcomes?wait=10")).json()
+        assert [each["outcome"] for each in page["outcomes"]] == ["succeeded"]
+        assert driver.service.broken == []
+
+
+async def test_a_poisoned_store(tmp_path: Path) -> None:
+    """After one I/O error nothing is acknowledged, readiness is red, the service asks to end."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert (await driver.send(event("e1"))).status_code == 200
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        size = (tmp_path / "t.db-wal").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        try:
+            answer = await driver.send(event("e2", note={"filler": "x" * 100_000}))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert answer.status_code == 503
+        for body in (event("e1"), event("e3"), b"{}"):
+            assert (await driver.send(body)).status_code == 503
+        status, reasons = await broken(driver)
+        assert status == 503
+        assert any("I/O error" in reason for reason in reasons)
+        assert driver.service.broken == ["the store failed"]
+        await driver.service.stopped()
+        assert driver.rows("SELECT event_id FROM deliveries") == [("e1",)]
+
+
+async def test_figures(driver: Driver) -> None:
+    """Deliveries are counted by source and verdict; no label comes from the sender."""
+    for _ in range(3):
+        await driver.send(event("e1"))
+    await driver.send(event("e2"), [])
+    await driver.send(event("e2"), source="made-up-by-the-sender")
+    await driver.api("GET", "/outcomes?wait=10")
+    text = (await driver.client.get("/metrics")).text
+    counted = dict(re.findall(r"^tallyhook_deliveries_total(\{.*\}) (\S+)$", text, re.MULTILINE))
+    counted = {labels: float(number) for labels, number in counted.items() if float(number)}
+    assert counted == {
+        '{source="shop",verdict="stored"}': 1,
+        '{source="shop",verdict="duplicate"}': 2,
+        '{source="shop",verdict="signature_missing"}': 1,
+        '{source="unknown",verdict="source_unknown"}': 1,
+    }
+    assert 'tallyhook_orders{outcome="succeeded"} 1.0' in text
+    assert "tallyhook_delivery_seconds_count 5.0" in text
+    assert "made-up" not in text

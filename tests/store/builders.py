@@ -1,0 +1,124 @@
+"""Short ways to put evidence into a store and to look at what it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.clock import SetClock
+from app.operations.desk import Desk
+from app.store.histories import gather, scan
+from app.store.intake import Arrival
+from app.store.rejections import Rejection
+from app.store.store import Store, StoreSettings, open_store
+from app.store.tables import metadata
+from reconcile.events import Event
+from reconcile.history import History
+from reconcile.policy import Policy
+from tests.reconcile.build import T, seconds
+
+_numbers = count()
+
+
+def said(event_id: str, claim: str = "pending", **fields: Any) -> Event:
+    """An event whose digest follows from all that it says, as a body's does."""
+    digest = hashlib.sha256(repr((event_id, claim, sorted(fields.items()))).encode()).hexdigest()
+    content = {"source": "shop", "kind": f"payment.{claim}", "occurred_at": T, **fields}
+    return Event(event_id=event_id, claim=claim, digest=digest, **content)
+
+
+def arrival(event: Event | None, *, at: int = 0, **fields: Any) -> Arrival:
+    """A delivery of the event, `at` seconds after T. Ids rise in the order of the calls."""
+    number = next(_numbers)
+    body = (event.digest if event is not None else f"unreadable {number}").encode()
+    content: dict[str, Any] = {
+        "delivery_id": f"dlv_{number:08}",
+        "received_at": seconds(at),
+        "source": "shop" if event is None else event.source,
+        "digest": hashlib.sha256(body).hexdigest() if event is None else event.digest,
+        "headers": "webhook-id: x",
+        "body": body,
+        "event": event,
+        "problem": None if event is not None else "the body is not JSON",
+    }
+    return Arrival(**{**content, **fields})
+
+
+def rejection(*, body: bytes = b"{}", headers: str = "a: b") -> Rejection:
+    """A refused arrival; ids rise in the order of the calls."""
+    return Rejection(
+        delivery_id=f"dlv_{next(_numbers):08}",
+        received_at=T,
+        source="shop",
+        verdict="signature_mismatch",
+        digest="0" * 64,
+        size=len(body),
+        headers=headers,
+        body=body,
+        problem="not genuine",
+    )
+
+
+async def keep(store: Store, *items: Arrival | Rejection) -> list[str]:
+    """Hand the items to the running journal together: they are one batch. Returns the verdicts."""
+    return list(await asyncio.gather(*(store.journal.submit(item) for item in items)))
+
+
+@asynccontextmanager
+async def opened(url: str, **settings: Any) -> AsyncIterator[Store]:
+    """A serving store with its journal at work."""
+    values = {"environment": "sandbox", **settings}
+    async with open_store(StoreSettings(url=url, **values)) as store:
+        journal = asyncio.create_task(store.journal.run())
+        try:
+            yield store
+        finally:
+            store.journal.close()
+            await journal
+
+
+def desk(store: Store, *, at: int = 0) -> Desk:
+    """A desk whose clock stands `at` seconds after T."""
+    return Desk(store=store, policy=Policy(), clock=SetClock(seconds(at)))
+
+
+async def rows(store: Store, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+    """What a query finds."""
+    async with store.reading() as connection:
+        return [tuple(row) for row in await connection.execute(text(sql), values)]
+
+
+async def dump(store: Store, *tables: str, leave_out: Sequence[str] = ()) -> dict[str, list[Any]]:
+    """Whole tables, in an order that does not depend on how they were written."""
+    found = {}
+    for name in tables:
+        columns = [c.name for c in metadata.tables[name].columns if c.name not in leave_out]
+        names = ", ".join(f'"{column}"' for column in columns)
+        found[name] = sorted(await rows(store, f"SELECT {names} FROM {name}"), key=repr)
+    return found
+
+
+async def histories(store: Store, orders: Iterable[str]) -> dict[str, History]:
+    """What `gather` finds of the orders."""
+    async with store.reading() as connection:
+        return await gather(connection, orders)
+
+
+async def all_histories(connection: AsyncConnection) -> dict[str, History]:
+    """What `scan` finds; it must come to each order once, in key order."""
+    found = [history async for part in scan(connection) for history in part]
+    names = [history.order for history in found]
+    assert names == sorted(set(names))
+    return {history.order: history for history in found}
+
+
+def events_in(history: History) -> set[tuple[str, str, str]]:
+    """The events of a history, whichever delivery brought each."""
+    return {delivery.event.key for delivery in history.deliveries}

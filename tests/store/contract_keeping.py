@@ -1,0 +1,154 @@
+"""What every database must keep or let go: rejections, tokens, the stamp, the schema."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from app.errors import ConfigurationError, NotFoundError, UsageError
+from app.operations.manage_tokens import issue_token, known_tokens, who_is, withdraw_token
+from app.store import schema
+from app.store.mapping import delivery_of, record_of
+from app.store.rejections import Rejection, RejectionRing
+from app.store.statements import run
+from app.store.store import Store, StoreSettings, open_store
+from app.store.tables import metadata
+from tests.store.builders import arrival, desk, dump, keep, opened, rejection, rows, said
+
+MAX_COUNT, MAX_BYTES = 20, 30_000
+SIZES = [10, 100, 3_000]
+
+
+async def kept_in_ring(store: Store) -> tuple[int, int, list[str]]:
+    """How many rejections are kept, of how many bytes of body and headers, and which."""
+    found = await rows(store, "SELECT id, body, headers FROM rejections ORDER BY id")
+    size = sum(len(body) + len(headers.encode()) for _, body, headers in found)
+    return len(found), size, [row[0] for row in found]
+
+
+class KeepingContract:
+    """Rejections, tokens, the stamp and the schema. A subclass gives `url`."""
+
+    async def test_the_ring_is_bounded(self, url: str) -> None:
+        """After every commit the ring holds no more than its count and bytes, the newest last."""
+        chance = random.Random(5)
+        bounds = {"rejections_max_count": MAX_COUNT, "rejections_max_bytes": MAX_BYTES}
+        async with opened(url, **bounds) as store:
+            kept: list[Rejection] = []
+            for _ in range(40):
+                new = [
+                    rejection(
+                        body=b"x" * chance.choice([0, 100, 6_000]),
+                        headers="é" * chance.choice([10, 3_000]),
+                    )
+                    for _ in range(chance.randint(1, 6))
+                ]
+                kept += new
+                await keep(store, *new)
+                count, size, names = await kept_in_ring(store)
+                assert count <= MAX_COUNT
+                assert size <= MAX_BYTES
+                assert names == [each.delivery_id for each in kept[len(kept) - count :]]
+                assert names, "the ring was emptied"
+
+    async def test_the_ring_keeps_what_fits(self, url: str) -> None:
+        """A ring that is not over a bound lets nothing go, also after it was opened again."""
+        for _ in range(2):
+            async with opened(url, rejections_max_count=MAX_COUNT) as store:
+                await keep(store, *(rejection() for _ in range(MAX_COUNT // 2)))
+        async with opened(url, rejections_max_count=MAX_COUNT) as store:
+            assert (await kept_in_ring(store))[0] == MAX_COUNT
+            await keep(store, rejection())
+            assert 1 < (await kept_in_ring(store))[0] <= MAX_COUNT
+
+    @pytest.mark.parametrize("bound", ["rejections_max_count", "rejections_max_bytes"])
+    async def test_a_ring_of_nothing(self, url: str, bound: str) -> None:
+        """Bounds of zero keep no rejection and stop nothing."""
+        async with opened(url, **{bound: 0}) as store:
+            assert await keep(store, rejection(), arrival(said("e1", order="A"))) == ["stored"] * 2
+            assert (await kept_in_ring(store))[0] == 0
+
+    async def test_what_was_not_committed_pushes_nothing_out(self, store: Store) -> None:
+        """Rejections whose transaction failed do not count against those that are kept."""
+        ring = RejectionRing(max_count=MAX_COUNT, max_bytes=10**6)
+        for number in range(MAX_COUNT):
+            with suppress(RuntimeError):
+                async with store.writing() as connection:
+                    await run(connection, ring.append(connection.dialect.name, [rejection()]))
+                    if number >= 5:
+                        raise RuntimeError("planned")
+        async with store.writing() as connection:
+            await run(connection, ring.append(connection.dialect.name, [rejection()]))
+        assert (await kept_in_ring(store))[0] == 6
+
+    async def test_tokens(self, store: Store) -> None:
+        """A token opens until it is revoked; its name is used once; no other text opens."""
+        at = desk(store)
+        token = await issue_token(at, name="shop")
+        assert token.startswith("thk_sandbox_")
+        assert await who_is(at, token) == "shop"
+        for text in ("", token[:-1], token + "x", token.upper(), "\ud800", "shop"):
+            assert await who_is(at, text) is None
+        with pytest.raises(UsageError):
+            await issue_token(at, name="shop")
+        await withdraw_token(at, name="shop")
+        assert await who_is(at, token) is None
+        for name in ("shop", "nobody"):
+            with pytest.raises(NotFoundError):
+                await withdraw_token(at, name=name)
+        with pytest.raises(UsageError):
+            await issue_token(at, name="shop")
+        (entry,) = await known_tokens(at)
+        assert (entry.name, entry.revoked_at) == ("shop", at.clock.now())
+
+    @pytest.mark.parametrize("name", ["", "a b", "x" * 61, "é", "a\n"])
+    async def test_token_names(self, store: Store, name: str) -> None:
+        """A name that could not be typed or listed is refused."""
+        with pytest.raises(UsageError):
+            await issue_token(desk(store), name=name)
+
+    @pytest.mark.parametrize(("own", "other"), [("sandbox", "live"), ("live", "sandbox")])
+    @pytest.mark.parametrize("purpose", ["serving", "writing", "reading"])
+    async def test_the_stamp(self, url: str, own: str, other: str, purpose: str) -> None:
+        """A database that served one environment refuses the other, whatever it is opened for."""
+        async with opened(url, environment=own):
+            pass
+        with pytest.raises(ConfigurationError, match=f"belongs to {own}"):
+            async with open_store(StoreSettings(url=url, environment=other), purpose=purpose):
+                pass
+        async with open_store(StoreSettings(url=url), purpose=purpose) as store:
+            assert store.environment == own
+
+    async def test_a_new_database_must_be_given_an_environment(self, url: str) -> None:
+        """A new database is not made without saying what it is for."""
+        with pytest.raises(ConfigurationError, match="TALLYHOOK_ENVIRONMENT"):
+            async with open_store(StoreSettings(url=url), purpose="writing"):
+                pass
+
+    async def test_migrations_make_the_tables(self, store: Store) -> None:
+        """A database made by the migrations is the one that the tables describe."""
+        async with store.reading() as connection:
+            assert await schema.current_version(connection) == schema.newest_version()
+            differences = await connection.run_sync(
+                lambda plain: compare_metadata(MigrationContext.configure(plain), metadata)
+            )
+        assert differences == []
+
+    async def test_upgrading_again_changes_nothing(self, store: Store) -> None:
+        """An upgrade of an up-to-date database changes neither the version nor a row."""
+        await keep(store, arrival(said("e1", order="A")), rejection())
+        before = await dump(store, *metadata.tables)
+        newest = schema.newest_version()
+        assert await store.upgrade() == (newest, newest)
+        assert await dump(store, *metadata.tables) == before
+
+    async def test_mapping_refuses_what_is_not_ours(self) -> None:
+        """A stored claim or kind outside the vocabulary is an error, not a value."""
+        with pytest.raises(ValueError, match="none of ours"):
+            delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 10))
+        with pytest.raises(ValueError, match="none of ours"):
+            record_of(("r", 1, "order_paid", "A", 1, *[None] * 8))

@@ -1,0 +1,293 @@
+"""The journal on SQLite: nothing is answered before it is durable, and faults are never hidden."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import StorePoisoned, StoreUnavailable, UsageError
+from app.operations.check_store import check_store
+from app.operations.manage_tokens import issue_token
+from app.store.store import Store, StoreSettings, open_store
+from tests.store.builders import arrival, desk, keep, opened, rejection, rows, said
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The database's file."""
+    return tmp_path / "t.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    """A database that does not exist yet."""
+    return f"sqlite+aiosqlite:///{path}"
+
+
+def on_disk(path: Path) -> set[str]:
+    """The deliveries that another process would find now, through a connection of its own."""
+    with sqlite3.connect(path) as other:
+        return {row[0] for row in other.execute("SELECT id FROM deliveries")}
+
+
+async def answered_but_not_there(store: Store, path: Path) -> list[str]:
+    """Deliveries that were acknowledged while nobody else could see them yet."""
+    missing = []
+
+    async def send(number: int) -> None:
+        item = arrival(said(f"e{number}", order="A"))
+        await store.journal.submit(item)
+        if item.delivery_id not in on_disk(path):
+            missing.append(item.delivery_id)
+
+    await asyncio.gather(*(send(number) for number in range(40)))
+    return missing
+
+
+async def test_acknowledges_only_after_the_commit(store: Store, path: Path) -> None:
+    """When `submit` returns, another connection already sees the delivery."""
+    assert await answered_but_not_there(store, path) == []
+
+
+async def test_a_journal_that_answers_too_soon_is_caught(store: Store, path: Path) -> None:
+    """The check above finds a journal that answers before it commits."""
+    slow, running = store.journal.submit, []
+
+    async def hasty(item: Any) -> Any:
+        running.append(asyncio.create_task(slow(item)))
+        return "stored"
+
+    store.journal.submit = hasty  # type: ignore[method-assign]
+    assert len(await answered_but_not_there(store, path)) == 40
+    await asyncio.gather(*running)
+
+
+async def test_a_failing_transaction_answers_all_with_an_error(store: Store, path: Path) -> None:
+    """One arrival that cannot be written fails its whole batch, openly; later ones are kept."""
+    good = [arrival(said(f"e{n}", order="A")) for n in range(5)]
+    bad = arrival(said("bad", order="A"), received_at="never")
+    answers = await asyncio.gather(
+        *map(store.journal.submit, [*good, bad, rejection()]), return_exceptions=True
+    )
+    assert all(isinstance(answer, Exception) for answer in answers)
+    assert on_disk(path) == set()
+    assert await keep(store, *good) == ["stored"] * 5
+    assert on_disk(path) == {each.delivery_id for each in good}
+
+
+async def test_a_full_queue_refuses(url: str) -> None:
+    """What goes over the queue's limit is refused at once; what was in it is kept."""
+    async with opened(url, journal_queue=3) as store:
+        items = [arrival(said(f"e{n}", order="A")) for n in range(5)]
+        answers = await asyncio.gather(*map(store.journal.submit, items), return_exceptions=True)
+        assert answers[:3] == ["stored"] * 3
+        assert [type(answer) for answer in answers[3:]] == [StoreUnavailable] * 2
+        assert await keep(store, items[3]) == ["stored"]
+
+
+async def test_closing_drains(url: str, path: Path) -> None:
+    """Whatever waits when the journal closes is written; later arrivals are refused."""
+    async with open_store(StoreSettings(url=url, environment="sandbox", journal_batch=4)) as store:
+        items = [arrival(said(f"e{n}", order="A")) for n in range(30)]
+        waiting = [asyncio.create_task(store.journal.submit(item)) for item in items]
+        await asyncio.sleep(0)
+        store.journal.close()
+        await store.journal.run()
+        assert await asyncio.gather(*waiting) == ["stored"] * 30
+        with pytest.raises(StoreUnavailable):
+            await store.journal.submit(arrival(said("late", order="A")))
+    assert on_disk(path) == {item.delivery_id for item in items}
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def files_cannot_grow(size: int) -> Iterator[None]:
+    """Every write beyond `size` bytes of a file fails in the kernel, as on a broken disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def refuses_for_good(store: Store, known: Any) -> None:
+    """Nothing is acknowledged any more: not the new, not the duplicate, not a rejection."""
+    for item in (arrival(said("new", order="A")), arrival(known), rejection()):
+        with pytest.raises(StorePoisoned):
+            await store.journal.submit(item)
+    with pytest.raises(StorePoisoned):
+        async with store.writing():
+            pass
+    assert store.writer.poison is not None
+
+
+async def test_an_io_error_poisons(store: Store, path: Path) -> None:
+    """After one I/O error of the disk nothing more is acknowledged, though the disk works again."""
+    told: list[None] = []
+    store.writer.on_poison = lambda: told.append(None)
+    known = said("e1", order="A")
+    await keep(store, arrival(known))
+    before = on_disk(path)
+    with files_cannot_grow(path.with_name("t.db-wal").stat().st_size), pytest.raises(StorePoisoned):
+        await store.journal.submit(arrival(said("e2", order="A"), body=b"x" * 100_000))
+    await refuses_for_good(store, known)
+    assert on_disk(path) == before
+    assert len(told) == 1
+
+
+CORRUPT = """
+import sqlite3, sys
+path = sys.argv[1]
+with sqlite3.connect(path) as database:
+    (root,) = database.execute(
+        "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_events_1'"
+    ).fetchone()
+    (size,) = database.execute("PRAGMA page_size").fetchone()
+with open(path, "r+b") as file:
+    file.seek((root - 1) * size)
+    file.write(b"\\xff" * size)
+"""
+
+
+def damage(path: Path) -> None:
+    """Overwrite a page. In another process: closing the file in ours would drop its locks."""
+    subprocess.run([sys.executable, "-c", CORRUPT, str(path)], check=True, timeout=20)
+
+
+async def test_a_damaged_page_poisons(url: str, path: Path) -> None:
+    """A database that is found to be damaged while receiving acknowledges nothing more."""
+    known = said("e1", order="A")
+    async with opened(url) as store:
+        await keep(store, arrival(known))
+    damage(path)
+    async with opened(url) as store:
+        with pytest.raises(StorePoisoned, match="damaged"):
+            await keep(store, arrival(said("e2", order="A")))
+        await refuses_for_good(store, known)
+        report = await check_store(desk(store), progress=lambda count: None)
+        assert report.problems
+
+
+@asynccontextmanager
+async def a_full_disk(store: Store) -> AsyncIterator[None]:
+    """The database may not grow by a page."""
+    async with store.writing() as connection:
+        pages = (await connection.exec_driver_sql("PRAGMA page_count")).scalar_one()
+        await connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    yield
+    async with store.writing() as connection:
+        await connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+
+
+@asynccontextmanager
+async def a_busy_database(store: Store) -> AsyncIterator[None]:
+    """A program that knows nothing of our lock is writing."""
+    async with store.writing() as connection:
+        await connection.exec_driver_sql("PRAGMA busy_timeout=20")
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    yield
+    other.execute("ROLLBACK")
+    other.close()
+
+
+@pytest.mark.parametrize("trouble", [a_full_disk, a_busy_database])
+async def test_passing_trouble_passes(store: Store, trouble: Any, path: Path) -> None:
+    """While the disk is full or the database busy, arrivals are refused; afterwards all is well."""
+    big = arrival(said("e1", order="A"), body=b"x" * 500_000)
+    async with trouble(store):
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await store.journal.submit(big)
+    assert store.writer.poison is None
+    assert await keep(store, big) == ["stored"]
+    assert on_disk(path) == {big.delivery_id}
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+async def test_a_second_serving_process_is_refused(store: Store, url: str) -> None:
+    """Only one process serves a database; others may read and write beside it."""
+    settings = StoreSettings(url=url, environment="sandbox")
+    with pytest.raises(UsageError, match=r"another process already serves \S+t\.db;"):
+        async with open_store(settings, purpose="serving"):
+            pass
+    for purpose in ("writing", "reading"):
+        async with open_store(settings, purpose=purpose):
+            pass
+    assert await keep(store, arrival(said("e1", order="A"))) == ["stored"]
+
+
+async def test_a_database_may_be_served_again(url: str) -> None:
+    """A process that ended leaves nothing behind that would refuse the next one."""
+    for _ in range(2):
+        async with opened(url) as store:
+            await keep(store, arrival(said("e1", order="A")))
+    async with opened(url) as store:
+        assert len(await rows(store, "SELECT id FROM deliveries")) == 2
+
+
+BESIDE = """
+import asyncio, sys
+from app.clock import SystemClock
+from app.operations.desk import Desk
+from app.operations.manage_tokens import issue_token
+from app.store.store import StoreSettings, open_store
+from reconcile.policy import Policy
+
+async def work(url, count):
+    async with open_store(StoreSettings(url=url), purpose="writing") as store:
+        desk = Desk(store=store, policy=Policy(), clock=SystemClock())
+        for number in range(count):
+            await issue_token(desk, name=f"t{number}")
+
+asyncio.run(work(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+async def test_another_process_writes_beside_the_service(store: Store, url: str) -> None:
+    """Two processes that write at the same time both keep all that they wrote."""
+    words = [sys.executable, "-c", BESIDE, url, "60"]
+    other = await asyncio.create_subprocess_exec(*words)
+    sent = 0
+    async with asyncio.timeout(60):
+        while other.returncode is None:
+            await keep(store, *(arrival(said(f"e{sent + n}", order="A")) for n in range(3)))
+            sent += 3
+            await asyncio.sleep(0)
+    assert await other.wait() == 0
+    assert sent > 30
+    assert await rows(store, "SELECT count(*) FROM deliveries") == [(sent,)]
+    assert await rows(store, "SELECT count(*) FROM tokens") == [(60,)]
+    assert await rows(store, "PRAGMA integrity_check") == [("ok",)]
+
+
+def all_bytes(folder: Path) -> bytes:
+    """Every file of the folder, one after another."""
+    return b"".join(file.read_bytes() for file in sorted(folder.iterdir()))
+
+
+async def test_only_hashes_of_tokens_are_in_the_file(url: str, path: Path) -> None:
+    """No byte of a token but its kind is in any file of the database."""
+    async with opened(url) as store:
+        tokens = [await issue_token(desk(store), name=f"t{number}") for number in range(3)]
+        files = all_bytes(path.parent)
+    files += all_bytes(path.parent)
+    assert b"t2" in files
+    for token in tokens:
+        chance = token.removeprefix("thk_sandbox_")
+        assert chance.encode() not in files
+        assert chance[:12].encode() not in files

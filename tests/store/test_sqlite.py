@@ -1,0 +1,21 @@
+"""The contract on SQLite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.store.contract_histories import HistoryContract
+from tests.store.contract_keeping import KeepingContract
+from tests.store.contract_ledgers import LedgerContract
+from tests.store.contract_verdicts import VerdictContract
+
+
+class TestSqlite(VerdictContract, HistoryContract, LedgerContract, KeepingContract):
+    """Every property of the contract, on a database file."""
+
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        """A database that does not exist yet."""
+        return f"sqlite+aiosqlite:///{tmp_path}/t.db"
