@@ -206,6 +206,10 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
         announcer = asyncio.create_task(_announce(server, settings))
         try:
             await server.serve()
+        except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
+            raise UnreachableError(
+                f"cannot listen on {host} port {port}; is it in use?"
+            ) from failed
         finally:
             for task in (watcher, announcer):
                 task.cancel()

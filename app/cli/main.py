@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import click
 import typer
 
 from app.cli import deliveries, orders, serving, store, tokens
@@ -35,14 +34,9 @@ application.add_typer(store.group, name="db")
 def run(words: Sequence[str]) -> int:
     """Run one command and return its exit code. An error is a sentence, never a traceback."""
     try:
-        result = application(list(words), standalone_mode=False)
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.exceptions.Abort:
-        return 130
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        application(list(words))
+    except SystemExit as end:  # how Typer ends, with a sentence where the words do not fit
+        return end.code if isinstance(end.code, int) else 0
     except ConfigurationError as error:
         for problem in error.problems:
             print(problem, file=sys.stderr)
@@ -54,5 +48,4 @@ def run(words: Sequence[str]) -> int:
         return 130
     except BrokenPipeError:
         sys.stderr.close()
-        return 0
-    return result if isinstance(result, int) else 0
+    return 0

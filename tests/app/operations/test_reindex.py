@@ -135,6 +135,7 @@ async def test_a_missing_source_changes_nothing(tmp_path: Path) -> None:
         assert await dump(driver.service.store, *INDEX, "order_due") == before
 
 
+FLIPPED = "UPDATE deliveries SET body = CAST(replace(body, 'KES', 'KET') AS BLOB)"
 PLANTED = {
     "another outcome": ("UPDATE ledgers SET outcome = 'failed'", "ledger"),
     "another substance": ("UPDATE ledgers SET substance = 'x'", "ledger"),

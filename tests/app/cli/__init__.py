@@ -1,0 +1,1 @@
+"""Tests of the command line: what it prints, where, and what it ends with."""

@@ -1,0 +1,1 @@
+"""Documentation is executed."""

@@ -1,0 +1,105 @@
+"""Reads console sessions out of a Markdown file, runs them, and compares what they print.
+
+In a session a line that begins with `$ ` is a command, `> ` continues it, and the rest is output.
+Ids, moments, digests and durations differ from run to run; both sides are compared without them.
+A line that is only `…` stands for any number of lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+_CHANGING = (
+    (re.compile(r"\b(evt|dlv|rec|cs|pay|re|thk|key)_[0-9A-Za-z_-]*…?"), r"\1_…"),
+    (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+Z"), "MOMENT"),
+    (re.compile(r"sha256:[0-9a-f]*…?"), "sha256:…"),
+    (re.compile(r"\bin \d+ s\b"), "in N s"),
+    (re.compile(r"\s+"), " "),
+)
+
+
+@dataclass
+class Command:
+    """One command and the lines it prints."""
+
+    text: str
+    output: list[str] = field(default_factory=list)
+
+
+def sessions(path: Path) -> list[list[Command]]:
+    """Each console block of the file as its commands."""
+    return [_commands(block) for block in _BLOCK.findall(path.read_text())]
+
+
+def _commands(block: str) -> list[Command]:
+    commands: list[Command] = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            commands.append(Command(line[2:]))
+        elif line.startswith("> ") and not commands[-1].output:
+            commands[-1].text += "\n" + line[2:]
+        else:
+            commands[-1].output.append(line)
+    return commands
+
+
+def plain(line: str) -> str:
+    """The line without what changes from run to run."""
+    for pattern, replacement in _CHANGING:
+        line = pattern.sub(replacement, line)
+    return line.strip()
+
+
+def differences(expected: list[str], printed: list[str]) -> list[str]:
+    """What is missing or too much; empty when the output is as documented."""
+    wanted = [plain(line) for line in expected if plain(line)]
+    found = [plain(line) for line in printed if plain(line)]
+    if "…" in wanted:
+        cut = wanted.index("…")
+        head, tail = wanted[:cut], wanted[cut + 1 :]
+        found = found[: len(head)] + (found[-len(tail) :] if tail else [])
+        wanted = head + tail
+    return [f"- {line}" for line in wanted if line not in found] + [
+        f"+ {line}" for line in found if line not in wanted
+    ]
+
+
+class Shell:
+    """One bash that runs commands one after another, in a group that is ended as a whole."""
+
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            ["bash", "--noprofile", "--norc"],
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, text: str) -> list[str]:
+        """The lines that a command prints, on both streams."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{text}\necho; echo '~done~'\n")
+        self._process.stdin.flush()
+        lines = []
+        for line in self._process.stdout:
+            if line == "~done~\n":
+                return lines
+            lines.append(line.rstrip("\n"))
+        raise AssertionError(f"the shell ended in: {text}")
+
+    def close(self) -> None:
+        """End the shell and whatever it started in the background."""
+        os.killpg(self._process.pid, signal.SIGTERM)
+        self._process.communicate(timeout=20)

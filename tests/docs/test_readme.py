@@ -1,0 +1,114 @@
+"""Every command in the README does what the README says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.sessions import Command, Shell, differences, sessions
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+DEMO, *OWN_SHOP = sessions(README)
+
+needs_curl = pytest.mark.skipif(
+    shutil.which("curl") is None or shutil.which("bash") is None,
+    reason="the README's sessions need bash and curl, which this machine does not have",
+)
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without settings of Tallyhook's, its own commands first."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
+    return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports: list[int] = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A shell in an empty folder."""
+    opened = Shell(tmp_path, environment())
+    yield opened
+    opened.close()
+
+
+def on_ports(text: str, ports: list[int]) -> str:
+    """The command on free ports instead of the documented ones."""
+    text = text.replace("127.0.0.1:8080", f"127.0.0.1:{ports[0]}")
+    text = text.replace("127.0.0.1:8090", f"127.0.0.1:{ports[1]}")
+    text = text.replace("tallyhook serve ", f"tallyhook serve --port {ports[0]} ")
+    return text.replace("tallyhook sandbox ", f"tallyhook sandbox --port {ports[1]} ")
+
+
+def test_the_demo_prints_what_the_readme_shows() -> None:
+    """`make run ARGS=--once` ends 0 with every scenario explained as documented."""
+    (command,) = DEMO
+    done = subprocess.run(
+        command.text.split(),
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = [line for line in (done.stderr + done.stdout).splitlines() if line]
+    assert differences(command.output, printed) == []
+
+
+@needs_curl
+def test_the_sessions_of_a_shop_do_what_the_readme_shows(shell: Shell) -> None:
+    """From an empty folder, each command prints what is documented under it."""
+    ports = free_ports(2)
+    for session in OWN_SHOP:
+        for command in session:
+            printed = shell.run(on_ports(command.text, ports))
+            assert differences(command.output, printed) == [], command.text
+
+
+def test_a_changed_word_is_noticed() -> None:
+    """The comparison sees a word that differs, a line too few and a line too many."""
+    shown = Command("x", ["Paid in full [evt_1…].", "Fingerprint sha256:ab…"])
+    good = ["Paid in full [evt_99].", "Fingerprint sha256:ffff"]
+    assert differences(shown.output, good) == []
+    assert differences(shown.output, ["Paid in part [evt_99].", good[1]])
+    assert differences(shown.output, good[:1])
+    assert differences(shown.output, [*good, "Traceback"])
+
+
+def test_every_command_in_the_table_exists() -> None:
+    """The table of commands names only what `--help` knows."""
+    words = re.findall(r"`tallyhook (\w+)", README.read_text())
+    help_text = subprocess.run(
+        [sys.executable, "-m", "app", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    ).stdout
+    assert words
+    assert all(word in help_text for word in words)
+
+
+def test_every_link_in_the_readme_leads_somewhere() -> None:
+    """Relative links point at files that exist."""
+    for target in re.findall(r"\]\(([^)#:]+)\)", README.read_text()):
+        assert (ROOT / target).exists(), target

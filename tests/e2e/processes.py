@@ -1,0 +1,147 @@
+"""Starts `tallyhook` as the process it is in production, and speaks to it over a socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.app.web.driving import environ, signed
+
+START_S = 20
+END_S = 20
+
+
+class Process:
+    """One running command. Its log is read as it is written, so that it can never block."""
+
+    def __init__(self, words: Sequence[str], environment: dict[str, str]) -> None:
+        self.log = bytearray()
+        self.port = 0
+        self._ready = threading.Event()
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
+        self.popen = subprocess.Popen(
+            words, env=clean | environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.popen.stderr is not None
+        for line in self.popen.stderr:
+            self.log += line
+            if b'"event":"serving"' in line:
+                self.port = json.loads(line)["port"]
+                self._ready.set()
+            elif b'"event":"working"' in line:
+                self._ready.set()
+        self._ready.set()
+
+    def wait_until_ready(self) -> None:
+        """Until it says that it serves. Fails with its log when it ends before."""
+        assert self._ready.wait(START_S), self.log
+        assert self.popen.poll() is None or self.port, self.log
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send it a signal and wait. Returns its exit code."""
+        self.popen.send_signal(number)
+        return self.code()
+
+    def code(self) -> int:
+        """Wait for its end. Returns its exit code."""
+        code = self.popen.wait(END_S)
+        self._reader.join(END_S)
+        return code
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The log; every line must be a JSON object."""
+        return [json.loads(line) for line in bytes(self.log).splitlines()]
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def request(
+        self, method: str, path: str, body: Any = None, headers: Any = ()
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of one answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body=body, headers=dict(headers))
+            answer = connection.getresponse()
+            return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        finally:
+            connection.close()
+
+    def send(self, body: bytes | dict[str, Any], *, at: int) -> tuple[int, dict[str, Any]]:
+        """Deliver a body, signed at an instant."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = [(name.decode(), value.decode()) for name, value in signed(content, at=at)]
+        status, _, answer = self.request("POST", "/webhooks/shop", content, headers)
+        return status, json.loads(answer)
+
+    def get(self, path: str, token: str = "") -> Any:
+        """The JSON at a path."""
+        headers = [("Authorization", f"Bearer {token}")] if token else []
+        return json.loads(self.request("GET", path, headers=headers)[2])
+
+    def raw(self, data: bytes, *, hang_up: bool = False) -> bytes:
+        """What is answered to any bytes at all, before or after we have hung up."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=15) as connection:
+            found = b""
+            try:
+                connection.sendall(data)
+                if hang_up:
+                    connection.shutdown(socket.SHUT_WR)
+                while part := connection.recv(65_536):
+                    found += part
+            except (BrokenPipeError, ConnectionResetError):
+                return found
+            return found
+
+
+@contextmanager
+def running(folder: Path, *words: str, script: str = "", **more: str) -> Iterator[Process]:
+    """A command, or a Python script, that is surely gone afterwards."""
+    start = ["-c", script] if script else ["-m", "app"]
+    process = Process([sys.executable, *start, *words], environ(folder, **more))
+    try:
+        process.wait_until_ready()
+        yield process
+    finally:
+        if process.popen.poll() is None:
+            process.popen.kill()
+        process.code()
+        assert process.popen.stderr is not None
+        process.popen.stderr.close()
+
+
+def serving(folder: Path, *words: str, **more: str) -> Any:
+    """`serve` on a free port."""
+    return running(folder, "serve", "--port", "0", *words, **more)
+
+
+def command(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
+    """A command that ends by itself."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
+    return subprocess.run(
+        [sys.executable, "-m", "app", *words],
+        env=clean | environ(folder, **more),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def token(folder: Path) -> str:
+    """A token for the shop, made beside whatever serves."""
+    made = command(folder, "tokens", "add", "shop", "--format", "json")
+    return str(json.loads(made.stdout)["token"])

@@ -1,0 +1,279 @@
+"""A real service process: it answers over sockets, survives its end, and ends as it must."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
+
+import pytest
+
+from app.clock import SystemClock
+from reconcile.instants import format_instant
+from tests.app.web.driving import SECRET, event, of_order, signed
+from tests.e2e.processes import Process, command, running, serving, token
+
+PHONE = "254711223344"
+
+
+def now() -> int:
+    """The machine's own time, by which a real process judges ages."""
+    return SystemClock().now()
+
+
+def rows(folder: Path, sql: str) -> list[tuple[object, ...]]:
+    """What the database holds, seen from here."""
+    with sqlite3.connect(folder / "t.db") as database:
+        return database.execute(sql).fetchall()
+
+
+def feed(process: Process, shop: str, *, until: int = 0) -> list[dict[str, object]]:
+    """The whole feed, once it has at least `until` changes."""
+    found: list[dict[str, object]] = []
+    ends = time.monotonic() + 20
+    while True:
+        after = found[-1]["id"] if found else 0
+        page = process.get(f"/api/v1/outcomes?after={after}&limit=1000&wait=1", shop)
+        found += page["outcomes"]
+        if not page["outcomes"] and (len(found) >= until or time.monotonic() > ends):
+            return found
+
+
+def test_a_day_of_a_service(tmp_path: Path) -> None:
+    """It starts, receives, explains, publishes and stops; its log is JSON and keeps secrets."""
+    with serving(tmp_path) as process:
+        assert process.get("/readyz") == {"status": "ready", "reasons": []}
+        body = event("e1", occurred_at=format_instant(now()), customer={"phone": PHONE})
+        assert [process.send(body, at=now())[1]["verdict"] for _ in range(2)] == [
+            "stored",
+            "duplicate",
+        ]
+        assert process.send(b'{"phone": "%s"' % PHONE.encode(), at=now())[0] == 200
+        assert process.send(body, at=now() - 10**9)[0] == 401
+        shop = token(tmp_path)
+        assert process.get("/api/v1/orders/ORD-1", shop)["outcome"] == "succeeded"
+        (change,) = feed(process, shop, until=1)
+        assert (change["id"], change["outcome"]) == (1, "succeeded")
+        listed = json.loads(command(tmp_path, "orders", "list", "--format", "json").stdout)
+        assert [each["order"] for each in listed] == ["ORD-1"]
+        assert process.end() == 0
+    deliveries = [line for line in process.lines if line["event"] == "delivery"]
+    assert [line["verdict"] for line in deliveries] == [
+        "stored",
+        "duplicate",
+        "unreadable",
+        "timestamp_too_old",
+    ]
+    for canary in (PHONE, SECRET, shop):
+        assert canary.encode() not in process.log
+
+
+def test_killed_between_acknowledgement_and_fold(tmp_path: Path) -> None:
+    """What was acknowledged and not yet folded is folded after the restart, once."""
+    with serving(tmp_path, "--no-worker") as process:
+        for number in range(5):
+            assert process.send(of_order(f"O-{number}", f"e{number}"), at=now())[0] == 200
+        process.end(signal.SIGKILL)
+    assert rows(tmp_path, "SELECT count(*) FROM revisions") == [(0,)]
+    shop = token(tmp_path)
+    for _ in range(2):
+        with serving(tmp_path) as process:
+            changes = feed(process, shop, until=5)
+            assert [change["id"] for change in changes] == [1, 2, 3, 4, 5]
+            assert {change["order"] for change in changes} == {f"O-{n}" for n in range(5)}
+            assert process.send(of_order("O-0", "e0"), at=now())[1]["verdict"] == "duplicate"
+            process.end(signal.SIGKILL)
+
+
+def send_if_alive(process: Process, name: str, acknowledged: set[str]) -> None:
+    """Deliver one event; note the delivery if it was acknowledged."""
+    body = of_order(f"O-{int(name.partition('-')[2]) % 20}", name, "pending")
+    try:
+        status, answer = process.send(body, at=now())
+    except (OSError, ValueError, HTTPException):
+        return
+    if status == 200:
+        acknowledged.add(answer["delivery"])
+
+
+def test_killed_under_load(tmp_path: Path) -> None:
+    """Killed under load it has kept all that it acknowledged, and the feed repeats nothing."""
+    shop, acknowledged = "", set[str]()
+    for round_number in range(3):
+        with serving(tmp_path) as process:
+            shop = shop or token(tmp_path)
+            wanted = len(acknowledged) + 60
+            with ThreadPoolExecutor(8) as pool:
+                for number in range(400):
+                    name = f"{round_number}-{number}"
+                    pool.submit(send_if_alive, process, name, acknowledged)
+                ends = time.monotonic() + 20
+                while len(acknowledged) < wanted:
+                    assert time.monotonic() < ends
+                    time.sleep(0.005)
+                process.end(signal.SIGKILL)
+    kept = {row[0] for row in rows(tmp_path, "SELECT id FROM deliveries")}
+    assert len(acknowledged) >= 180
+    assert acknowledged <= kept
+    assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]
+    with serving(tmp_path) as process:
+        changes = feed(process, shop, until=20)
+        assert [change["id"] for change in changes] == list(range(1, len(changes) + 1))
+        said = [(change["order"], change["outcome"]) for change in changes]
+        assert len(said) == len(set(said)) == 20
+        assert process.end() == 0
+    checked = command(tmp_path, "db", "check", "--format", "json")
+    assert (checked.returncode, json.loads(checked.stdout)["problems"]) == (0, [])
+
+
+CRASHING = """
+import sys
+from app.operations import worker
+
+async def refold_due(desk, *, limit):
+    raise RuntimeError("planned")
+
+worker.refold_due = refold_due
+from app.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_a_crash_in_the_worker_ends_the_process(tmp_path: Path) -> None:
+    """A service whose worker crashed ends with exit code 4 and a sentence."""
+    with running(tmp_path, "serve", "--port", "0", script=CRASHING) as process:
+        assert process.code() == 4
+    assert b"the fold worker failed" in process.log
+    assert b"planned" not in process.log
+
+
+def test_a_second_service_and_a_taken_port(tmp_path: Path) -> None:
+    """A second service on one database ends with 2; on a taken port, with 4. The first goes on."""
+    with serving(tmp_path) as process:
+        second = command(tmp_path, "serve", "--port", "0")
+        assert second.returncode == 2
+        assert b"another process already serves" in second.stderr
+        reindexed = command(tmp_path, "reindex")
+        assert reindexed.returncode == 2
+        other = tmp_path / "other"
+        other.mkdir()
+        taken = command(other, "serve", "--port", str(process.port))
+        assert taken.returncode == 4
+        assert b"Traceback" not in taken.stderr
+        assert b"in use" in taken.stderr
+        assert process.get("/livez") == {"status": "alive"}
+
+
+def test_a_worker_of_its_own(tmp_path: Path) -> None:
+    """`worker` folds what is due and stops when told."""
+    with serving(tmp_path, "--no-worker") as process:
+        process.send(event("e1"), at=now())
+        assert process.end() == 0
+    with running(tmp_path, "worker") as process:
+        ends = time.monotonic() + 20
+        while rows(tmp_path, "SELECT count(*) FROM revisions") == [(0,)]:
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        assert process.end() == 0
+
+
+def headers_of(body: bytes) -> bytes:
+    """The head of a genuine request, without its last blank line."""
+    fields = b"".join(name + b": " + value + b"\r\n" for name, value in signed(body, at=now()))
+    return b"POST /webhooks/shop HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" + fields
+
+
+WHOLE = json.dumps(event("raw")).encode()
+LARGE = b"x" * 10_000_000
+RAW = {
+    "genuine": (
+        lambda: headers_of(WHOLE) + b"content-length: %d\r\n\r\n" % len(WHOLE) + WHOLE,
+        200,
+    ),
+    "chunked": (
+        lambda: (
+            headers_of(WHOLE)
+            + b"transfer-encoding: chunked\r\n\r\n%x\r\n" % len(WHOLE)
+            + WHOLE
+            + b"\r\n0\r\n\r\n"
+        ),
+        200,
+    ),
+    "no HTTP": (lambda: b"\x16\x03\x01 hello\r\n\r\n", 400),
+    "two lengths": (
+        lambda: headers_of(WHOLE) + b"content-length: 3\r\ncontent-length: 5\r\n\r\nabcde",
+        400,
+    ),
+    "length and chunks": (
+        lambda: (
+            headers_of(WHOLE) + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+        ),
+        400,
+    ),
+    "a length that is none": (lambda: headers_of(WHOLE) + b"content-length: -1\r\n\r\n", 400),
+    "headers without end": (lambda: headers_of(WHOLE) + b"x: " + b"a" * 300_000, 400),
+    "signature beyond ASCII": (
+        lambda: (
+            b"POST /webhooks/shop HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+            b"webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,\xe4\xff\r\n"
+            b"content-length: 0\r\n\r\n"
+        ),
+        401,
+    ),
+    "an expectation": (
+        lambda: headers_of(WHOLE) + b"expect: 100-continue\r\ncontent-length: 0\r\n\r\n",
+        401,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """One service for all requests that must not harm it."""
+    with serving(tmp_path_factory.mktemp("raw")) as process:
+        yield process
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_bytes_on_the_wire(service: Process, name: str) -> None:
+    """Whatever comes over the socket gets its status or a closed door, and harms nothing."""
+    data, expected = RAW[name]
+    answer = service.raw(data(), hang_up=name == "headers without end")
+    status = int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 400
+    if answer.startswith(b"HTTP/1.1 100"):
+        status = int(answer.split(b"\r\n\r\n", 1)[1].split(b" ", 2)[1])
+    assert status == expected, answer
+    assert service.get("/readyz")["status"] == "ready"
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_ten_megabytes_on_the_wire(service: Process, chunked: bool) -> None:
+    """10 MB are refused with 413, or by closing the door on a sender that does not listen."""
+    body = iter([LARGE[:100_000]] * 100) if chunked else LARGE
+    try:
+        status, headers, _ = service.request(
+            "POST", "/webhooks/shop", body, [(n.decode(), v.decode()) for n, v in signed(LARGE)]
+        )
+    except (BrokenPipeError, ConnectionResetError):
+        status, headers = 413, {"connection": "close"}
+    assert (status, headers["connection"]) == (413, "close")
+    assert service.get("/readyz")["status"] == "ready"
+    assert service.send(event(f"after-{chunked}"), at=now())[1]["verdict"] == "stored"
+
+
+def test_sixty_four_at_once_on_the_wire(service: Process) -> None:
+    """One event over 64 connections at once is stored once and counted 64 times."""
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: service.send(event("same"), at=now()), range(64)))
+    verdicts = [answer["verdict"] for _, answer in answers]
+    assert sorted(verdicts) == ["duplicate"] * 63 + ["stored"]
+
+
+def test_a_sender_that_hangs_up(service: Process) -> None:
+    """Half a request leaves nothing behind."""
+    service.raw(headers_of(WHOLE) + b"content-length: 5000\r\n\r\n" + WHOLE, hang_up=True)
+    assert service.get("/readyz")["status"] == "ready"
