@@ -155,9 +155,9 @@ class Service:
         finally:
             self.store.journal.close()
             await journal
-            if worker is not None:
-                worker.cancel()
-                await asyncio.gather(worker, return_exceptions=True)
+            if self.worker is not None and worker is not None:
+                self.worker.stop()
+                await worker
 
     async def _run_journal(self) -> None:
         self._journal_alive = True
@@ -263,7 +263,7 @@ async def work(settings: Settings) -> None:
         task = asyncio.create_task(worker.run())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, task.cancel)
+            loop.add_signal_handler(number, worker.stop)
         log.info("working", environment=desk.store.environment)
         await asyncio.gather(task, return_exceptions=True)
         if not task.cancelled() and task.exception() is not None:

@@ -5,11 +5,11 @@ Leaves out: headers, signatures and raw bytes. Whoever builds a Delivery has ver
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
 from reconcile.money import Money
+from reconcile.values import frozen
 
 ClaimKind = Literal[
     "pending",
@@ -30,7 +30,7 @@ ClaimKind = Literal[
 CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Event:
     """One fact from the provider, keyed by (source, event_id, digest).
 
@@ -69,7 +69,7 @@ class Event:
         return hash(self.digest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Delivery:
     """One verified HTTP arrival of an event. Redeliveries are deliveries of the same event.
 

@@ -6,14 +6,14 @@ Leaves out: any order among its members, and any judgement. Union is the only wa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from reconcile.events import Delivery
 from reconcile.instants import Instant
 from reconcile.records import Record
+from reconcile.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class History:
     """The deliveries and records of one order.
 

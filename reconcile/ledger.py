@@ -6,12 +6,12 @@ Leaves out: wording. Reasons and findings carry a code, what they rest on and fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from reconcile.correlate import Case
 from reconcile.instants import Instant
 from reconcile.money import Money
+from reconcile.values import frozen
 
 AttemptOutcome = Literal[
     "succeeded", "authorized", "declined", "canceled", "expired", "timed_out", "pending"
@@ -77,7 +77,7 @@ Facts = tuple[tuple[str, FactValue], ...]
 ends in `_us` a Duration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reason:
     """Why something was concluded: a code, the event and record ids it rests on, and facts."""
 
@@ -86,7 +86,7 @@ class Reason:
     facts: Facts = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """A named observation on a ledger."""
 
@@ -100,7 +100,7 @@ class Finding:
         return SEVERITY[self.code]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attempt:
     """One try of the customer to pay, judged. `ended_at` dates its final word, if it has one."""
 
@@ -112,7 +112,7 @@ class Attempt:
     ended_at: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """Money that moved once. Captured money is positive; what went back is negative."""
 
@@ -123,7 +123,7 @@ class Entry:
     cites: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Balance:
     """Minor units captured and given back in one currency, both counted positive."""
 
@@ -132,7 +132,7 @@ class Balance:
     refunded: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ledger:
     """One order as it could have been known at `as_of`.
 

@@ -6,11 +6,11 @@ minor units and calls `from_major` or `Money` with the exact value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 from typing import Final
 
 from reconcile.currencies import EXPONENTS
+from reconcile.values import frozen
 
 MAX_MINOR: Final = 2**63 - 1
 """Largest number of minor units: a signed 64-bit integer, what both databases hold exactly."""
@@ -27,7 +27,7 @@ class MoneyError(ValueError):
     """An amount that cannot be written exactly in its currency. The message is one sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Money:
     """`minor` whole minor units (cents, paise, fils …) of the ISO 4217 `currency`."""
 

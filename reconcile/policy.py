@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from reconcile.instants import DAY, MINUTE, Duration
+from reconcile.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Policy:
     """What counts as late, and how long to wait.
 

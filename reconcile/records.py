@@ -5,11 +5,11 @@ Leaves out: who told us. A correction is a later record; none is ever changed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
 from reconcile.money import Money
+from reconcile.values import frozen
 
 RecordKind = Literal[
     "order_placed",
@@ -25,7 +25,7 @@ RecordKind = Literal[
 RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Record:
     """One fact from the merchant's side.
 

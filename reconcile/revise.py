@@ -6,14 +6,13 @@ difference between two folds of one growing set at two instants, and `revise` is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from reconcile.explain import headline
 from reconcile.instants import Instant
 from reconcile.ledger import Ledger, Outcome
+from reconcile.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Position:
     """What a published ledger said, without the counts that change with every redelivery.
 
@@ -26,7 +25,7 @@ class Position:
     substance: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Revision:
     """One published change of an order's ledger.
 
@@ -65,12 +64,15 @@ def _substance(ledger: Ledger) -> str:
     return "|".join(parts)
 
 
-def revise(before: Position | None, ledger: Ledger) -> Revision | None:
+def revise(
+    before: Position | None, ledger: Ledger, *, after: Position | None = None
+) -> Revision | None:
     """The revision that leads from `before` to this ledger; None where nothing of substance did.
 
+    `after` is the ledger's own position, for a caller that has it already.
     An order of which only a `not_attempted` could be told is not worth a first revision.
     """
-    after = position_of(ledger)
+    after = after or position_of(ledger)
     if before is None:
         if ledger.outcome == "not_attempted" and not ledger.findings:
             return None

@@ -7,11 +7,13 @@ mark. Publishing compares generations, so evidence that arrives during a fold is
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from app.operations.desk import Desk
 from app.store.histories import contested_with, gather, scan, side_stream
 from app.store.ledgers import (
     LATEST_POSITIONS,
+    Publication,
     drop_caches,
     due_orders,
     latest_positions,
@@ -22,7 +24,10 @@ from app.store.ledgers import (
 )
 from reconcile.fold import fold
 from reconcile.ledger import Ledger
-from reconcile.revise import Position, Revision, revise
+from reconcile.revise import Position, position_of, revise
+
+REBUILT_AT_ONCE: Final = 500
+"""Ledgers written together: always as many, so that the database has the statement ready."""
 
 
 async def refold_due(desk: Desk, *, limit: int) -> int:
@@ -46,17 +51,19 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
         marks = await unchanged(connection, marks)
         current = {mark.order: ledgers[mark.order] for mark in marks}
         before = await latest_positions(connection, current)
-        await publish(connection, ledgers=current, revisions=_revisions(current, before), due=marks)
+        await publish(connection, _decided(current, before), due=marks)
     return len(due)
 
 
-def _revisions(ledgers: dict[str, Ledger], before: dict[str, Position]) -> list[Revision]:
-    found = []
+def _decided(ledgers: dict[str, Ledger], before: dict[str, Position]) -> Publication:
+    """The ledgers, and a revision for each that says something new."""
+    positions = {order: position_of(ledger) for order, ledger in ledgers.items()}
+    revisions = []
     for order, ledger in ledgers.items():
-        revision = revise(before.get(order), ledger)
+        revision = revise(before.get(order), ledger, after=positions[order])
         if revision is not None:
-            found.append(revision)
-    return found
+            revisions.append(revision)
+    return Publication(ledgers=ledgers, positions=positions, revisions=revisions)
 
 
 async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
@@ -71,19 +78,23 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
         await drop_caches(connection)
     async with desk.store.reading() as connection:
         published = await side_stream(connection, LATEST_POSITIONS.format(""))
+        before: dict[str, Position] = {}
+        ledgers: dict[str, Ledger] = {}
         async for histories in scan(connection):
-            before: dict[str, Position] = {}
-            ledgers: dict[str, Ledger] = {}
             for history in histories:
                 order = history.order
                 ledgers[order] = fold(history, policy=desk.policy, as_of=now)
                 if published.upcoming is not None and published.upcoming <= order:
                     for row in await published.take(order):
                         before[order] = position_in(row)
-            await _publish_rebuilt(desk, ledgers, before)
-            folded += len(histories)
-            progress(len(histories))
-    return folded
+                if len(ledgers) == REBUILT_AT_ONCE:
+                    await _publish_rebuilt(desk, ledgers, before)
+                    folded += len(ledgers)
+                    progress(len(ledgers))
+                    before, ledgers = {}, {}
+        await _publish_rebuilt(desk, ledgers, before)
+        progress(len(ledgers))
+    return folded + len(ledgers)
 
 
 async def _publish_rebuilt(
@@ -91,7 +102,7 @@ async def _publish_rebuilt(
 ) -> None:
     if ledgers:
         async with desk.store.writing() as connection:
-            await publish(connection, ledgers=ledgers, revisions=_revisions(ledgers, before))
+            await publish(connection, _decided(ledgers, before))
 
 
 async def refold_until_quiet(desk: Desk, *, limit: int, progress: Callable[[int], None]) -> int:

@@ -35,19 +35,25 @@ SMALL_BATCH: Final = 50
 
 
 class FoldWorker:
-    """Folds until cancelled. `alive` tells readiness whether it is running."""
+    """Folds until it is stopped. `alive` tells readiness whether it is running."""
 
     def __init__(self, desk: Desk, *, batch: int) -> None:
         self._desk = desk
         self._store = desk.store
         self._batch = batch
+        self._stopping = False
         self.alive = False
 
+    def stop(self) -> None:
+        """End after the round under way: to cancel one could leave its transaction half open."""
+        self._stopping = True
+        self._store.evidence_arrived.set()
+
     async def run(self) -> None:
-        """Fold due orders for ever. Ends only by cancellation or by an error that stays."""
+        """Fold due orders until stopped, or until an error that stays."""
         self.alive = True
         try:
-            while True:
+            while not self._stopping:
                 try:
                     await self._round()
                 except StoreUnavailable as error:
@@ -86,7 +92,7 @@ class FoldWorker:
         while (left := ends - perf_counter()) > 0:
             committed = journal.committed
             await asyncio.sleep(min(left, 0.05))
-            if journal.committed == committed and not journal.depth:
+            if self._stopping or (journal.committed == committed and not journal.depth):
                 return
 
     async def _wait(self) -> None:

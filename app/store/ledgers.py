@@ -15,10 +15,10 @@ from typing import Any, cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.statements import insert_many, select_in
+from app.store.statements import Script, inserting, run, select_in
 from reconcile.instants import Instant
 from reconcile.ledger import Ledger, Outcome
-from reconcile.revise import Position, Revision, position_of
+from reconcile.revise import Position, Revision
 
 _LEDGER_COLUMNS = (
     "order_key",
@@ -130,23 +130,6 @@ async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
     )
 
 
-async def _settle(
-    connection: AsyncConnection, due: Sequence[Due], ledgers: dict[str, Ledger]
-) -> None:
-    """Move each mark to its order's next decision, unless evidence arrived in the meantime."""
-    await connection.execute(
-        text("UPDATE order_due SET due_at=:next WHERE order_key=:order AND generation=:generation"),
-        [
-            {
-                "next": ledgers[mark.order].next_decision_at,
-                "order": mark.order,
-                "generation": mark.generation,
-            }
-            for mark in due
-        ],
-    )
-
-
 # --- positions and publishing --------------------------------------------------------------------
 
 
@@ -165,47 +148,68 @@ async def latest_positions(
     return {row[0]: position_in(row) for row in rows}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What a round of folds decided: ledgers and their positions by order, and what to tell."""
+
+    ledgers: dict[str, Ledger]
+    positions: dict[str, Position]
+    revisions: Sequence[Revision]
+
+
 async def publish(
-    connection: AsyncConnection,
-    *,
-    ledgers: dict[str, Ledger],
-    revisions: Sequence[Revision],
-    due: Sequence[Due] = (),
+    connection: AsyncConnection, publication: Publication, *, due: Sequence[Due] = ()
 ) -> None:
     """Write the ledgers, their revisions, and the orders' next due marks, in one transaction."""
+    await run(connection, _publishing(connection.dialect.name, publication, due))
+
+
+def _publishing(dialect: str, publication: Publication, due: Sequence[Due]) -> Script[None]:
+    ledgers, positions = publication.ledgers, publication.positions
     if ledgers:
-        await insert_many(
-            connection,
+        yield from inserting(
+            dialect,
             table="ledgers",
             columns=_LEDGER_COLUMNS,
-            rows=[_ledger_row(ledger) for ledger in ledgers.values()],
+            rows=[_ledger_row(each, positions[order]) for order, each in ledgers.items()],
             conflict=_REPLACE_LEDGER,
         )
-    if revisions:
-        first = await _take_numbers(connection, "revisions", len(revisions))
-        await insert_many(
-            connection,
+    if publication.revisions:
+        first = yield from _taking_numbers(dialect, "revisions", len(publication.revisions))
+        yield from inserting(
+            dialect,
             table="revisions",
             columns=_REVISION_COLUMNS,
-            rows=[_revision_row(first + n, revision) for n, revision in enumerate(revisions)],
+            rows=[_revision_row(first + n, each) for n, each in enumerate(publication.revisions)],
         )
     if due:
-        await _settle(connection, due, ledgers)
+        yield from _settling(dialect, due, ledgers)
 
 
-async def _take_numbers(connection: AsyncConnection, name: str, count: int) -> int:
-    """The first of `count` numbers. The row stays locked until commit, so order is commit order."""
-    row = await connection.execute(
-        text(
-            "INSERT INTO counters (name, value) VALUES (:name, :count) "
-            "ON CONFLICT (name) DO UPDATE SET value=counters.value+:count RETURNING value"
-        ),
-        {"name": name, "count": count},
+def _settling(dialect: str, due: Sequence[Due], ledgers: dict[str, Ledger]) -> Script[None]:
+    """Move each mark to its order's next decision, unless evidence arrived in the meantime."""
+    yield from inserting(
+        dialect,
+        table="order_due",
+        columns=("order_key", "due_at", "generation"),
+        rows=[(d.order, ledgers[d.order].next_decision_at, d.generation) for d in due],
+        conflict="ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at "
+        "WHERE order_due.generation=excluded.generation",
     )
-    return int(row.scalar_one()) - count + 1
 
 
-def _ledger_row(ledger: Ledger) -> tuple[Any, ...]:
+def _taking_numbers(dialect: str, name: str, count: int) -> Script[int]:
+    """The first of `count` numbers. The row stays locked until commit, so order is commit order."""
+    marks = ("?", "?", "?") if dialect == "sqlite" else ("$1", "$2", "$3")
+    rows = yield (
+        f"INSERT INTO counters (name, value) VALUES ({marks[0]}, {marks[1]}) "  # noqa: S608
+        f"ON CONFLICT (name) DO UPDATE SET value=counters.value+{marks[2]} RETURNING value",
+        (name, count, count),
+    )
+    return int(rows[0][0]) - count + 1
+
+
+def _ledger_row(ledger: Ledger, position: Position) -> tuple[Any, ...]:
     balance = ledger.balances[0] if len(ledger.balances) == 1 else None
     codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
     return (
@@ -217,7 +221,7 @@ def _ledger_row(ledger: Ledger) -> tuple[Any, ...]:
         0 if balance is None else balance.captured,
         0 if balance is None else balance.refunded,
         f"|{codes}|" if codes else "",
-        position_of(ledger).substance,
+        position.substance,
         ledger.next_decision_at,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tests.architecture.tree import Module, imports, imports_from, names
 
 LAYERS = (
-    ("money", "currencies", "instants", "canonical"),
+    ("values", "money", "currencies", "instants", "canonical"),
     ("events", "records", "history", "correlate", "policy"),
     ("ledger", "movements", "reasons", "outcome", "findings"),
     ("fold", "revise", "explain"),

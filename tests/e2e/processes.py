@@ -109,12 +109,15 @@ class Process:
 
 
 @contextmanager
-def running(folder: Path, *words: str, script: str = "", **more: str) -> Iterator[Process]:
-    """A command, or a Python script, that is surely gone afterwards."""
+def running(
+    folder: Path, *words: str, script: str = "", stays: bool = True, **more: str
+) -> Iterator[Process]:
+    """A command, or a Python script, that is surely gone afterwards; by itself unless it stays."""
     start = ["-c", script] if script else ["-m", "app"]
     process = Process([sys.executable, *start, *words], environ(folder, **more))
     try:
-        process.wait_until_ready()
+        if stays:
+            process.wait_until_ready()
         yield process
     finally:
         if process.popen.poll() is None:

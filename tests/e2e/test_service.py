@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def now() -> int:
 
 def rows(folder: Path, sql: str) -> list[tuple[object, ...]]:
     """What the database holds, seen from here."""
-    with sqlite3.connect(folder / "t.db") as database:
+    with closing(sqlite3.connect(folder / "t.db")) as database:
         return database.execute(sql).fetchall()
 
 
@@ -145,7 +146,7 @@ sys.exit(run(sys.argv[1:]))
 
 def test_a_crash_in_the_worker_ends_the_process(tmp_path: Path) -> None:
     """A service whose worker crashed ends with exit code 4 and a sentence."""
-    with running(tmp_path, "serve", "--port", "0", script=CRASHING) as process:
+    with running(tmp_path, "serve", "--port", "0", script=CRASHING, stays=False) as process:
         assert process.code() == 4
     assert b"the fold worker failed" in process.log
     assert b"planned" not in process.log

@@ -259,9 +259,7 @@ async def published_then_failing(store: Store, order: str) -> None:
     at = desk(store, at=10)
     history = (await histories(store, [order]))[order]
     ledger = fold(history, policy=at.policy, as_of=seconds(10))
-    revise: Callable[..., Any] = refold._revisions
+    decided: Callable[..., Any] = refold._decided
     async with store.writing() as connection:
-        await publish(
-            connection, ledgers={order: ledger}, revisions=revise({order: ledger}, {}), due=[]
-        )
+        await publish(connection, decided({order: ledger}, {}))
         raise RuntimeError("planned")

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def url(path: Path) -> str:
 
 def on_disk(path: Path) -> set[str]:
     """The deliveries that another process would find now, through a connection of its own."""
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other:
         return {row[0] for row in other.execute("SELECT id FROM deliveries")}
 
 

@@ -8,7 +8,7 @@ import hmac
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,7 @@ class Driver:
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """What another connection finds in the database now."""
-        with sqlite3.connect(self.path) as database:
+        with closing(sqlite3.connect(self.path)) as database:
             return database.execute(sql, values).fetchall()
 
 

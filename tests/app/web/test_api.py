@@ -115,8 +115,10 @@ async def test_telling_news(driver: Driver) -> None:
     """Every change that the shop tells is one more record, and the ledger follows at once."""
     first = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     assert (first.status_code, first.json()["outcome"]) == (200, "not_attempted")
+    driver.clock.put(T + SECOND)
     dearer = await driver.api("PUT", "/orders/ORD-1", json=TOLD | {"amount": 1600})
     assert dearer.json()["totals"]["expected"] == {"amount": "1600.00", "currency": "KES"}
+    driver.clock.put(T + 2 * SECOND)
     canceled = TOLD | {"amount": 1600.50, "canceled_at": format_instant(T - MINUTE)}
     await driver.api("PUT", "/orders/ORD-1", json=canceled)
     await driver.send(event("e1"))

@@ -7,6 +7,7 @@ import io
 import json
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -331,5 +332,5 @@ async def test_a_restart_keeps_everything(tmp_path: Path) -> None:
         assert (await driver.send(event("e1"))).json()["verdict"] == "duplicate"
         assert driver.rows("SELECT count(*) FROM deliveries") == [(3,)]
         assert driver.rows("SELECT count(*) FROM rejections") == [(1,)]
-    with sqlite3.connect(tmp_path / "t.db") as database:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
