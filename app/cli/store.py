@@ -79,7 +79,7 @@ def refold(
         if everything:
             folded = with_desk(
                 lambda desk, settings: operation.refold_all(desk, progress=advance),
-                purpose="writing",
+                purpose="serving",
             )
         else:
             folded = with_desk(

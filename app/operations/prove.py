@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
-from random import Random
 from typing import Any
 
 from app.errors import NotFoundError
-from app.ids import seeded_chance
+from app.ids import Chance, seeded_chance
 from app.operations.desk import Desk
 from app.store.histories import gather, scan
 from reconcile.canonical import canonical_json
@@ -136,7 +135,7 @@ def _bytes(history: History, policy: Policy, as_of: Instant) -> bytes:
     return canonical_json(ledger_document(fold(history, policy=policy, as_of=as_of)))
 
 
-def _retold(history: History, chance: Random) -> History:
+def _retold(history: History, chance: Chance) -> History:
     """The same history, shuffled, cut into overlapping parts and joined again."""
     deliveries = sorted(history.deliveries, key=lambda d: d.delivery_id)
     records = sorted(history.records, key=lambda r: r.record_id)
@@ -150,7 +149,7 @@ def _retold(history: History, chance: Random) -> History:
     return told
 
 
-def _redelivered_agrees(history: History, chance: Random, policy: Policy, as_of: Instant) -> bool:
+def _redelivered_agrees(history: History, chance: Chance, policy: Policy, as_of: Instant) -> bool:
     """One delivery comes once more, later: counts may change, the position may not."""
     if not history.deliveries:
         return True
@@ -163,7 +162,7 @@ def _redelivered_agrees(history: History, chance: Random, policy: Policy, as_of:
     )
 
 
-def _travel_agrees(history: History, chance: Random, policy: Policy, as_of: Instant) -> bool:
+def _travel_agrees(history: History, chance: Chance, policy: Policy, as_of: Instant) -> bool:
     """At an earlier instant, the whole history and what was known then give one ledger."""
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
     then = chance.randint(min(known, default=as_of), max(as_of, *known, as_of))

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from app.providers.reading import Unreadable
-from reconcile.currencies import EXPONENTS
 from reconcile.money import Money, MoneyError, from_major, money
 
 AMOUNTS_REMEMBERED: Final = 1_024
@@ -40,16 +39,24 @@ def _minor(value: Any, currency: str) -> Money:
 AMOUNT_UNITS: Final[Mapping[str, Callable[[Any, str], Money]]] = {"major": _major, "minor": _minor}
 
 
-# Prices repeat, and most events state one amount twice. `typed` keeps true apart from 1.
-@lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
 def read_amount(
     read: Callable[[Any, str], Money], value: Any, currency: Any, *, name: str
 ) -> Money:
     """Exact money of zero or more. `name` is the amount's own name, for the sentence."""
     if currency is None:
         raise Unreadable(f"{name} has no currency")
-    if currency not in EXPONENTS and not (type(currency) is str and _CURRENCY.fullmatch(currency)):
+    if type(currency) is not str or not _CURRENCY.fullmatch(currency):
         raise Unreadable(f"the currency of {name} is not a code of three capital letters")
+    if type(value) not in (Decimal, int, str):
+        raise Unreadable(f"{name} cannot be read exactly: it is not a number or a decimal text")
+    return _remembered(read, value, currency, name)
+
+
+# Prices repeat, and most events state one amount twice. `typed` keeps 1500 apart from "1500".
+@lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
+def _remembered(
+    read: Callable[[Any, str], Money], value: Decimal | int | str, currency: str, name: str
+) -> Money:
     try:
         amount = read(value, currency)
     except MoneyError as error:

@@ -18,13 +18,13 @@ _FATAL_SQLITE = {
     sqlite3.SQLITE_CORRUPT: "the database file is damaged",
     sqlite3.SQLITE_NOTADB: "the database file is not a database",
     sqlite3.SQLITE_READONLY: "the database cannot be written",
-    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened",
 }
 
 _PASSING_SQLITE = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space",
     sqlite3.SQLITE_BUSY: "the database is busy; try again",
     sqlite3.SQLITE_LOCKED: "the database is locked; try again",
+    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check its folder and open files",
 }
 
 

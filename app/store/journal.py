@@ -20,10 +20,6 @@ from app.store.writer import Writer
 
 _Waiting = tuple[Arrival | Rejection, "asyncio.Future[StoredVerdict]"]
 
-SMALL_BATCH = 32
-"""Up to this many are written together without a second thought. Of more, half are: while they
-are on their way to the disk, those that were answered before them bring the next half."""
-
 
 class Journal:
     """The queue in front of the writer. `run` must be running for `submit` to return."""
@@ -90,8 +86,7 @@ class Journal:
         self._wake.set()
 
     def _take(self) -> list[_Waiting]:
-        waiting = len(self._waiting)
-        count = min(waiting, max(SMALL_BATCH, waiting // 2), self._batch_limit)
+        count = min(len(self._waiting), self._batch_limit)
         return [self._waiting.popleft() for _ in range(count)]
 
     async def _write(self, batch: list[_Waiting]) -> None:

@@ -97,9 +97,12 @@ class Linking:
             else:
                 self.orders[event.key] = event.order
                 self._link(keys, event.order)
-        if nameless:
-            self._assign_nameless(nameless)
-        yield from self._adopt(dialect)
+        known = -1
+        while known != len(self.made):  # an adopted orphan may link what a nameless one needs
+            known = len(self.made)
+            if nameless:
+                self._assign_nameless(nameless)
+            yield from self._adopt(dialect)
         yield from self._contest_bodies(dialect)
 
     def link(self, dialect: str, links: dict[LinkKey, str]) -> Script[None]:

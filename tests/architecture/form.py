@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from app.logs import FIELDS
 from tests.architecture.tree import Module
 
+MIGRATIONS = "app/store/migrations/versions"
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 UNFINISHED = ("TO" + "DO", "FIX" + "ME")
@@ -21,14 +22,18 @@ _LOG_WORDS = frozenset({"exc_info", "stack_info"})
 
 
 def files_are_short(module: Module) -> Iterator[str]:
-    """A file that needs more lines is two files."""
+    """A file that needs more lines is two files. A migration is as long as what it does."""
+    if module.within(MIGRATIONS):
+        return
     lines = len(module.text.splitlines())
     if lines > MAX_FILE_LINES:
         yield module.at(module.tree, f"has {lines} lines of at most {MAX_FILE_LINES}")
 
 
 def functions_are_short(module: Module) -> Iterator[str]:
-    """A function that needs more lines is two functions."""
+    """A function that needs more lines is two functions. A migration is one list of steps."""
+    if module.within(MIGRATIONS):
+        return
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1

@@ -84,6 +84,16 @@ TABLES = {
         },
         {"A": "n1 n2 a"},
     ),
+    "a chain with both ends in one transaction": (
+        {
+            "n1": said("n1", session="s", payment="p"),
+            "n2": said("n2", session="s"),
+            "n3": said("n3", session="s", payment="q"),
+            "n4": said("n4", payment="q"),
+            "a": said("a", order="A", payment="p"),
+        },
+        {"A": "n1 n2 n3 n4 a"},
+    ),
     "a chain that begins with a record": (
         {
             "n1": said("n1", payment="p"),
@@ -166,8 +176,10 @@ class HistoryContract:
         """Each order's history holds what its parts tie to it, in whichever order they arrive."""
         parts, expected = TABLES[name]
         orders = list(permutations(parts))
-        for order in random.Random(name).sample(orders, min(24, len(orders))):
-            for cuts in (frozenset(), frozenset(range(len(parts)))):
+        chance = random.Random(name)
+        for order in chance.sample(orders, min(24, len(orders))):
+            some = frozenset(chance.sample(range(len(parts)), 1))
+            for cuts in (frozenset(), some, frozenset(range(len(parts)))):
                 tag = f"{next(_tags)}-"
                 told = {key: tagged(part, tag) for key, part in parts.items()}
                 await tell(store, [told[key] for key in order], cuts=cuts)

@@ -117,9 +117,20 @@ class VerdictContract:
         found = await histories(store, orders)
         assert [len(found[order].deliveries) for order in orders] == [2] * 50
 
+    @pytest.mark.parametrize("width", [1, 3, 18, 19])
+    @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+    def test_no_statement_goes_beyond_the_limit(self, dialect: str, width: int) -> None:
+        """However many rows there are, a statement has no more parameters than are allowed."""
+        columns = tuple(f"c{number}" for number in range(width))
+        rows = [(number,) * width for number in range(70_000 // width)]
+        script = statements.inserting(dialect, table="t", columns=columns, rows=rows)
+        sizes = [len(parameters) for _, parameters in script]
+        assert sum(sizes) == len(rows) * width
+        assert max(sizes) <= statements.MAX_PARAMETERS
+
     async def test_the_real_parameter_limit(self, store: Store) -> None:
         """The database takes statements of the size that we believe it takes."""
-        count = statements.MAX_PARAMETERS // 3 + 7
+        count = 2 * statements.MAX_PARAMETERS // 3 + 7
         table = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
         marks = [(f"ORD-{n}", n, 1) for n in range(count)]
         async with store.writing() as connection:

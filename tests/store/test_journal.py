@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import resource
 import sqlite3
 import subprocess
@@ -17,6 +19,7 @@ import pytest
 from app.errors import StorePoisoned, StoreUnavailable, UsageError
 from app.operations.check_store import check_store
 from app.operations.manage_tokens import issue_token
+from app.store import locks
 from app.store.store import Store, StoreSettings, open_store
 from tests.store.builders import arrival, desk, keep, opened, rejection, rows, said
 
@@ -238,6 +241,22 @@ async def test_a_database_may_be_served_again(url: str) -> None:
             await keep(store, arrival(said("e1", order="A")))
     async with opened(url) as store:
         assert len(await rows(store, "SELECT id FROM deliveries")) == 2
+
+
+async def test_one_writer_at_a_time_among_processes(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another process holds the writers' lock nothing is written, and then all is well."""
+    monkeypatch.setattr(locks, "WAIT_S", 0.05)
+    other = os.open(path.with_name("t.db.writing"), os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    item = arrival(said("e1", order="A"))
+    with pytest.raises(StoreUnavailable, match="another process"):
+        await store.journal.submit(item)
+    assert on_disk(path) == set()
+    fcntl.flock(other, fcntl.LOCK_UN)
+    os.close(other)
+    assert await keep(store, item) == ["stored"]
 
 
 BESIDE = """

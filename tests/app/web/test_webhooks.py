@@ -228,6 +228,35 @@ async def test_the_size_limit_is_exact(driver: Driver, size: int) -> None:
         assert answer.status_code == (413 if size > 1024 * 1024 else 200)
 
 
+async def status_of_one_message(driver: Driver, body: bytes) -> int:
+    """The answer to a body that the server hands over whole, as it does with short ones."""
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/webhooks/shop",
+        "query_string": b"",
+        "headers": signed(body),
+    }
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await driver.service.application(scope, receive, send)
+    return int(sent[0]["status"])
+
+
+@pytest.mark.parametrize(("size", "status"), [(1023, 200), (1024, 200), (1025, 413)])
+async def test_the_size_limit_of_short_bodies(tmp_path: Path, size: int, status: int) -> None:
+    """The limit is as exact for a body that comes in one piece."""
+    async with driving(tmp_path, MAX_BODY_BYTES="1024") as driver:
+        body = WHOLE[:-1] + b" " * (size - len(WHOLE)) + b"}"
+        assert await status_of_one_message(driver, body) == status
+
+
 @pytest.mark.parametrize("encoding", [b"gzip", b"br", b"identity, gzip", b"GZIP", b"x\xff"])
 async def test_compressed_bodies_are_not_inflated(driver: Driver, encoding: bytes) -> None:
     """A compressed body is refused by its header, before anything is read of it."""
