@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from reconcile.events import ClaimKind, Delivery, Event
 from reconcile.history import History
@@ -66,7 +67,6 @@ class Filed:
     sessions: dict[str, SessionFile] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
 class AttemptEvidence:
     """All that speaks of one attempt.
 
@@ -75,13 +75,16 @@ class AttemptEvidence:
     links    events that tie it to a session of which coarser events speak
     """
 
-    source: str
-    reference: str
-    heard: list[Heard] = field(default_factory=list)
-    session: str | None = None
-    files: list[SessionFile] = field(default_factory=list)
-    claims: dict[ClaimKind, list[Heard]] = field(default_factory=dict)
-    links: list[Heard] = field(default_factory=list)
+    __slots__ = ("claims", "files", "heard", "links", "reference", "session", "source")
+
+    def __init__(self, source: str, reference: str, session: str | None = None) -> None:
+        self.source = source
+        self.reference = reference
+        self.session = session
+        self.heard: list[Heard] = []
+        self.files: list[SessionFile] = []
+        self.claims: dict[ClaimKind, list[Heard]] = {}
+        self.links: list[Heard] = []
 
     def names(self, session: str) -> Heard | None:
         """The first of its events that names this session."""
@@ -128,10 +131,14 @@ class Case:
     attempts: list[AttemptEvidence]
 
 
+_NOTHING_FILED: Final = Filed()
+"""What is filed of an order without records. Nothing is ever added to it."""
+
+
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     """Keep what was known at `as_of` and group it by attempt."""
     heard, foreign = _hear(history, as_of)
-    filed = _file(history, as_of) if history.records else Filed()
+    filed = _file(history, as_of) if history.records else _NOTHING_FILED
     attempts = _attempts(history.order, heard, filed)
     return Case(history.order, policy, as_of, heard, foreign, filed, attempts)
 

@@ -19,6 +19,9 @@ from reconcile.outcome_attempts import all_cites
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("succeeded", "declined", "canceled", "expired")
 _EXCLUDED_BY_AUTHORIZED: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
+_EXCLUDING: Final = frozenset((*_FINAL, "authorized", "dispute_won", "dispute_lost"))
+"""Claims of which one attempt can truly have only one; of two of them some pairs get on."""
+
 _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
 
@@ -84,13 +87,23 @@ def out_of_order(case: Case, judgement: Judgement) -> list[Finding]:
     """Within an attempt, an event reached us before one that is dated earlier."""
     found: list[Finding] = []
     for attempt in case.attempts:
-        latest: Instant = 0
-        for heard in attempt.heard:
-            if heard.first < latest:
-                found += _overtaken(attempt)
-                break
-            latest = heard.first
+        if len(attempt.heard) > 1 and _arrived_late(attempt.heard):
+            found += _overtaken(attempt)
     return found
+
+
+def _arrived_late(heard: list[Heard]) -> bool:
+    """Whether any of them came before one that is dated earlier; equal dates have no order."""
+    date: Instant = -1
+    earlier = same = 0
+    for each in heard:
+        if each.at != date:
+            earlier, same, date = max(earlier, same), 0, each.at
+        if each.first < earlier:
+            return True
+        if each.first > same:
+            same = each.first
+    return False
 
 
 def _overtaken(attempt: AttemptEvidence) -> Iterable[Finding]:
@@ -120,7 +133,7 @@ def contradictory_claims(case: Case, judgement: Judgement) -> list[Finding]:
     """One attempt is said to have ended in ways that exclude each other."""
     found: list[Finding] = []
     for attempt in case.attempts:
-        if len(attempt.claims) > 1:
+        if len(attempt.claims) > 1 and len(_EXCLUDING.intersection(attempt.claims)) > 1:
             found += _contradictions(attempt)
     return found
 
@@ -158,13 +171,13 @@ def success_after_deadline(case: Case, judgement: Judgement) -> list[Finding]:
 def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
 ) -> Iterable[Finding]:
-    known = min([heard.first for heard in captured])
+    known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     happened = captured[0].at
-    late = deadline is not None and max(known, happened) >= deadline
-    given_up = [
-        h for claim in _GIVEN_UP if claim in evidence.claims for h in evidence.claims[claim]
-    ]
-    reported = [heard for heard in given_up if heard.at < happened]
+    late = deadline is not None and (known >= deadline or happened >= deadline)
+    reported: list[Heard] = []
+    for claim in _GIVEN_UP:
+        if claim in evidence.claims:
+            reported += [heard for heard in evidence.claims[claim] if heard.at < happened]
     if late or reported:
         facts: Facts = (
             ("attempt", evidence.reference),

@@ -49,6 +49,8 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
     expected = judgement.expected
     if not captured or (expected.money is None and not expected.stated):
         return []
+    if len(captured) == 1 and captured[0].money == expected.money:
+        return []
     if expected.money is None:
         return [_mismatch("amount_mismatch", judgement, captured)]
     if any(m.money is None for m in captured):

@@ -10,7 +10,7 @@ state different amounts, no amount is entered: none wins by coming first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconcile.correlate import AttemptEvidence, Heard
 from reconcile.ledger import Balance, Entry, EntryKind
@@ -31,17 +31,13 @@ class Movement:
     stated: tuple[Money, ...]
     rests_on: Sequence[Heard] = ()
 
-    @property
-    def money(self) -> Money | None:
-        """The amount, where exactly one is stated."""
-        return self.stated[0] if len(self.stated) == 1 else None
+    money: Money | None = field(init=False)
+    cites: tuple[str, ...] = field(init=False)
 
-    @property
-    def cites(self) -> tuple[str, ...]:
-        """The ids of the events that state it, and of those it rests on."""
-        if self.rests_on:
-            return cites_of(self.attempt.tied([*self.heard, *self.rests_on]))
-        return cites_of(self.attempt.tied(self.heard))
+    def __post_init__(self) -> None:
+        self.money = self.stated[0] if len(self.stated) == 1 else None
+        said = [*self.heard, *self.rests_on] if self.rests_on else self.heard
+        self.cites = cites_of(self.attempt.tied(said))
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
@@ -137,8 +133,16 @@ def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def balances_of(movements: Iterable[Movement]) -> tuple[Balance, ...]:
+def balances_of(movements: Sequence[Movement]) -> tuple[Balance, ...]:
     """Captured and given back, per currency, from the movements themselves."""
+    if len(movements) == 1 and (only := movements[0].money) is not None:
+        taken = movements[0].kind == "captured"
+        balance = Balance(
+            currency=only.currency,
+            captured=only.minor if taken else 0,
+            refunded=0 if taken else only.minor,
+        )
+        return (balance,)
     captured: dict[str, int] = {}
     refunded: dict[str, int] = {}
     for movement in movements:

@@ -89,7 +89,7 @@ def _expected_by_events(heard: list[Heard]) -> Expectation:
     for each in heard:
         money = each.event.order_money
         # Most events repeat one amount: comparing is cheaper than hashing it again.
-        if money is not None and money != previous:
+        if money is not None and money is not previous and money != previous:
             first.setdefault(money, each.event.event_id)
             previous = money
     if len(first) == 1:
@@ -113,7 +113,7 @@ def _unresolved(case: Case, judgement: Judgement) -> Decision | None:
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
     """Events that share source and id but not their body, grouped, each with one of our own."""
     heard = case.heard + case.foreign if case.foreign else case.heard
-    if len({(h.event.source, h.event.event_id) for h in heard}) == len(heard):
+    if len(heard) < 2 or len({(h.event.source, h.event.event_id) for h in heard}) == len(heard):
         return []
     groups: dict[tuple[str, str], list[Heard]] = {}
     for each in case.heard:

@@ -109,6 +109,8 @@ def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     """The session's own expiry if the service gave one, else its opening (or the first known
     date, or the request for it) and the policy's window and grace."""
     window = case.policy.payment_window + case.policy.grace
+    if evidence.heard and not evidence.files:
+        return _first_known(evidence.heard, case) + window
     ends = [end for file in evidence.files if (end := _end_of(file, window)) is not None]
     if ends:
         return max(ends)
