@@ -77,7 +77,7 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
     async with desk.store.writing() as connection:
         await drop_caches(connection)
     async with desk.store.reading() as connection:
-        published = await side_stream(connection, LATEST_POSITIONS.format(""))
+        published = await side_stream(connection, LATEST_POSITIONS.format("WHERE"))
         before: dict[str, Position] = {}
         ledgers: dict[str, Ledger] = {}
         async for histories in scan(connection):

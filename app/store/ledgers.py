@@ -50,8 +50,9 @@ _REPLACE_LEDGER = "ON CONFLICT (order_key) DO UPDATE SET " + ", ".join(
 )
 
 LATEST_POSITIONS = (
-    "SELECT order_key, outcome, fulfillable, substance FROM revisions WHERE seq IN "
-    "(SELECT max(seq) FROM revisions {} GROUP BY order_key) ORDER BY order_key"
+    "SELECT order_key, outcome, fulfillable, substance FROM revisions AS latest {} seq = "
+    "(SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key) "
+    "ORDER BY order_key"
 )
 
 
@@ -143,7 +144,7 @@ async def latest_positions(
 ) -> dict[str, Position]:
     """What was last published of each of the orders; none for an order never published."""
     rows = await select_in(
-        connection, sql=LATEST_POSITIONS.format("WHERE order_key IN ({})"), values=orders
+        connection, sql=LATEST_POSITIONS.format("WHERE order_key IN ({}) AND"), values=orders
     )
     return {row[0]: position_in(row) for row in rows}
 
