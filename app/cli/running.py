@@ -18,7 +18,7 @@ def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end on the fast event loop."""
     import uvloop
 
-    _calm_the_collector()
+    calm_the_collector()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
 
@@ -27,7 +27,7 @@ YOUNG_OBJECTS = 50_000
 """New containers before the cycle collector looks at them: a pause of some milliseconds."""
 
 
-def _calm_the_collector() -> None:
+def calm_the_collector() -> None:
     """Let the cycle collector pass over what start-up made, and look at new objects less often.
 
     Requests and folds make thousands of small values and no cycles. Looking through all of them

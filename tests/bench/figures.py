@@ -193,6 +193,7 @@ def rebuild_figures(rebuilt: Rebuilt) -> list[Figure]:
             "events": rebuilt.events,
             "ledgers": rebuilt.ledgers,
             "seconds, whole command": rebuilt.ran.seconds,
+            "seconds, the first time, publishing every order": rebuilt.first.seconds,
             "seconds, the same command without orders": rebuilt.empty.seconds,
             "seconds, bare ordered scan": rebuilt.scan,
             "times the bare scan": seconds / rebuilt.scan,

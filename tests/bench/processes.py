@@ -41,11 +41,11 @@ def free_port() -> int:
 def server(command: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Iterator[Target]:
     """`python -m COMMAND… PORT` until the block ends; its standard error goes to `log`.
 
-    It has every core but the load generator's: left alone, the scheduler may put the two on one
-    core, because each wakes the other, and then neither shows what it can do.
+    It may use every core, as it would in use: the service has a thread that writes. The load
+    generator keeps to one core, or the scheduler might have the two wake each other on one.
     """
     port = free_port()
-    with log.open("wb") as errors, on_cores(server_cores()):
+    with log.open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", *command, str(port)],
             env=os.environ | env,
@@ -118,8 +118,3 @@ def on_cores(cores: set[int]) -> Iterator[None]:
 def last_core() -> int:
     """The load generator's core, and the one that a rebuild has to itself."""
     return max(os.sched_getaffinity(0))
-
-
-def server_cores() -> set[int]:
-    """All the other cores; the same one where there is no other."""
-    return os.sched_getaffinity(0) - {last_core()} or {last_core()}
