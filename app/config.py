@@ -45,6 +45,7 @@ Secrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(listed)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
+Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_]{1,40}|[^\x00]*[/.][^\x00]*)$")]
 Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
 
 
@@ -56,13 +57,14 @@ def _number(default: int, low: int, high: int) -> Any:
 class SourceSettings(BaseModel):
     """One provider account: how it signs, and with what.
 
+    profile       a shipped profile's name, or the path of a file of one's own (with / or .toml)
     secrets       newest first, wherever they came from: any of them may match
     secrets_file  where they came from, if a file; `read_secret_file` reads it again
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    profile: Name = "checkout"
+    profile: Profile = "checkout"
     secrets: Secrets = ()
     secrets_file: Path | None = None
 
@@ -110,7 +112,6 @@ class Settings(BaseSettings):
 
     max_body_bytes: int = _number(MIB, KIB, 16 * MIB)
     max_header_bytes: int = _number(16 * KIB, KIB, 64 * KIB)
-    receive_timeout_s: int = _number(10, 1, 120)
     forwarded_allow_ips: Networks = ()
 
     journal_queue: int = _number(4096, 1, 65_536)
@@ -118,7 +119,6 @@ class Settings(BaseSettings):
     rejections_max_count: int = _number(10_000, 0, 1_000_000)
     rejections_max_bytes: int = _number(64 * MIB, 0, 16 * KIB * MIB)
     rejected_body_bytes: int = _number(64 * KIB, 0, 16 * MIB)
-    disk_low_water_bytes: int = _number(64 * MIB, 0, MIB * MIB)
 
     longpoll_max_s: int = _number(60, 1, 600)
     page_max: int = _number(1000, 1, 10_000)

@@ -31,21 +31,20 @@ async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
     for table in ("events", "links", "contested"):
         await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608
     await mark_all_due(connection, now=now)
-    rows = await connection.execute(
-        text(
-            "SELECT DISTINCT session, source, order_key FROM records "
-            "WHERE session IS NOT NULL AND source IS NOT NULL"
-        )
+    await run(connection, _linking_records(connection.dialect.name))
+
+
+def _linking_records(dialect: str) -> Script[None]:
+    """Link the sessions that records name, in the order in which they were written down."""
+    rows = yield (
+        "SELECT session, source, order_key FROM records "
+        "WHERE session IS NOT NULL AND source IS NOT NULL ORDER BY recorded_at, id",
+        (),
     )
-    links = [{"s": row[0], "k": "session", "o": row[1], "r": row[2]} for row in rows]
-    if links:
-        await connection.execute(
-            text(
-                "INSERT INTO links (reference, kind, source, order_key) "
-                "VALUES (:s, :k, :o, :r) ON CONFLICT DO NOTHING"
-            ),
-            links,
-        )
+    linking = Linking(LinkMemory())
+    for session, source, order in rows:
+        linking.join([(session, "session", source)], order)
+    yield from linking.write(dialect)
 
 
 async def index_again(

@@ -96,7 +96,7 @@ class Linking:
                 nameless.append((event, keys))
             else:
                 self.orders[event.key] = event.order
-                self._link(keys, event.order)
+                self.join(keys, event.order)
         known = -1
         while known != len(self.made):  # an adopted orphan may link what a nameless one needs
             known = len(self.made)
@@ -109,7 +109,7 @@ class Linking:
         """Link references that a record names, such as an opened session's, and write it all."""
         yield from self._load(dialect, list(links))
         for key, order in links.items():
-            self._link([key], order)
+            self.join([key], order)
         yield from self._adopt(dialect)
         yield from self._contest_bodies(dialect)
         yield from self.write(dialect)
@@ -154,7 +154,8 @@ class Linking:
             )
             self.links |= {(row[0], row[1], row[2]): row[3] for row in rows}
 
-    def _link(self, keys: Iterable[LinkKey], order: str) -> None:
+    def join(self, keys: Iterable[LinkKey], order: str) -> None:
+        """Link references to an order; one that is linked to another makes the two contested."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:
@@ -171,7 +172,7 @@ class Linking:
                 order = self._linked(keys)
                 if order is not None:
                     self.orders[event.key] = order
-                    self._link(keys, order)
+                    self.join(keys, order)
         if any(event.key not in self.orders for event, _ in nameless):
             self.memory.orphan_seen()
 
@@ -200,7 +201,7 @@ class Linking:
             if order is not None and row not in self.adopted:
                 self.adopted[row] = order
                 self.torn.add((source, event_id))
-                self._link(keys, order)
+                self.join(keys, order)
 
     def _contest_bodies(self, dialect: str) -> Script[None]:
         """One event id in several orders: only now is it known which, nameless bodies included."""

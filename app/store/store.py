@@ -23,7 +23,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.errors import ConfigurationError, StoreUnavailable
 from app.store import schema
 from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
-from app.store.faults import as_store_error
 from app.store.journal import Journal
 from app.store.locks import ServiceLock, WriteLock
 from app.store.rejections import RejectionRing
@@ -83,7 +82,7 @@ class Store:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
         except DBAPIError as error:
-            raise as_store_error(error) or error from error
+            raise self.writer.judged(error) from error
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:

@@ -68,7 +68,7 @@ class Writer:
                     await self._take()
                     yield await self._connected()
                 except DBAPIError as error:
-                    raise self._judged(error) from error
+                    raise self.judged(error) from error
                 finally:
                     self._release()
 
@@ -97,7 +97,8 @@ class Writer:
         async with self._alone() as connection:
             return await run_transaction(connection, script)
 
-    def _judged(self, error: DBAPIError) -> Exception:
+    def judged(self, error: DBAPIError) -> Exception:
+        """What a driver's error means to callers. A fatal one, met by a reader too, stops all."""
         meaning = as_store_error(error)
         if meaning is None:
             return error
