@@ -45,7 +45,7 @@ Secrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(listed)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
-Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_]{1,40}|[^\x00]*[/.][^\x00]*)$")]
+Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
 Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
 
 

@@ -42,8 +42,7 @@ from app.checkout.request import CheckoutRequest, SoundRequest, checked
 from app.clock import Clock
 from app.errors import TallyhookError, UnreachableError
 from app.ids import new_id
-from app.store.records import add_records, records_of
-from app.store.statements import select_in
+from app.store.records import add_records, details_of, records_of
 from app.store.store import Store
 from reconcile.instants import SECOND, Instant
 from reconcile.records import Record
@@ -258,8 +257,5 @@ def _unknown(payment: Payment, code: str) -> CheckoutResult:
 
 
 async def _details_of(store: Store, record: Record) -> str | None:
-    """The text kept beside a record; `records_of` gives what the engine reads, without it."""
-    sql = "SELECT details FROM records WHERE id IN ({})"
     async with store.reading() as connection:
-        rows = await select_in(connection, sql=sql, values=[record.record_id])
-    return rows[0][0] if rows else None
+        return await details_of(connection, record)

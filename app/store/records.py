@@ -56,3 +56,12 @@ async def records_of(connection: AsyncConnection, order: str) -> list[Record]:
         {"order": order},
     )
     return [record_of(tuple(row)) for row in rows]
+
+
+async def details_of(connection: AsyncConnection, record: Record) -> str | None:
+    """The text kept beside a record; `records_of` gives what the engine reads, without it."""
+    rows = await connection.execute(
+        text("SELECT details FROM records WHERE id=:id"), {"id": record.record_id}
+    )
+    found: str | None = rows.scalar_one_or_none()
+    return found
