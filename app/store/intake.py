@@ -168,13 +168,17 @@ def write_index(dialect: str, linking: Linking, fresh: Sequence[NewEvent]) -> Sc
 
 
 def marking_due(dialect: str, due: dict[str, Instant]) -> Script[None]:
-    """Set orders due: new evidence has arrived, so a fold under way must not clear the mark."""
+    """Set orders due: new evidence has arrived, so a fold under way must not clear the mark.
+
+    An order that has been waiting keeps its place: it is not put behind those that came later.
+    """
     if due:
         yield from inserting(
             dialect,
             table="order_due",
             columns=("order_key", "due_at", "generation"),
             rows=[(order, at, 1) for order, at in due.items()],
-            conflict="ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at, "
-            "generation=order_due.generation+1",
+            conflict="ON CONFLICT (order_key) DO UPDATE SET generation=order_due.generation+1, "
+            "due_at=CASE WHEN order_due.due_at <= excluded.due_at THEN order_due.due_at "
+            "ELSE excluded.due_at END",
         )

@@ -68,15 +68,23 @@ class LedgerContract:
     """Due marks, publishing and the feed. A subclass gives `url`."""
 
     async def test_new_evidence_sets_its_order_due(self, store: Store) -> None:
-        """Every arrival for an order, a redelivery too, sets it due and counts a generation."""
+        """Every arrival for an order, a redelivery too, sets it due and counts a generation; one
+        that is due already keeps its place before those that came later."""
         await keep(store, arrival(said("e1", order="A"), at=1))
         assert await mark(store, "A") == (seconds(1), 1)
         await keep(store, arrival(said("e1", order="A"), at=2))
-        assert await mark(store, "A") == (seconds(2), 2)
+        assert await mark(store, "A") == (seconds(1), 2)
         async with store.reading() as connection:
-            assert await next_due(connection) == seconds(2)
-            assert await count_due(connection, now=seconds(1)) == 0
-            assert await count_due(connection, now=seconds(2)) == 1
+            assert await next_due(connection) == seconds(1)
+            assert await count_due(connection, now=seconds(0)) == 0
+            assert await count_due(connection, now=seconds(1)) == 1
+
+    async def test_new_evidence_does_not_wait_for_the_deadline(self, store: Store) -> None:
+        """An order that waits for its deadline is due at once when something new is said."""
+        await keep(store, arrival(said("e1", order="A")))
+        await folded(desk(store, at=1))
+        await keep(store, arrival(paid("A"), at=2))
+        assert (await mark(store, "A"))[0] == seconds(2)
 
     async def test_a_fold_moves_the_mark_to_the_deadline(self, store: Store) -> None:
         """After a fold an open order is due at its deadline, and a settled one never."""
