@@ -10,11 +10,10 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncResult
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
-from app.store.statements import select_in
+from app.store.statements import Rows, select_in, stream
 from reconcile.events import Delivery, Event
 from reconcile.history import History
 from reconcile.records import Record
@@ -179,21 +178,21 @@ def _marks_of_records(records: Iterable[Record]) -> set[Mark]:
 class SideStream:
     """Rows in the order of their first column, taken as the main stream reaches each order."""
 
-    def __init__(self, result: AsyncResult[Any]) -> None:
-        self._partitions = result.partitions(ROWS_AT_ONCE)
-        self._rows: list[Sequence[Any]] = []
+    def __init__(self, partitions: AsyncIterator[Rows]) -> None:
+        self._partitions = partitions
+        self._rows: Rows = []
         self._place = 0
         self.upcoming: str | None = None
 
     async def start(self) -> None:
         """Read the first rows."""
-        self._rows = list(await anext(self._partitions, []))
+        self._rows = await anext(self._partitions, [])
         self._place = 0
         self.upcoming = self._rows[0][0] if self._rows else None
 
-    async def take(self, order: str) -> list[Sequence[Any]]:
+    async def take(self, order: str) -> Rows:
         """The rows of this order; rows of orders before it are passed over."""
-        found = []
+        found: Rows = []
         while self.upcoming is not None and self.upcoming <= order:
             if self.upcoming == order:
                 found.append(self._rows[self._place])
@@ -207,7 +206,7 @@ class SideStream:
 
 async def side_stream(connection: AsyncConnection, sql: str) -> SideStream:
     """Open a query whose first column is the order it is ordered by."""
-    side = SideStream(await connection.stream(text(sql)))
+    side = SideStream(stream(connection, sql, at_once=ROWS_AT_ONCE))
     await side.start()
     return side
 
@@ -240,14 +239,10 @@ async def scan(connection: AsyncConnection) -> AsyncIterator[list[History]]:
 
 async def _groups(connection: AsyncConnection) -> AsyncIterator[list[tuple[str, list[Delivery]]]]:
     """First deliveries grouped by order, in key order."""
-    result = await connection.stream(
-        text(
-            f"SELECT {EVENT_SELECT} FROM events WHERE order_key IS NOT NULL ORDER BY order_key"  # noqa: S608
-        )
-    )
+    events = f"SELECT {EVENT_SELECT} FROM events WHERE order_key IS NOT NULL ORDER BY order_key"  # noqa: S608
     order: str | None = None
     deliveries: list[Delivery] = []
-    async for rows in result.partitions(ROWS_AT_ONCE):
+    async for rows in stream(connection, events, at_once=ROWS_AT_ONCE):
         groups = []
         for row in rows:
             if row[0] != order:

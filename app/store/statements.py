@@ -12,11 +12,12 @@ interpreter lock for each, which costs more than the rows do.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
 
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -96,9 +97,7 @@ async def run_transaction(connection: AsyncConnection, script: Script[Result]) -
 async def _cross(
     connection: AsyncConnection, script: Script[Result], *, transaction: bool
 ) -> Result:
-    raw = await connection.get_raw_connection()
-    driver = raw.driver_connection
-    assert driver is not None
+    driver = await _driver(connection)
     crossing = _Crossing(script, transaction=transaction)
     try:
         await driver.execute("script", crossing)
@@ -106,6 +105,30 @@ async def _cross(
         raise OperationalError("script", None, error) from error
     result: Result = crossing.result
     return result
+
+
+async def _driver(connection: AsyncConnection) -> Any:
+    raw = await connection.get_raw_connection()
+    assert raw.driver_connection is not None
+    return raw.driver_connection
+
+
+async def stream(connection: AsyncConnection, sql: str, *, at_once: int) -> AsyncIterator[Rows]:
+    """The rows of a query without parameters, `at_once` at a time, in memory that stays small."""
+    if connection.dialect.name == "sqlite":
+        # The driver's own rows are plain tuples: a scan of a million of them feels the difference.
+        driver = await _driver(connection)
+        try:
+            cursor = await driver.execute(sql)
+            while rows := await cursor.fetchmany(at_once):
+                yield rows
+            await cursor.close()
+        except sqlite3.Error as error:
+            raise OperationalError(sql, None, error) from error
+    else:
+        result = await connection.stream(text(sql))
+        async for partition in result.partitions(at_once):
+            yield [tuple(row) for row in partition]
 
 
 # --- building blocks -----------------------------------------------------------------------------
