@@ -13,7 +13,7 @@ from reconcile.correlate import AttemptEvidence, Case, Heard
 from reconcile.events import ClaimKind
 from reconcile.instants import Instant
 from reconcile.ledger import Attempt, Facts, Finding
-from reconcile.movements import cites_of, closes
+from reconcile.movements import cites_of, same_dispute
 from reconcile.outcome import Judgement, shared_references
 from reconcile.outcome_attempts import all_cites
 
@@ -147,7 +147,7 @@ def _contradictions(attempt: AttemptEvidence) -> Iterable[Finding]:
         heard = [h for claim in said for h in claims[claim]]
         yield _contradiction(attempt, ", ".join(said), heard)
     won, lost = claims.get("dispute_won", ()), claims.get("dispute_lost", ())
-    both = [(w, x) for w in won for x in lost if closes(w, x)] if won and lost else []
+    both = [(w, x) for w in won for x in lost if same_dispute(w, x)] if won and lost else []
     if both:
         heard = [h for pair in both for h in pair]
         yield _contradiction(attempt, "dispute_won, dispute_lost", heard)

@@ -39,11 +39,13 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
 def _fulfillable(case: Case, judgement: Judgement) -> bool:
     """Paid in full in the order's own currency, nothing open, and the shop still wants to ship.
 
+    That an order costs nothing only the shop itself can say; an event that does is a mistake.
     `succeeded` already excludes what is unresolved, disputed or refunded below the price.
     """
     return (
         judgement.outcome == "succeeded"
         and judgement.expected.money is not None
+        and (judgement.expected.money.minor > 0 or case.filed.placed is not None)
         and case.filed.canceled is None
     )
 

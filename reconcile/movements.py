@@ -83,14 +83,30 @@ def _loss(attempt: AttemptEvidence, heard: list[Heard]) -> Movement:
     stated = _stated(heard)
     if stated:
         return Movement("dispute_lost", attempt, heard, stated)
-    opened = [h for h in attempt.claims.get("disputed", ()) if any(closes(c, h) for c in heard)]
+    opened = [
+        h for h in attempt.claims.get("disputed", ()) if any(closes(c, h, attempt) for c in heard)
+    ]
     basis = opened if _stated(opened) else attempt.claims.get("succeeded", [])
     return Movement("dispute_lost", attempt, heard, _stated(basis), basis)
 
 
-def closes(closing: Heard, opening: Heard) -> bool:
-    """Whether a dispute's end is that of this dispute: by its name, or where one has no name."""
-    names = (closing.event.movement, opening.event.movement)
+def closes(closing: Heard, opening: Heard, attempt: AttemptEvidence) -> bool:
+    """Whether a dispute's end is that of this dispute: not dated before it, and of its name.
+
+    Where one of the two has no name they belong together only if the attempt has had no other
+    dispute: nothing is guessed about money.
+    """
+    if closing.at < opening.at:
+        return False
+    names = {closing.event.movement, opening.event.movement}
+    if len(names) == 1:
+        return True
+    return None in names and len({h.event.movement for h in attempt.claims["disputed"]}) == 1
+
+
+def same_dispute(won: Heard, lost: Heard) -> bool:
+    """Whether two ends are ends of one dispute: by its name, or where one has no name."""
+    names = (won.event.movement, lost.event.movement)
     return None in names or names[0] == names[1]
 
 

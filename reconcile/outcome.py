@@ -276,7 +276,7 @@ def open_disputes(case: Case) -> list[Heard]:
         opened = attempt.claims.get("disputed")
         if opened is not None:
             closed = attempt.claims.get("dispute_won", []) + attempt.claims.get("dispute_lost", [])
-            found += [each for each in opened if not any(closes(c, each) for c in closed)]
+            found += [each for each in opened if not any(closes(c, each, attempt) for c in closed)]
     return found
 
 

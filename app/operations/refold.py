@@ -6,13 +6,16 @@ mark. Publishing compares generations, so evidence that arrives during a fold is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+
+import structlog
 
 from app.operations.desk import Desk
 from app.store.histories import contested_with, gather, scan, side_stream
 from app.store.ledgers import (
     LATEST_POSITIONS,
+    Due,
     Publication,
     drop_caches,
     due_orders,
@@ -23,11 +26,20 @@ from app.store.ledgers import (
     unchanged,
 )
 from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import MINUTE, Instant
 from reconcile.ledger import Ledger
+from reconcile.policy import Policy
 from reconcile.revise import Position, position_of, revise
+
+log = structlog.get_logger()
 
 REBUILT_AT_ONCE: Final = 500
 """Ledgers written together: always as many, so that the database has the statement ready."""
+
+
+PUT_ASIDE: Final = 10 * MINUTE
+"""When an order that could not be folded is tried again; also when new evidence arrives."""
 
 
 async def refold_due(desk: Desk, *, limit: int) -> int:
@@ -44,15 +56,29 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
         sharing = await contested_with(connection, [mark.order for mark in due])
         marks = due + await marks_of(connection, sharing.difference(mark.order for mark in due))
         histories = await gather(connection, [mark.order for mark in marks])
-    ledgers = {
-        order: fold(history, policy=desk.policy, as_of=now) for order, history in histories.items()
-    }
+    ledgers = _folded(histories, policy=desk.policy, as_of=now)
     async with desk.store.writing() as connection:
         marks = await unchanged(connection, marks)
-        current = {mark.order: ledgers[mark.order] for mark in marks}
+        current = {m.order: ledgers[m.order] for m in marks if m.order in ledgers}
         before = await latest_positions(connection, current)
-        await publish(connection, _decided(current, before), due=marks)
+        await publish(
+            connection, _decided(current, before), due=marks, put_aside_until=now + PUT_ASIDE
+        )
     return len(due)
+
+
+def _folded(
+    histories: Mapping[str, History], *, policy: Policy, as_of: Instant
+) -> dict[str, Ledger]:
+    """The ledgers of the orders. One that cannot be folded is a fault of ours: it is logged and
+    put aside, so that it does not stop the others."""
+    ledgers = {}
+    for order, history in histories.items():
+        try:
+            ledgers[order] = fold(history, policy=policy, as_of=as_of)
+        except Exception as error:
+            log.error("an order cannot be folded", order=order, exc_info=error)
+    return ledgers
 
 
 def _decided(ledgers: dict[str, Ledger], before: dict[str, Position]) -> Publication:
@@ -83,7 +109,7 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
         async for histories in scan(connection):
             for history in histories:
                 order = history.order
-                ledgers[order] = fold(history, policy=desk.policy, as_of=now)
+                ledgers |= _folded({order: history}, policy=desk.policy, as_of=now)
                 if published.upcoming is not None and published.upcoming <= order:
                     for row in await published.take(order):
                         before[order] = position_in(row)
@@ -102,7 +128,18 @@ async def _publish_rebuilt(
 ) -> None:
     if ledgers:
         async with desk.store.writing() as connection:
-            await publish(connection, _decided(ledgers, before))
+            marks = await marks_of(connection, ledgers)
+            await publish(connection, _decided(ledgers, before), due=_misplaced(marks, ledgers))
+
+
+def _misplaced(marks: Sequence[Due], ledgers: dict[str, Ledger]) -> list[Due]:
+    """Marks that are missing, or do not stand at their order's next decision."""
+    standing = {mark.order: mark for mark in marks}
+    return [
+        standing.get(order) or Due(order=order, generation=0)
+        for order, ledger in ledgers.items()
+        if order not in standing or standing[order].due_at != ledger.next_decision_at
+    ]
 
 
 async def refold_until_quiet(desk: Desk, *, limit: int, progress: Callable[[int], None]) -> int:

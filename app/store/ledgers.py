@@ -25,9 +25,6 @@ _LEDGER_COLUMNS = (
     "as_of",
     "outcome",
     "fulfillable",
-    "currency",
-    "captured",
-    "refunded",
     "findings",
     "substance",
     "next_decision_at",
@@ -159,13 +156,34 @@ class Publication:
 
 
 async def publish(
-    connection: AsyncConnection, publication: Publication, *, due: Sequence[Due] = ()
+    connection: AsyncConnection,
+    publication: Publication,
+    *,
+    due: Sequence[Due] = (),
+    put_aside_until: Instant | None = None,
 ) -> None:
-    """Write the ledgers, their revisions, and the orders' next due marks, in one transaction."""
-    await run(connection, _publishing(connection.dialect.name, publication, due))
+    """Write the ledgers, their revisions, and the orders' next due marks, in one transaction.
+
+    A mark whose order has no ledger here could not be folded; it is due again at the instant
+    until which it is put aside.
+    """
+    ledgers = publication.ledgers
+    marks = [
+        (
+            mark.order,
+            ledgers[mark.order].next_decision_at if mark.order in ledgers else put_aside_until,
+            mark.generation,
+        )
+        for mark in due
+    ]
+    await run(connection, _publishing(connection.dialect.name, publication, marks))
 
 
-def _publishing(dialect: str, publication: Publication, due: Sequence[Due]) -> Script[None]:
+Mark = tuple[str, Instant | None, int]
+"""(order, when it is due next, the generation of the evidence that was folded)"""
+
+
+def _publishing(dialect: str, publication: Publication, marks: Sequence[Mark]) -> Script[None]:
     ledgers, positions = publication.ledgers, publication.positions
     if ledgers:
         yield from inserting(
@@ -183,17 +201,17 @@ def _publishing(dialect: str, publication: Publication, due: Sequence[Due]) -> S
             columns=_REVISION_COLUMNS,
             rows=[_revision_row(first + n, each) for n, each in enumerate(publication.revisions)],
         )
-    if due:
-        yield from _settling(dialect, due, ledgers)
+    if marks:
+        yield from _settling(dialect, marks)
 
 
-def _settling(dialect: str, due: Sequence[Due], ledgers: dict[str, Ledger]) -> Script[None]:
+def _settling(dialect: str, marks: Sequence[Mark]) -> Script[None]:
     """Move each mark to its order's next decision, unless evidence arrived in the meantime."""
     yield from inserting(
         dialect,
         table="order_due",
         columns=("order_key", "due_at", "generation"),
-        rows=[(d.order, ledgers[d.order].next_decision_at, d.generation) for d in due],
+        rows=marks,
         conflict="ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at "
         "WHERE order_due.generation=excluded.generation",
     )
@@ -211,16 +229,12 @@ def _taking_numbers(dialect: str, name: str, count: int) -> Script[int]:
 
 
 def _ledger_row(ledger: Ledger, position: Position) -> tuple[Any, ...]:
-    balance = ledger.balances[0] if len(ledger.balances) == 1 else None
     codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
     return (
         ledger.order,
         ledger.as_of,
         ledger.outcome,
         int(ledger.fulfillable),
-        None if balance is None else balance.currency,
-        0 if balance is None else balance.captured,
-        0 if balance is None else balance.refunded,
         f"|{codes}|" if codes else "",
         position.substance,
         ledger.next_decision_at,

@@ -153,19 +153,6 @@ def upgrade() -> None:
             autoincrement=False,
             nullable=False,
         ),
-        sa.Column("currency", sa.Text(), nullable=True),
-        sa.Column(
-            "captured",
-            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
-            autoincrement=False,
-            nullable=False,
-        ),
-        sa.Column(
-            "refunded",
-            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
-            autoincrement=False,
-            nullable=False,
-        ),
         sa.Column("findings", sa.Text(), nullable=False),
         sa.Column("substance", sa.Text(), nullable=False),
         sa.Column(
