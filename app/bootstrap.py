@@ -16,6 +16,7 @@ import structlog
 import uvicorn
 from starlette.applications import Starlette
 
+from app.checkout.client import ClientSettings
 from app.clock import Clock, SystemClock
 from app.config import Settings
 from app.errors import ConfigurationError, UnreachableError
@@ -59,13 +60,14 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
     """Every configured source. Raises ConfigurationError with the mistakes of all of them."""
     sources, problems = {}, []
     for name, given in settings.sources.items():
+        variable = f"TALLYHOOK_SOURCES__{name.upper()}__PROFILE"
         try:
             profile = load_profile(given.profile)
+            variable = f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS"
             secrets = [secret.get_secret_value() for secret in given.secrets]
             sources[name] = Source(name=name, profile=profile, secrets=secrets)
         except ConfigurationError as error:
-            prefix = f"TALLYHOOK_SOURCES__{name.upper()}"
-            problems += [f"{prefix}: {problem}" for problem in error.problems]
+            problems += [f"{variable}: {problem}" for problem in error.problems]
     if problems:
         raise ConfigurationError(problems)
     return sources
@@ -91,12 +93,17 @@ class Service:
     """A receiver with its journal and, unless it is left out, its fold worker."""
 
     def __init__(
-        self, store: Store, settings: Settings, *, clock: Clock, with_worker: bool
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        sources: dict[str, Source],
+        clock: Clock,
+        with_worker: bool,
     ) -> None:
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
-        sources = compile_sources(settings)
         desk = Desk(store=store, policy=settings.policy(), clock=clock)
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         self._journal_alive = False
@@ -181,8 +188,16 @@ async def open_service(
     settings: Settings, *, clock: Clock | None = None, with_worker: bool = True
 ) -> AsyncIterator[Service]:
     """A service at work on its own store, without a socket."""
+    # Before the store: a database is stamped with its environment when it is made.
+    sources = compile_sources(settings)
     async with open_store(store_settings(settings), purpose="serving") as store:
-        service = Service(store, settings, clock=clock or SystemClock(), with_worker=with_worker)
+        service = Service(
+            store,
+            settings,
+            sources=sources,
+            clock=clock or SystemClock(),
+            with_worker=with_worker,
+        )
         async with service.running():
             yield service
 
@@ -201,15 +216,13 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
         server = _Server(_uvicorn(service.application, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, setattr, server, "should_exit", True)
+            loop.add_signal_handler(number, _stop, service, server)
         watcher = asyncio.create_task(_stop_when_broken(service, server))
         announcer = asyncio.create_task(_announce(server, settings))
         try:
             await server.serve()
         except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
-            raise UnreachableError(
-                f"cannot listen on {host} port {port}; is it in use?"
-            ) from failed
+            raise UnreachableError(_unheard(host, port)) from failed
         finally:
             for task in (watcher, announcer):
                 task.cancel()
@@ -219,8 +232,29 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
         if service.broken:
             raise UnreachableError("; ".join(service.broken) + "; see the log, then start again")
         if not server.started:
-            raise UnreachableError(f"cannot listen on {host} port {port}; is it in use?")
+            raise UnreachableError(_unheard(host, port))
     log.info("stopped")
+
+
+def _unheard(host: str, port: int) -> str:
+    return (
+        f"cannot listen on {host} port {port}: is the address one of this machine's, "
+        "and the port free?"
+    )
+
+
+def checkout_settings(settings: Settings) -> ClientSettings:
+    """The payment service to open sessions at. Raises ConfigurationError where none is given."""
+    checkout = settings.checkout
+    if checkout.base_url is None or checkout.token is None or checkout.source is None:
+        raise ConfigurationError(
+            ["TALLYHOOK_CHECKOUT__BASE_URL: give the service's address, its token and its source"]
+        )
+    return ClientSettings(
+        base_url=checkout.base_url,
+        token=checkout.token.get_secret_value(),
+        source=checkout.source,
+    )
 
 
 def _uvicorn(application: Starlette, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
@@ -241,9 +275,15 @@ def _uvicorn(application: Starlette, settings: Settings, *, host: str, port: int
     )
 
 
+def _stop(service: Service, server: uvicorn.Server) -> None:
+    """Take no more requests; those that wait for news are answered with what there is."""
+    service.store.closing.set()
+    server.should_exit = True
+
+
 async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
     await service.stopped()
-    server.should_exit = True
+    _stop(service, server)
 
 
 async def _announce(server: uvicorn.Server, settings: Settings) -> None:

@@ -29,8 +29,8 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
     """What happened, why we say so, and what would change it; each sentence cites its ids."""
     sentences = [_reason(reason) for reason in ledger.reasons]
     if len(ledger.attempts) > 1:
-        sentences += [_attempt(attempt) for attempt in ledger.attempts]
-    sentences += [_finding(finding) for finding in ledger.findings]
+        sentences += [attempt_sentence(attempt) for attempt in ledger.attempts]
+    sentences += [finding_text(finding) for finding in ledger.findings]
     if ledger.outcome == "succeeded" and not ledger.fulfillable:
         sentences.append(_held_back(ledger))
     sentences.append(WHAT_WOULD_CHANGE_IT[ledger.outcome] + ".")
@@ -59,12 +59,14 @@ def _reason(reason: Reason) -> str:
     return reason_sentence(reason.code, reason.facts) + _cites(reason.cites)
 
 
-def _attempt(attempt: Attempt) -> str:
+def attempt_sentence(attempt: Attempt) -> str:
+    """What became of one attempt, with the ids it rests on."""
     sentence = reason_sentence(attempt.reason.code, attempt.reason.facts)
     return f"Attempt {attempt.reference}: {sentence}{_cites(attempt.reason.cites)}"
 
 
-def _finding(finding: Finding) -> str:
+def finding_text(finding: Finding) -> str:
+    """One finding as a sentence, with the ids it rests on."""
     return finding_sentence(finding.code, finding.facts) + _cites(finding.cites)
 
 

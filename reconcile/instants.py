@@ -16,7 +16,6 @@ Instant = int
 Duration = int
 """A length of time in microseconds."""
 
-MICROSECOND: Final[Duration] = 1
 MILLISECOND: Final[Duration] = 1_000
 SECOND: Final[Duration] = 1_000_000
 MINUTE: Final[Duration] = 60 * SECOND
@@ -80,11 +79,6 @@ def _within(instant: Instant) -> Instant:
     if not EARLIEST <= instant <= LATEST:
         raise ValueError("the moment lies outside the years 1970 to 9999")
     return instant
-
-
-def from_seconds(seconds: int) -> Instant:
-    """The instant of a Unix time in whole seconds. Raises ValueError outside 1970 to 9999."""
-    return _within(seconds * SECOND)
 
 
 def format_instant(instant: Instant) -> str:

@@ -6,9 +6,9 @@ difference between two folds of one growing set at two instants, and `revise` is
 
 from __future__ import annotations
 
-from reconcile.explain import headline
+from reconcile.explain import attempt_sentence, finding_text, headline
 from reconcile.instants import Instant
-from reconcile.ledger import Ledger, Outcome
+from reconcile.ledger import FINDING_CODES, Attempt, Ledger, Outcome
 from reconcile.values import frozen
 
 
@@ -57,11 +57,15 @@ def _substance(ledger: Ledger) -> str:
     for b in ledger.balances:
         parts.append(f"got {b.captured}-{b.refunded} {b.currency}")
     for a in ledger.attempts:
-        parts.append(f"{a.reference.replace('|', '/')}={a.outcome}")
+        parts.append(_attempt_part(a))
     if ledger.findings:
         codes = {f.code for f in ledger.findings if f.code not in _COUNTS_ONLY}
         parts += sorted(codes)
     return "|".join(parts)
+
+
+def _attempt_part(attempt: Attempt) -> str:
+    return f"{attempt.reference.replace('|', '/')}={attempt.outcome}"
 
 
 def revise(
@@ -83,15 +87,15 @@ def revise(
         at=ledger.as_of,
         before=before,
         after=after,
-        because=(headline(ledger), *_differences(before, after)),
+        because=(headline(ledger), *_differences(before, after, ledger)),
     )
 
 
-def _differences(before: Position | None, after: Position) -> list[str]:
-    """What is new and what is gone, part by part of the substance after outcome and shipping."""
+def _differences(before: Position | None, after: Position, ledger: Ledger) -> list[str]:
+    """What is new since, each with its ids, and what is gone, part by part of the substance."""
     if before is None:
         return []
-    earlier, later = before.substance.split("|"), after.substance.split("|")
+    earlier = before.substance.split("|")
     sentences = []
     if before.outcome != after.outcome:
         sentences.append(f"It was {before.outcome} before.")
@@ -99,10 +103,14 @@ def _differences(before: Position | None, after: Position) -> list[str]:
         sentences.append(
             "It may be shipped now." if after.fulfillable else "It may not be shipped."
         )
-    new = [part for part in later[2:] if part not in earlier]
-    gone = [part for part in earlier[2:] if part not in later]
-    if new:
-        sentences.append(f"New: {', '.join(new)}.")
+    sentences += [attempt_sentence(a) for a in ledger.attempts if _attempt_part(a) not in earlier]
+    sentences += [
+        finding_text(f)
+        for f in ledger.findings
+        if f.code not in _COUNTS_ONLY and f.code not in earlier
+    ]
+    codes = {finding.code for finding in ledger.findings}
+    gone = [code for code in FINDING_CODES if code in earlier and code not in codes]
     if gone:
-        sentences.append(f"No longer: {', '.join(gone)}.")
+        sentences.append(f"No longer found: {', '.join(gone)}.")
     return sentences

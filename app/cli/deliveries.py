@@ -42,15 +42,12 @@ def show_delivery(
 
     entry = with_desk(lambda desk, settings: show_delivery(desk, delivery))
     row = _row(entry) | {"digest": entry.digest, "headers": entry.headers.split("\n")}
-    if form is Format.json:
-        document(row)
+    if form is not Format.table:
+        document(row, form)
         return
     headers = row.pop("headers")
-    emit(
-        [{"what": name, "value": value} for name, value in row.items()],
-        columns=("what", "value"),
-        form=form,
-    )
+    shown = [{"what": name, "value": value} for name, value in row.items()]
+    emit(shown, columns=("what", "value"), form=form)
     for line in headers:
         print(f"  {line}")
 

@@ -9,7 +9,9 @@ happened. Everything crosses real HTTP.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -17,12 +19,13 @@ from typing import Final
 
 import httpx2
 
-from app.bootstrap import open_desk
-from app.checkout.client import CheckoutClient, ClientSettings
+from app.bootstrap import checkout_settings, open_desk
+from app.checkout.client import CheckoutClient
 from app.cli import demo_play as shop
 from app.cli.children import Child, free_port
 from app.cli.output import note
 from app.config import Settings, load_settings
+from app.errors import UsageError
 from app.logs import configure_logging
 from app.operations.desk import Desk
 from app.operations.manage_tokens import issue_token
@@ -38,15 +41,40 @@ HOST: Final = "127.0.0.1"
 
 async def play(*, once: bool) -> int:
     """Play all scenarios. Returns 0 when every one ended as it must, else 1."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    _take_folder()
+    playing = asyncio.current_task()
+    assert playing is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
     ports = free_port(8080), free_port(8090)
     environ = _environ(*ports)
     settings = load_settings(environ, serving=True)
     began = monotonic()
     with (FOLDER / "shop.log").open("w") as log:
         configure_logging(format="json", stream=log)
-        return await _run(settings, environ, ports, once=once, began=began)
+        try:
+            return await _run(settings, environ, ports, once=once, began=began)
+        finally:
+            (FOLDER / "pid").unlink(missing_ok=True)
+
+
+def _take_folder() -> None:
+    """Empty the demo's folder, unless a demo that still runs is using it."""
+    mark = FOLDER / "pid"
+    if mark.exists() and _is_running(int(mark.read_text())):
+        raise UsageError(f"a demo is running here (process {mark.read_text()}); stop it first")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    mark.write_text(str(os.getpid()))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 async def _run(
@@ -87,10 +115,7 @@ def _answering(http: httpx2.AsyncClient, url: str) -> shop.Ready:
 async def _play(
     desk: Desk, http: httpx2.AsyncClient, party: shop.Party, settings: Settings
 ) -> list[shop.Played]:
-    client_settings = ClientSettings(
-        base_url=party.provider, token=SANDBOX_TOKEN, source="checkout"
-    )
-    async with CheckoutClient(client_settings) as client:
+    async with CheckoutClient(checkout_settings(settings)) as client:
         note("Placing an order for each scenario and opening its checkout session")
         last = await shop.place_orders(desk, client, http, party)
     note("The simulated customers are paying, or not; waiting for the last webhook and deadline")

@@ -74,4 +74,4 @@ def show_order(
     if form is Format.table:
         print_ledger(ledger_document(ledger))
     else:
-        document(ledger_document(ledger))
+        document(ledger_document(ledger), form)

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from app.errors import UsageError
+
 
 class Format(StrEnum):
     """How a listing is written."""
@@ -44,9 +46,11 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
         _table(rows, columns)
 
 
-def document(value: Mapping[str, Any]) -> None:
-    """Print one JSON document."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
+    """Print one JSON document, or the same on one line. Raises UsageError for CSV."""
+    if form is Format.csv:
+        raise UsageError("this is one document, not a list: say --format json or jsonl")
+    print(json.dumps(value, ensure_ascii=False, indent=None if form is Format.jsonl else 2))
 
 
 def _cell(value: Any) -> str:

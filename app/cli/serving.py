@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -20,24 +22,31 @@ def register(application: typer.Typer) -> None:
 
 def serve(
     host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+    ] = 8080,
     no_worker: Annotated[
-        bool, typer.Option("--no-worker", help="Receive only; fold in a `tallyhook worker`.")
+        bool,
+        typer.Option("--no-worker", help="Receive only; another process on this PostgreSQL folds."),
     ] = False,
 ) -> None:
     """Receive webhooks, answer the API, and fold due orders in the background."""
     from app.bootstrap import serve as run_service
+    from app.cli.output import note
     from app.cli.running import run_loop
     from app.config import load_settings
     from app.logs import configure_logging
 
     settings = load_settings(serving=True)
+    for warning in settings.warnings:
+        note(warning)
     configure_logging(format=settings.log_format, level=settings.log_level)
     run_loop(run_service(settings, host=host, port=port, with_worker=not no_worker))
 
 
 def worker() -> None:
-    """Fold due orders and nothing else. On SQLite `serve` does this itself."""
+    """Fold due orders and nothing else, beside receivers on one PostgreSQL. On SQLite, which one
+    process serves alone, `serve` does this itself."""
     from app.bootstrap import work
     from app.cli.running import run_loop
     from app.config import load_settings
@@ -49,7 +58,7 @@ def worker() -> None:
 
 
 def sandbox(
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8090,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen on.")] = 8090,
     host: Host = "127.0.0.1",
     seed: Annotated[int, typer.Option(help="Two runs with one seed are identical.")] = 0,
     webhook_url: Annotated[
@@ -92,4 +101,8 @@ def demo(
     from app.cli.demo import play
     from app.cli.running import run_loop
 
-    raise typer.Exit(run_loop(play(once=once)))
+    try:
+        code = run_loop(play(once=once))
+    except asyncio.CancelledError:  # told to end: both servers have been ended with it
+        code = 128 + signal.SIGTERM
+    raise typer.Exit(code)

@@ -42,7 +42,7 @@ def check(form: FormatOption = Format.table) -> None:
         for problem in report.problems:
             print(f"  {problem}")
     else:
-        document(report.document())
+        document(report.document(), form)
     if report.problems:
         raise typer.Exit(1)
 
@@ -120,6 +120,6 @@ def prove(
         for example in proof.counter_examples:
             print(f"  {example}")
     else:
-        document(proof.document())
+        document(proof.document(), form)
     if proof.counter_examples:
         raise typer.Exit(1)

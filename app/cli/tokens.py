@@ -23,8 +23,8 @@ def add(name: Name, form: FormatOption = Format.table) -> None:
         lambda desk, settings: issue_token(desk, name=name),
         purpose="writing",
     )
-    if form is Format.json or form is Format.jsonl:
-        document({"name": name, "token": token})
+    if form is not Format.table:
+        document({"name": name, "token": token}, form)
     else:
         print(token)
         note("Keep it now: it is not shown again.")

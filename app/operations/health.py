@@ -25,6 +25,7 @@ async def store_state(desk: Desk) -> StoreState:
     store = desk.store
     if store.writer.poison is not None:
         raise StorePoisoned(store.writer.poison)
+    await store.writer.check()
     async with store.reading() as connection:
         due = await count_due(connection, now=desk.clock.now())
         counts = await outcome_counts(connection)

@@ -22,6 +22,6 @@ async def read_feed(desk: Desk, *, after: int, limit: int, wait_s: float) -> lis
         async with desk.store.reading() as connection:
             found = await feed(connection, after=after, limit=limit)
         left = ends - monotonic()
-        if found or left <= 0:
+        if found or left <= 0 or desk.store.closing.is_set():
             return found
         await asyncio.sleep(min(LOOK_AGAIN_S, left))

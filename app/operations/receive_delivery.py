@@ -4,8 +4,8 @@
 2 size        5 environment   8 acknowledgement
 3 signature   6 identify
 
-Each step either hands on or ends in a verdict. A rejection is kept in the ring, so that a wrong
-secret loses nothing; what is signed but cannot be read is kept whole and acknowledged.
+Each step either hands on or ends in a verdict. A rejection is kept in the ring, with its reason and
+its bytes up to a bound; what is signed but cannot be read is kept whole and acknowledged.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ _UNSTORED: Final = ("authorization", "cookie", "proxy-authorization")
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
 """Every other rejection is a matter of signature or age: 401, and the sender is not told which."""
+
+_log_rejection = Line("delivery", "delivery", "source", "verdict", "digest")
 
 RETRY_AFTER_S: Final = 5
 """When a sender should come again after a 503: by then a restart is over, usually."""
@@ -164,18 +166,11 @@ async def _reject(
         body=body[: door.rejected_body_bytes],
         problem=problem,
     )
-    kept = True
     try:
         await door.journal.submit(rejection)
-    except (StoreUnavailable, StorePoisoned):
-        kept = False
-    log.info(
-        "delivery" if kept else "delivery rejected and not kept",
-        delivery=delivery_id,
-        source=rejection.source,
-        verdict=verdict,
-        digest=rejection.digest,
-    )
+    except (StoreUnavailable, StorePoisoned) as error:
+        log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
+    _log_rejection(delivery_id, rejection.source, verdict, rejection.digest)
     return Answer(_REFUSED_STATUS.get(verdict, 401), verdict, delivery_id)
 
 

@@ -83,14 +83,6 @@ async def find_in_diary(connection: AsyncConnection, delivery_id: str) -> DiaryE
     return None if row is None else _entry(row)
 
 
-async def verdict_counts(connection: AsyncConnection) -> dict[str, int]:
-    """How many arrivals have each verdict; of rejections, those still in the ring."""
-    rows = await connection.execute(
-        text(f"SELECT verdict, count(*) FROM ({_BOTH}) AS diary GROUP BY verdict")  # noqa: S608
-    )
-    return {row[0]: int(row[1]) for row in rows}
-
-
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int
 ) -> AsyncIterator[list[RawDelivery]]:
@@ -135,9 +127,3 @@ async def _by_arrival(
             yield ready
     if waiting:
         yield waiting
-
-
-async def count_raw(connection: AsyncConnection) -> int:
-    """How many deliveries hold their own body."""
-    row = await connection.execute(text("SELECT count(*) FROM deliveries WHERE body IS NOT NULL"))
-    return int(row.scalar_one())

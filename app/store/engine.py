@@ -53,7 +53,6 @@ def writing_engine(url: str) -> AsyncEngine:
     """The engine of the one connection that writes and checkpoints."""
     if not is_sqlite(url):
         return create_async_engine(url, pool_size=2, max_overflow=0)
-    sqlite_path(url).parent.mkdir(parents=True, exist_ok=True)
     engine = create_async_engine(
         url,
         poolclass=AsyncAdaptedQueuePool,
@@ -76,7 +75,11 @@ def reading_engine(url: str) -> AsyncEngine:
     """The engine of connections that can only read."""
     if not is_sqlite(url):
         return create_async_engine(
-            url, pool_size=READERS, max_overflow=0, execution_options={"postgresql_readonly": True}
+            url,
+            pool_size=READERS,
+            max_overflow=0,
+            isolation_level="REPEATABLE READ",  # several reads of one history are one snapshot
+            execution_options={"postgresql_readonly": True},
         )
     engine = create_async_engine(
         _read_only(url),

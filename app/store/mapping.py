@@ -7,12 +7,12 @@ agree by construction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, cast
 
-from reconcile.events import ClaimKind, Delivery, Event
+from reconcile.events import CLAIM_KINDS, Delivery, Event
 from reconcile.instants import Instant
 from reconcile.money import Money
-from reconcile.records import Record, RecordKind
+from reconcile.records import RECORD_KINDS, Record, RecordKind
 
 DELIVERY_COLUMNS: Final = (
     "id",
@@ -67,8 +67,8 @@ RECORD_COLUMNS: Final = (
 EVENT_SELECT: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
 RECORD_SELECT: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
 
-_CLAIMS: Final = frozenset(get_args(ClaimKind))
-_RECORDS: Final = frozenset(get_args(RecordKind))
+_CLAIMS: Final = frozenset(CLAIM_KINDS)
+_RECORDS: Final = frozenset(RECORD_KINDS)
 
 
 def event_row(

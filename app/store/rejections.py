@@ -33,7 +33,8 @@ _ROW_OVERHEAD = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refused arrival. `body` is cut to what may be kept; `size` and `digest` are of all."""
+    """One refused arrival. `body` is cut to what may be kept; `size` and `digest` are of all that
+    was read, which is nothing of a body that was too large."""
 
     delivery_id: str
     received_at: Instant

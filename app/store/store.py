@@ -17,16 +17,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.errors import ConfigurationError, StoreUnavailable
+from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.store import schema
 from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
+from app.store.integrity import damage
 from app.store.journal import Journal
 from app.store.locks import ServiceLock, WriteLock
 from app.store.rejections import RejectionRing
 from app.store.writer import Writer
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,8 @@ class Store:
         )
         self.environment = settings.environment
         self.evidence_arrived = asyncio.Event()
+        self.closing = asyncio.Event()
+        """Set when the service stops: whoever waits for something new should wait no more."""
         self.on_commit: Callable[[int], None] = lambda count: None
         self.journal = Journal(
             self.writer,
@@ -94,16 +100,23 @@ class Store:
 
     async def open_serving(self) -> None:
         """Take the database for this process alone, make sure of the disk, bring it up to date."""
+        self._make_folder()
         if self._service is not None and self._path is not None:
             self._service.take()
             _drop_cached_pages(self._path)
         await self.open_writing()
         await self._checkpoint()
         async with self.reading() as connection:
+            found = await damage(connection)
+            if found:
+                raise StorePoisoned(
+                    f"{found[0]}; restore a backup, or copy the file aside and start afresh"
+                )
             await self._ring.load(connection)
 
     async def open_writing(self) -> None:
         """Bring an SQLite database up to date, or check a PostgreSQL one, and check its stamp."""
+        self._make_folder()
         async with self.writing() as connection:
             current = await schema.current_version(connection)
             if current != schema.newest_version():
@@ -120,6 +133,10 @@ class Store:
                 raise ConfigurationError(
                     ["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"]
                 )
+
+    def _make_folder(self) -> None:
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
 
     async def open_reading(self) -> None:
         """Check that there is a database to read, and that it is this environment's."""
@@ -140,6 +157,7 @@ class Store:
 
     async def upgrade(self) -> tuple[str | None, str]:
         """Run the migrations that are due. Returns the versions before and after."""
+        self._make_folder()
         async with self.writing() as connection:
             before = await schema.current_version(connection)
             await schema.upgrade(connection)
@@ -154,7 +172,8 @@ class Store:
         """
         if self._path is None:
             return
-        await self.writer.checkpoint()
+        if not await self.writer.checkpoint():
+            log.warning("another process is reading the database; its log stays until it ends")
         descriptor = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -188,12 +207,21 @@ async def open_store(settings: StoreSettings, *, purpose: str = "serving") -> As
     """An open store for `serving` (alone), `writing` (beside a service) or `reading`."""
     store = Store(settings)
     try:
-        opening = {
-            "serving": store.open_serving,
-            "writing": store.open_writing,
-            "reading": store.open_reading,
-        }
-        await opening[purpose]()
+        await _open(store, purpose)
         yield store
     finally:
         await store.close()
+
+
+async def _open(store: Store, purpose: str) -> None:
+    opening = {
+        "serving": store.open_serving,
+        "writing": store.open_writing,
+        "reading": store.open_reading,
+    }
+    try:
+        await opening[purpose]()
+    except OSError as error:
+        # A folder that cannot be made, a server that is not there: the reason is the system's own.
+        reason = error.strerror or type(error).__name__
+        raise StoreUnavailable(f"the database cannot be opened: {reason}") from error

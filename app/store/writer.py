@@ -7,7 +7,6 @@ the driver's thread with a half-made transaction.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -18,7 +17,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.errors import StorePoisoned, StoreUnavailable
 from app.store.faults import as_store_error
 from app.store.locks import WriteLock
-from app.store.statements import Result, Script, run_transaction
+from app.store.statements import Result, Rows, Script, run, run_transaction
+
+
+def _asking(sql: str) -> Script[Rows]:
+    return (yield sql, ())
+
+
+def _touching(dialect: str) -> Script[None]:
+    """A write that leaves the database as it was, but needs all that a real one needs."""
+    name, value = ("?", "?") if dialect == "sqlite" else ("$1", "$2")
+    sql = (
+        f"INSERT INTO counters (name, value) VALUES ({name}, {value}) "  # noqa: S608
+        "ON CONFLICT (name) DO UPDATE SET value=counters.value+1"
+    )
+    yield sql, ("writable", 1)
 
 
 class Writer:
@@ -30,6 +43,8 @@ class Writer:
         self._turn = asyncio.Lock()
         self._connection: AsyncConnection | None = None
         self._poison: str | None = None
+        self.trouble: str | None = None
+        """Why the last commit could not be made, one sentence; None when it could."""
         self.on_poison: Callable[[], None] = lambda: None
 
     @property
@@ -72,30 +87,34 @@ class Writer:
                 finally:
                     self._release()
 
-    async def checkpoint(self) -> None:
-        """Fold SQLite's write-ahead log into the file. Raises StorePoisoned when it cannot be."""
-        async with self._turn:
-            with anyio.CancelScope(shield=True):
-                await self._take()
-                try:
-                    connection = await self._connected()
-                    raw = await connection.get_raw_connection()
-                    driver = raw.driver_connection
-                    assert driver is not None
-                    async with driver.execute("PRAGMA wal_checkpoint(TRUNCATE)") as cursor:
-                        busy, *_ = await cursor.fetchone()
-                except sqlite3.Error as error:
-                    self.fail("the write-ahead log could not be folded into the file")
-                    raise StorePoisoned(self._poison) from error
-                finally:
-                    self._release()
-        if busy:
-            raise StoreUnavailable("another process is reading the database; try again")
+    async def checkpoint(self) -> bool:
+        """Fold SQLite's write-ahead log into the file, and sync both.
+
+        Where another process holds a snapshot, so that the log cannot be emptied, all of it that
+        can be is folded and False is returned. Raises as `transaction` does.
+        """
+        for mode in ("TRUNCATE", "PASSIVE"):
+            async with self._alone() as connection:
+                rows = await run(connection, _asking(f"PRAGMA wal_checkpoint({mode})"))
+            if rows[0][0] == 0:
+                return mode == "TRUNCATE"
+        return False
 
     async def commit(self, script: Script[Result]) -> Result:
         """Run a script as one transaction. Raises as `transaction` does."""
-        async with self._alone() as connection:
-            return await run_transaction(connection, script)
+        try:
+            async with self._alone() as connection:
+                result = await run_transaction(connection, script)
+        except StoreUnavailable as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = None
+        return result
+
+    async def check(self) -> None:
+        """If the last commit failed, try one that changes nothing; raises as `transaction` does."""
+        if self.trouble is not None:
+            await self.commit(_touching(self.dialect))
 
     def judged(self, error: DBAPIError) -> Exception:
         """What a driver's error means to callers. A fatal one, met by a reader too, stops all."""
@@ -122,7 +141,8 @@ class Writer:
     async def close(self) -> None:
         """Close the connection; on SQLite the last one to close folds the log into the file."""
         with anyio.CancelScope(shield=True):
-            await self._take()
+            if self._connection is not None:
+                await self._take()
             try:
                 if self._connection is not None:
                     await self._connection.close()

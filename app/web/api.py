@@ -52,6 +52,12 @@ class Api:
             )
         return name
 
+    async def order(self, request: Request) -> Response:
+        """GET and PUT /api/v1/orders/{reference}"""
+        if request.method == "PUT":
+            return await self.put_order(request)
+        return await self.get_order(request)
+
     async def get_order(self, request: Request) -> Response:
         """GET /api/v1/orders/{reference}[?as_of=]"""
         await self._authorize(request)

@@ -18,7 +18,7 @@ from app.web.webhooks import Webhooks
 
 def build_application(*, webhooks: Webhooks, api: Api, health: Health) -> Starlette:
     """The ASGI application; everything it uses has been opened by whoever calls this."""
-    return Starlette(
+    application = Starlette(
         routes=[
             Route("/webhooks/{source}", webhooks, methods=["POST"]),
             Route("/livez", health.livez),
@@ -27,8 +27,7 @@ def build_application(*, webhooks: Webhooks, api: Api, health: Health) -> Starle
             Route("/api/v1/openapi.json", api.openapi),
             Route("/api/v1/outcomes", api.outcomes),
             Route("/api/v1/orders", api.list_orders),
-            Route("/api/v1/orders/{reference:path}", api.put_order, methods=["PUT"]),
-            Route("/api/v1/orders/{reference:path}", api.get_order),
+            Route("/api/v1/orders/{reference:path}", api.order, methods=["GET", "PUT"]),
         ],
         exception_handlers={
             ApiProblem: on_api_problem,
@@ -36,6 +35,9 @@ def build_application(*, webhooks: Webhooks, api: Api, health: Health) -> Starle
             UnreachableError: _on_unreachable,
         },
     )
+    # A provider must never be redirected: it would deliver elsewhere, or not at all.
+    application.router.redirect_slashes = False
+    return application
 
 
 async def _on_unreachable(request: Request, error: Exception) -> Response:

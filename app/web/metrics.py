@@ -21,6 +21,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from app.logs import lost_lines
+
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -60,6 +62,9 @@ class Metrics(Collector):
             deliveries.add_metric(labels, count)
         yield deliveries
         yield self._histogram()
+        yield CounterMetricFamily(
+            "tallyhook_log_lines_lost", "Log lines that could not be written.", value=lost_lines()
+        )
         for name, value in self._gauges.items():
             yield GaugeMetricFamily(f"tallyhook_{name}", _GAUGES[name], value=value)
         orders = GaugeMetricFamily(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -19,6 +20,10 @@ MAX_REFERENCE = 200
 """Characters of an order reference; the same bound that events have."""
 
 
+_UNESCAPED_OFFSET = re.compile(r" (?=\d\d:\d\d\Z)")
+_AMOUNT = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
+
+
 def order_reference(request: Request) -> str:
     """The order's reference in the path: 1 to 200 characters, none of them a control character."""
     reference: str = request.path_params["reference"]
@@ -30,9 +35,10 @@ def order_reference(request: Request) -> str:
 
 
 def _plain(text: str) -> bool:
-    """No control characters and no lone surrogates; neither can be a reference we stored."""
+    """No control characters, no lone surrogates, and not what stands for broken UTF-8."""
     return all(
-        c >= " " and not "\x7f" <= c <= "\x9f" and not "\ud800" <= c <= "\udfff" for c in text
+        c >= " " and not "\x7f" <= c <= "\x9f" and not "\ud800" <= c <= "\udfff" and c != "\ufffd"
+        for c in text
     )
 
 
@@ -54,8 +60,8 @@ def instant_parameter(request: Request, name: str) -> Instant | None:
     if text is None:
         return None
     try:
-        # A plus sign in a query is a blank unless it was escaped; an offset can only mean a plus.
-        return parse_instant(text.replace(" ", "+") if text.count(" ") == 1 else text)
+        # A plus sign that was not escaped comes as a blank: before an offset it can only mean that.
+        return parse_instant(_UNESCAPED_OFFSET.sub("+", text))
     except ValueError as error:
         raise ApiProblem(422, "parameter_invalid", f"{name}: {error}.") from None
 
@@ -98,7 +104,9 @@ def told_order(order: str, document: dict[str, Any]) -> Told:
 
 def _money(document: dict[str, Any], problems: list[str]) -> Money | None:
     amount, currency = document.get("amount"), document.get("currency")
-    if isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):
+    if isinstance(amount, str) and not _AMOUNT.fullmatch(amount):
+        problems.append('amount is not a decimal number such as "1500.00"')
+    elif isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):
         problems.append('amount is missing; send a decimal such as "1500.00"')
     elif not isinstance(currency, str):
         problems.append("currency is missing; send an ISO 4217 code such as KES")

@@ -68,6 +68,9 @@ class Webhooks:
         headers = scope["headers"]
         refused = self._refused(headers)
         if refused is not None:
+            code, _ = _DETAILS[refused]
+            self._metrics.count(scope["path_params"]["source"], code, perf_counter() - began)
+            log.info("delivery refused by its headers", status=refused, reason=code)
             await _send_problem(send, refused)
             return
         try:

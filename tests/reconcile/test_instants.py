@@ -15,7 +15,6 @@ from reconcile.instants import (
     SECOND,
     format_duration,
     format_instant,
-    from_seconds,
     parse_instant,
 )
 
@@ -90,13 +89,6 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
     """A sentence, never a guess."""
     with pytest.raises(ValueError, match=r"not a|outside"):
         parse_instant(text)
-
-
-@pytest.mark.parametrize("count", [-1, LATEST // SECOND + 1, 1_795_168_800_000])
-def test_unix_times_outside_the_years_are_refused(count: int) -> None:
-    """Milliseconds taken for seconds are caught."""
-    with pytest.raises(ValueError, match="outside"):
-        from_seconds(count)
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,9 @@ def test_a_late_success_is_told_as_the_difference_of_two_folds() -> None:
         "Paid in full: KES 1,500.00 captured of KES 1,500.00 due [e2, r1].",
         "It was timed_out before.",
         "It may be shipped now.",
-        "New: got 150000-0 KES, pay_1=succeeded, success_after_deadline.",
-        "No longer: pay_1=timed_out.",
+        "Attempt pay_1: The provider says it succeeded [e2].",
+        "The success of pay_1, dated 2026-11-20T10:00:05Z and known to us at 2026-11-20T10:36:40Z, "
+        "came after the attempt had been given up [e2].",
     )
 
 

@@ -169,12 +169,29 @@ def damage(path: Path) -> None:
     subprocess.run([sys.executable, "-c", CORRUPT, str(path)], check=True, timeout=20)
 
 
-async def test_a_damaged_page_poisons(url: str, path: Path) -> None:
+async def test_a_damaged_database_is_not_served(url: str, path: Path) -> None:
+    """Start-up looks at the whole file, and says what to do."""
+    async with opened(url) as store:
+        await keep(store, arrival(said("e1", order="A")))
+    damage(path)
+    with pytest.raises(StorePoisoned, match="restore a backup"):
+        async with opened(url):
+            pass
+
+
+async def test_a_damaged_page_poisons(
+    url: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A database that is found to be damaged while receiving acknowledges nothing more."""
     known = said("e1", order="A")
     async with opened(url) as store:
         await keep(store, arrival(known))
     damage(path)
+
+    async def unseen(connection: object) -> list[str]:
+        return []
+
+    monkeypatch.setattr("app.store.store.damage", unseen)
     async with opened(url) as store:
         with pytest.raises(StorePoisoned, match="damaged"):
             await keep(store, arrival(said("e2", order="A")))
