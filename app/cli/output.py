@@ -46,10 +46,15 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
         _table(rows, columns)
 
 
-def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
-    """Print one JSON document, or the same on one line. Raises UsageError for CSV."""
+def refuse_csv(form: Format) -> None:
+    """Raises UsageError for CSV. A command that changes something asks before it does."""
     if form is Format.csv:
         raise UsageError("this is one document, not a list: say --format json or jsonl")
+
+
+def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
+    """Print one JSON document, or the same on one line. Raises UsageError for CSV."""
+    refuse_csv(form)
     print(json.dumps(value, ensure_ascii=False, indent=None if form is Format.jsonl else 2))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.output import Format, FormatOption, document, emit, note
+from app.cli.output import Format, FormatOption, document, emit, note, refuse_csv
 
 group = typer.Typer(help="Programs that may use the API.", no_args_is_help=True)
 
@@ -19,6 +19,7 @@ def add(name: Name, form: FormatOption = Format.table) -> None:
     from app.cli.running import with_desk
     from app.operations.manage_tokens import issue_token
 
+    refuse_csv(form)  # before there is a token, which could then not be shown again
     token = with_desk(
         lambda desk, settings: issue_token(desk, name=name),
         purpose="writing",

@@ -106,10 +106,13 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
         published = await side_stream(connection, LATEST_POSITIONS.format("WHERE"))
         before: dict[str, Position] = {}
         ledgers: dict[str, Ledger] = {}
+        aside: list[str] = []
         async for histories in scan(connection):
             for history in histories:
                 order = history.order
                 ledgers |= _folded({order: history}, policy=desk.policy, as_of=now)
+                if order not in ledgers:
+                    aside.append(order)
                 if published.upcoming is not None and published.upcoming <= order:
                     for row in await published.take(order):
                         before[order] = position_in(row)
@@ -119,6 +122,7 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
                     progress(len(ledgers))
                     before, ledgers = {}, {}
         await _publish_rebuilt(desk, ledgers, before)
+        await _put_aside(desk, aside, until=now + PUT_ASIDE)
         progress(len(ledgers))
     return folded + len(ledgers)
 
@@ -129,7 +133,8 @@ async def _publish_rebuilt(
     if ledgers:
         async with desk.store.writing() as connection:
             marks = await marks_of(connection, ledgers)
-            await publish(connection, _decided(ledgers, before), due=_misplaced(marks, ledgers))
+            due = _misplaced(marks, ledgers)
+            await publish(connection, _decided(ledgers, before), due=due)
 
 
 def _misplaced(marks: Sequence[Due], ledgers: dict[str, Ledger]) -> list[Due]:
@@ -140,6 +145,14 @@ def _misplaced(marks: Sequence[Due], ledgers: dict[str, Ledger]) -> list[Due]:
         for order, ledger in ledgers.items()
         if order not in standing or standing[order].due_at != ledger.next_decision_at
     ]
+
+
+async def _put_aside(desk: Desk, orders: Sequence[str], *, until: Instant) -> None:
+    """Let orders that could not be folded come up again."""
+    if orders:
+        async with desk.store.writing() as connection:
+            marks = await marks_of(connection, orders)
+            await publish(connection, _decided({}, {}), due=marks, put_aside_until=until)
 
 
 async def refold_until_quiet(desk: Desk, *, limit: int, progress: Callable[[int], None]) -> int:

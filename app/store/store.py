@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,11 +157,12 @@ class Store:
 
     async def upgrade(self) -> tuple[str | None, str]:
         """Run the migrations that are due. Returns the versions before and after."""
-        self._make_folder()
-        async with self.writing() as connection:
-            before = await schema.current_version(connection)
-            await schema.upgrade(connection)
-            await schema.stamp_environment(connection, self.environment)
+        with _system_errors_explained():
+            self._make_folder()
+            async with self.writing() as connection:
+                before = await schema.current_version(connection)
+                await schema.upgrade(connection)
+                await schema.stamp_environment(connection, self.environment)
         return before, schema.newest_version()
 
     async def _checkpoint(self) -> None:
@@ -219,9 +220,15 @@ async def _open(store: Store, purpose: str) -> None:
         "writing": store.open_writing,
         "reading": store.open_reading,
     }
-    try:
+    with _system_errors_explained():
         await opening[purpose]()
+
+
+@contextmanager
+def _system_errors_explained() -> Iterator[None]:
+    """A folder that cannot be made, a server that is not there: the reason is the system's own."""
+    try:
+        yield
     except OSError as error:
-        # A folder that cannot be made, a server that is not there: the reason is the system's own.
         reason = error.strerror or type(error).__name__
         raise StoreUnavailable(f"the database cannot be opened: {reason}") from error

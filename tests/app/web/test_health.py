@@ -11,7 +11,9 @@ import pytest
 
 from app.errors import StoreUnavailable
 from app.operations import worker
+from app.store.store import Store
 from tests.app.web.driving import Driver, driving, event
+from tests.store.test_journal import a_busy_database, a_full_disk
 
 
 async def broken(driver: Driver) -> tuple[int, list[str]]:
@@ -82,6 +84,45 @@ async def test_a_poisoned_store(tmp_path: Path) -> None:
         assert driver.service.broken == ["the store failed"]
         await driver.service.stopped()
         assert driver.rows("SELECT event_id FROM deliveries") == [("e1",)]
+
+
+async def fill_the_last_page(store: Store) -> None:
+    """Leave no room in the pages of the table that a trial write uses."""
+    for size in (200, 50, 10, 1):
+        for number in range(1_000):
+            name = f"{number:x}".rjust(size, "-")
+            try:
+                async with store.writing() as connection:
+                    await connection.exec_driver_sql(
+                        "INSERT OR IGNORE INTO counters (name, value) VALUES (?, 2)", (name,)
+                    )
+            except StoreUnavailable:
+                break
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"), [(a_full_disk, "disk is full"), (a_busy_database, "busy")]
+)
+async def test_readiness_tries_after_a_failed_commit(
+    tmp_path: Path, trouble: Any, reason: str
+) -> None:
+    """After a failed commit readiness is red for as long as the trouble lasts, and no longer,
+    though no delivery comes: a balancer sends none to a service that is not ready."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        store = driver.service.store
+        async with trouble(store):
+            if trouble is a_full_disk:
+                await fill_the_last_page(store)
+            answer = await driver.send(event("e1", note={"filler": "x" * 500_000}))
+            assert (answer.status_code, answer.json()["code"]) == (503, "not_stored")
+            for _ in range(3):
+                status, reasons = await broken(driver)
+                assert status == 503
+                assert [reason in each for each in reasons] == [True]
+            assert (await driver.client.get("/livez")).status_code == 200
+        assert await broken(driver) == (200, [])
+        assert driver.service.broken == []
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(0,)]
 
 
 async def test_figures(driver: Driver) -> None:

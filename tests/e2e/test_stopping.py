@@ -1,0 +1,142 @@
+"""Real processes that are told to stop: readers are answered, children end, nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e.processes import Process, serving, token
+
+ROOT = Path(__file__).parents[2]
+END_S = 30
+
+
+def waits(process: Process, shop: str) -> tuple[int, bytes, float]:
+    """Status, body and duration of a long wait at the end of the feed."""
+    began = time.monotonic()
+    bearer = {"Authorization": f"Bearer {shop}"}
+    status, _, body = process.request("GET", "/api/v1/outcomes?wait=60", headers=bearer.items())
+    return status, body, time.monotonic() - began
+
+
+def test_told_to_stop_while_a_reader_waits(tmp_path: Path) -> None:
+    """A waiting reader gets an empty page at once, and the process ends well within seconds."""
+    with serving(tmp_path) as process, ThreadPoolExecutor(1) as pool:
+        shop = token(tmp_path)
+        waiting = pool.submit(waits, process, shop)
+        time.sleep(1)
+        assert not waiting.done()
+        began = time.monotonic()
+        assert process.end() == 0
+        assert time.monotonic() - began < 3
+        status, body, seconds = waiting.result(timeout=5)
+    assert (status, json.loads(body)) == (200, {"outcomes": [], "cursor": 0})
+    assert 1 <= seconds < 4
+
+
+# --- the demo -------------------------------------------------------------------------------------
+
+
+def clean() -> dict[str, str]:
+    """This process's environment without settings of ours, finding the program from anywhere."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
+    return kept | {"PYTHONPATH": str(ROOT)}
+
+
+@contextmanager
+def a_demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A demo in the folder; it and its children are surely gone afterwards."""
+    words = [sys.executable, "-m", "app", "demo"]
+    with (folder / "out").open("wb") as out:
+        demo = subprocess.Popen(words, cwd=folder, env=clean(), stdout=out, stderr=out)
+    pids: set[int] = set()
+    try:
+        pids |= children(demo.pid, count=2)
+        yield demo
+    finally:
+        if demo.poll() is None:
+            demo.kill()
+            demo.wait(END_S)
+        for pid in pids:
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def children(pid: int, *, count: int) -> set[int]:
+    """The processes that it has started, once there are so many."""
+    ends = time.monotonic() + END_S
+    while True:
+        found = {int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+        if len(found) == count:
+            return found
+        assert time.monotonic() < ends, found
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process is there and is ours: `python -m app …`."""
+    try:
+        return b"\0-m\0app\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def ports(folder: Path, *pids: int) -> list[int]:
+    """The ports that the demo gave to its two children, from their command lines."""
+    found = []
+    for pid in pids:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        found.append(int(words[words.index("--port") + 1]))
+    return found
+
+
+def is_open(port: int) -> bool:
+    """Whether anybody listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until_made(path: Path) -> None:
+    """Until the file is there."""
+    ends = time.monotonic() + END_S
+    while not path.exists():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_a_demo_that_is_told_to_stop_takes_its_children_along(tmp_path: Path) -> None:
+    """One demo at a time in a folder; SIGTERM ends it and both of its servers."""
+    database = tmp_path / "var" / "demo" / "tallyhook.db"
+    with a_demo(tmp_path) as demo:
+        until_made(database)
+        before = database.stat().st_ino
+        second = subprocess.run(
+            # --once: should it not be refused, it ends by itself and takes its servers along
+            [sys.executable, "-m", "app", "demo", "--once"],
+            cwd=tmp_path,
+            env=clean(),
+            capture_output=True,
+            timeout=END_S,
+            check=False,
+        )
+        assert second.returncode == 2
+        assert second.stderr.startswith(b"tallyhook: a demo is running here (process %d" % demo.pid)
+        assert len(second.stderr.splitlines()) == 1
+        assert database.stat().st_ino == before
+        servers = children(demo.pid, count=2)
+        listening = ports(tmp_path, *servers)
+        demo.send_signal(signal.SIGTERM)
+        assert demo.wait(END_S) == 128 + signal.SIGTERM
+        assert [pid for pid in servers if alive(pid)] == []
+        assert [port for port in listening if is_open(port)] == []
+    assert b"Traceback" not in (tmp_path / "out").read_bytes()
+    assert not (tmp_path / "var" / "demo" / "pid").exists()

@@ -1,0 +1,111 @@
+"""Opening a database on SQLite while others look at it, and where it cannot be opened at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.errors import StoreUnavailable
+from app.logs import configure_logging
+from app.store import engine
+from app.store.store import StoreSettings, open_store
+from tests.store.builders import arrival, keep, opened, rows, said
+
+READER = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("BEGIN")
+database.execute("SELECT count(*) FROM deliveries").fetchone()
+print("looking", flush=True)
+sys.stdin.readline()
+database.execute("ROLLBACK")
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+class Reader:
+    """Another process with the database open: it holds a snapshot until told to let it go."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def heard(self, word: str) -> None:
+        """It says that it has come so far."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().strip() == word
+
+    def let_go(self) -> None:
+        """End its snapshot. It stays connected, so that it does not fold the log itself."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self.heard("done")
+
+
+@contextmanager
+def a_reader(path: Path) -> Iterator[Reader]:
+    """A process that looks at the database as it is now."""
+    words = [sys.executable, "-c", READER, str(path)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            reader = Reader(process)
+            reader.heard("looking")
+            yield reader
+        finally:
+            process.kill()
+
+
+def warnings(log: io.StringIO) -> list[str]:
+    """The warnings in a log."""
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [line["event"] for line in lines if line["level"] == "warning"]
+
+
+async def test_starting_while_another_process_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader's snapshot keeps no service from starting; a later start empties the log."""
+    monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 50)
+    path = tmp_path / "t.db"
+    url, written = f"sqlite+aiosqlite:///{path}", path.with_name("t.db-wal")
+    log = io.StringIO()
+    configure_logging(format="json", level="info", stream=log)
+    async with opened(url) as store:
+        await keep(store, arrival(said("e1", order="A")))
+    with a_reader(path) as reader:
+        async with opened(url) as store:
+            assert warnings(log) == []
+            await keep(store, arrival(said("e2", order="A")))
+        async with opened(url) as store:
+            assert warnings(log) == [
+                "another process is reading the database; its log stays until it ends"
+            ]
+            assert not await store.writer.checkpoint()
+            assert await keep(store, arrival(said("e3", order="A"))) == ["stored"]
+        assert written.stat().st_size > 0
+        reader.let_go()
+        async with opened(url) as store:
+            assert written.stat().st_size == 0
+            assert len(warnings(log)) == 1
+            assert await store.writer.checkpoint()
+            assert await rows(store, "SELECT count(*) FROM deliveries") == [(3,)]
+
+
+@pytest.mark.parametrize("purpose", ["serving", "writing"])
+async def test_a_folder_that_cannot_be_made(tmp_path: Path, purpose: str) -> None:
+    """Where a file stands in the folder's place, the reason is the system's own."""
+    (tmp_path / "file").write_text("in the way")
+    url = f"sqlite+aiosqlite:///{tmp_path}/file/t.db"
+    with pytest.raises(StoreUnavailable, match="cannot be opened: "):
+        async with open_store(StoreSettings(url=url, environment="sandbox"), purpose=purpose):
+            pass
