@@ -75,7 +75,7 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
 
 @asynccontextmanager
 async def open_desk(settings: Settings, *, purpose: str) -> AsyncIterator[Desk]:
-    """A desk on its own store, for `reading`, `writing` beside a service, or `serving` alone."""
+    """A desk on its own store, for a purpose: see `open_store`."""
     async with open_store(store_settings(settings), purpose=purpose) as store:
         yield Desk(store=store, policy=settings.policy(), clock=SystemClock())
 

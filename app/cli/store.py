@@ -58,7 +58,7 @@ def reindex() -> None:
     with progress("reading", None) as advance:
         done = with_desk(
             lambda desk, settings: run_reindex(desk, sources=sources, progress=advance),
-            purpose="serving",
+            purpose="alone",
         )
     note(
         f"Read {done.read} deliveries: {done.events} events, {done.unreadable} unreadable. "
@@ -79,7 +79,7 @@ def refold(
         if everything:
             folded = with_desk(
                 lambda desk, settings: operation.refold_all(desk, progress=advance),
-                purpose="serving",
+                purpose="alone",
             )
         else:
             folded = with_desk(

@@ -98,7 +98,7 @@ class Store:
 
     # --- opening and closing ---------------------------------------------------------------------
 
-    async def open_serving(self) -> None:
+    async def open_alone(self) -> None:
         """Take the database for this process alone, make sure of the disk, bring it up to date."""
         self._make_folder()
         if self._service is not None and self._path is not None:
@@ -106,6 +106,10 @@ class Store:
             _drop_cached_pages(self._path)
         await self.open_writing()
         await self._checkpoint()
+
+    async def open_serving(self) -> None:
+        """The same, and look at the whole database before anything is acknowledged."""
+        await self.open_alone()
         async with self.reading() as connection:
             found = await damage(connection)
             if found:
@@ -205,7 +209,8 @@ def _drop_cached_pages(path: Path) -> None:
 
 @asynccontextmanager
 async def open_store(settings: StoreSettings, *, purpose: str = "serving") -> AsyncIterator[Store]:
-    """An open store for `serving` (alone), `writing` (beside a service) or `reading`."""
+    """An open store for `serving`, `alone` (no service may run), `writing` (beside one) or
+    `reading`."""
     store = Store(settings)
     try:
         await _open(store, purpose)
@@ -217,6 +222,7 @@ async def open_store(settings: StoreSettings, *, purpose: str = "serving") -> As
 async def _open(store: Store, purpose: str) -> None:
     opening = {
         "serving": store.open_serving,
+        "alone": store.open_alone,
         "writing": store.open_writing,
         "reading": store.open_reading,
     }
