@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from reconcile.events import ClaimKind, Delivery, Event
+from reconcile.events import ClaimKind, Event
 from reconcile.history import History
 from reconcile.instants import Instant
 from reconcile.policy import Policy
@@ -146,8 +146,18 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
     by_key: dict[tuple[str, str, str], Heard] = {}
     for delivery in history.deliveries:
-        if delivery.received_at <= as_of:
-            _count(by_key, delivery)
+        received = delivery.received_at
+        if received > as_of:
+            continue
+        event = delivery.event
+        key = (event.source, event.event_id, event.digest)
+        heard = by_key.get(key)
+        if heard is None:
+            by_key[key] = Heard(event, received)
+            continue
+        heard.count += 1
+        if received < heard.first:
+            heard.first = received
     order = history.order
     own: list[Heard] = []
     foreign: list[Heard] = []
@@ -159,18 +169,6 @@ def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
     if foreign:
         foreign.sort(key=by_date)
     return own, foreign
-
-
-def _count(by_key: dict[tuple[str, str, str], Heard], delivery: Delivery) -> None:
-    event = delivery.event
-    key = (event.source, event.event_id, event.digest)
-    heard = by_key.get(key)
-    if heard is None:
-        by_key[key] = Heard(event, delivery.received_at)
-        return
-    heard.count += 1
-    if delivery.received_at < heard.first:
-        heard.first = delivery.received_at
 
 
 def by_date(heard: Heard) -> tuple[Instant, str, str, str]:

@@ -113,7 +113,7 @@ def _unresolved(case: Case, judgement: Judgement) -> Decision | None:
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
     """Events that share source and id but not their body, grouped, each with one of our own."""
     heard = case.heard + case.foreign if case.foreign else case.heard
-    if len(heard) < 2 or len({(h.event.source, h.event.event_id) for h in heard}) == len(heard):
+    if len({h.event.event_id for h in heard}) == len(heard):
         return []
     groups: dict[tuple[str, str], list[Heard]] = {}
     for each in case.heard:
