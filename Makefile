@@ -28,8 +28,8 @@ check: $(MADE) ## lint, types, architecture and the fast tests
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-soak: $(MADE) ## the long forms of the reliability figures
-	@$(BIN)/python -m pytest -q -m soak --timeout=7200 $(ARGS)
+soak: $(MADE) ## the laws on many more generated histories
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile $(ARGS)
 
 lock: ## write requirements.lock anew from pyproject.toml
 	@command -v uv >/dev/null || { \
