@@ -26,8 +26,12 @@ needs_curl = pytest.mark.skipif(
 
 
 def environment() -> dict[str, str]:
-    """This process's environment without settings of Tallyhook's, its own commands first."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
+    """This process's environment without settings of Tallyhook's, its own commands first.
+
+    Nor of make's: one that finds itself started by another prints where it enters and leaves.
+    """
+    foreign = ("TALLYHOOK_", "MAKE", "MFLAGS")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
 
 
