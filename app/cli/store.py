@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.output import Format, FormatOption, document, note, progress
+
+if TYPE_CHECKING:
+    from app.operations.check_store import Report
+    from app.operations.prove import Proof
 
 group = typer.Typer(help="The database.", no_args_is_help=True)
 
@@ -37,14 +42,7 @@ def check(form: FormatOption = Format.table) -> None:
 
     with progress("checking", None) as advance:
         report = with_desk(lambda desk, settings: check_store(desk, progress=advance))
-    if form is Format.table:
-        print(report.sentence())
-        for problem in report.problems:
-            print(f"  {problem}")
-    else:
-        document(report.document(), form)
-    if report.problems:
-        raise typer.Exit(1)
+    _conclude(report, report.problems, form)
 
 
 def reindex() -> None:
@@ -115,11 +113,16 @@ def prove(
                 progress=advance,
             )
         )
+    _conclude(proof, proof.counter_examples, form)
+
+
+def _conclude(examined: Proof | Report, found: Sequence[object], form: Format) -> None:
+    """Print what was examined and what was found wrong; exit 1 if anything was."""
     if form is Format.table:
-        print(proof.sentence())
-        for example in proof.counter_examples:
-            print(f"  {example}")
+        print(examined.sentence())
+        for each in found:
+            print(f"  {each}")
     else:
-        document(proof.document(), form)
-    if proof.counter_examples:
+        document(examined.document(), form)
+    if found:
         raise typer.Exit(1)

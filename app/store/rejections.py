@@ -1,4 +1,4 @@
-"""The ring of refused arrivals: kept so that a wrong secret loses nothing, bounded so that a flood
+"""The ring of refused arrivals: kept with their reason and their bytes, bounded so that a flood
 of them can never fill the disk. The oldest go first."""
 
 from __future__ import annotations

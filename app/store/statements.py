@@ -160,20 +160,6 @@ def selecting(dialect: str, *, sql: str, values: Iterable[Any]) -> Script[Rows]:
     return found
 
 
-async def insert_many(
-    connection: AsyncConnection,
-    *,
-    table: str,
-    columns: tuple[str, ...],
-    rows: Sequence[Sequence[Any]],
-    conflict: str = "",
-) -> None:
-    """`inserting`, run by itself."""
-    dialect = connection.dialect.name
-    script = inserting(dialect, table=table, columns=columns, rows=rows, conflict=conflict)
-    await run(connection, script)
-
-
 async def select_in(connection: AsyncConnection, *, sql: str, values: Iterable[Any]) -> Rows:
     """`selecting`, run by itself."""
     return await run(connection, selecting(connection.dialect.name, sql=sql, values=values))

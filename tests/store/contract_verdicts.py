@@ -126,7 +126,8 @@ class VerdictContract:
         table = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
         marks = [(f"ORD-{n}", n, 1) for n in range(count)]
         async with store.writing() as connection:
-            await statements.insert_many(connection, rows=marks, **table)
+            script = statements.inserting(connection.dialect.name, rows=marks, **table)
+            await statements.run(connection, script)
         async with store.reading() as connection:
             found = await statements.select_in(
                 connection,
