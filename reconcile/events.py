@@ -29,6 +29,10 @@ ClaimKind = Literal[
 
 CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 
+Standing = Literal["said", "unconfirmed", "fetched"]
+"""What an event's word is worth: `said` under a signature that covers it; `unconfirmed`, told by
+a provider whose signature covers too little; `fetched`, read at the provider in answer to that."""
+
 
 @frozen
 class Event:
@@ -44,6 +48,8 @@ class Event:
     money        what the event says moved, or is refunded or disputed; zero or more
     order_money  what the event says the whole order costs
     reason       the provider's own code for a failure, such as `insufficient_funds`
+    standing     what its word is worth; the claim of an `unconfirmed` event is `pending`, whatever
+                 its kind says, until the provider's own answer is there as an event of its own
     """
 
     source: str
@@ -59,6 +65,7 @@ class Event:
     money: Money | None = None
     order_money: Money | None = None
     reason: str | None = None
+    standing: Standing = "said"
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -191,8 +191,12 @@ def _note(heard: Heard, ledger: Ledger) -> str:
     notes = []
     if heard.event.occurred_at is None:
         notes.append("the provider gave no date; our arrival stands in")
+    if heard.event.standing == "unconfirmed":
+        notes.append("its signature does not cover what it says: it does not count by itself")
     delay = heard.first - heard.at
-    if delay > ledger.case.policy.late_after:
+    if heard.event.standing == "fetched":
+        notes.append("the provider's own answer, fetched by us")
+    elif delay > ledger.case.policy.late_after:
         notes.append(f"arrived {format_duration(delay)} after it occurred")
     if heard.count > 1:
         notes.append(f"delivered {heard.count} times")

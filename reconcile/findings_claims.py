@@ -37,7 +37,7 @@ def of_events(case: Case, judgement: Judgement) -> list[Finding]:
         if heard.count > 1:
             found.append(_redelivered(heard))
         delay = heard.first - heard.at
-        if delay > late_after:
+        if delay > late_after and heard.event.standing != "fetched":  # nobody sent an answer late
             found.append(_delayed(heard))
         elif -delay > tolerance:
             found.append(_dated_ahead(heard))
@@ -108,7 +108,11 @@ def _arrived_late(heard: list[Heard]) -> bool:
 
 def _overtaken(attempt: AttemptEvidence) -> Iterable[Finding]:
     """Each event that arrived before one dated earlier, and each that so came too late."""
-    dated = [heard for heard in attempt.heard if heard.event.occurred_at is not None]
+    dated = [
+        heard
+        for heard in attempt.heard
+        if heard.event.occurred_at is not None and heard.event.standing != "fetched"
+    ]
     moved = _early(dated, latest=max) | _early(dated[::-1], latest=min)
     if moved:
         cites = cites_of([heard for heard in dated if id(heard) in moved])
@@ -172,6 +176,10 @@ def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
 ) -> Iterable[Finding]:
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
+    if captured[0].event.standing == "fetched":
+        # Not given up: the provider was being asked since the unconfirmed word came.
+        told = [h.first for h in evidence.heard if h.event.standing == "unconfirmed"]
+        known = min([known, *told])
     happened = captured[0].at
     late = deadline is not None and (known >= deadline or happened >= deadline)
     reported: list[Heard] = []

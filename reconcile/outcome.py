@@ -313,6 +313,9 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
     if reserved:
         return "authorized", (_of_open("money_reserved", reserved),)
     waiting = [a for a in attempts if a.outcome == "pending"]
+    unconfirmed = [a for a in waiting if a.reason.code == "awaiting_confirmation"]
+    if unconfirmed:
+        return "pending", (_of_open("confirmation_awaited", unconfirmed),)
     if waiting:
         return "pending", (_of_open("still_open", waiting),)
     last = max(attempts, key=lambda a: (a.ended_at or 0, a.reference, a.source))

@@ -86,6 +86,13 @@ def _refused(evidence: AttemptEvidence) -> Attempt:
 
 
 def _waiting(evidence: AttemptEvidence, case: Case) -> Attempt:
+    if _unconfirmed(evidence):
+        return Attempt(
+            source=evidence.source,
+            reference=evidence.reference,
+            outcome="pending",
+            reason=Reason(code="awaiting_confirmation", cites=all_cites(evidence), facts=()),
+        )
     deadline = deadline_of(evidence, case)
     over = deadline is not None and case.as_of >= deadline
     code = "no_final_event_by_deadline" if over else "waiting_for_final_event"
@@ -97,6 +104,18 @@ def _waiting(evidence: AttemptEvidence, case: Case) -> Attempt:
         deadline=deadline,
         ended_at=deadline if over else None,
     )
+
+
+def _unconfirmed(evidence: AttemptEvidence) -> bool:
+    """Whether the provider said something that its own answer, heard since, has not settled.
+
+    Such an attempt has no deadline: what ended it may be known already, and is being asked for.
+    """
+    told = [each.first for each in evidence.heard if each.event.standing == "unconfirmed"]
+    if not told:
+        return False
+    answers = [each.first for each in evidence.heard if each.event.standing == "fetched"]
+    return max(told) > max(answers, default=-1)
 
 
 def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:

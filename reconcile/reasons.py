@@ -22,6 +22,8 @@ REASON_SENTENCES: Final[dict[str, str]] = {
     "event_says_timed_out": "The provider says it timed out{reason}",
     "session_refused": "The provider refused to open the session{reason}",
     "waiting_for_final_event": "No final event yet; one is awaited until {deadline_at}",
+    "awaiting_confirmation": "An event came whose signature does not cover what it says; the "
+    "provider is being asked",
     "no_final_event_by_deadline": "No final event had come by {deadline_at}",
     # orders where money moved
     "paid_in_full": "Paid in full: {captured} captured of {expected} due",
@@ -51,6 +53,8 @@ REASON_SENTENCES: Final[dict[str, str]] = {
     # orders where none did
     "money_reserved": "Authorized: the money is reserved and not yet taken",
     "still_open": "Pending: no final event yet; one is awaited until {deadline_at}",
+    "confirmation_awaited": "Pending: an event came whose signature does not cover what it says, "
+    "and the provider, who is being asked, has not confirmed it yet",
     "last_word_event_says_declined": "Failed: the last attempt, {attempt}, was declined{reason}",
     "last_word_event_says_canceled": "Canceled: the last attempt, {attempt}, was canceled{reason}",
     "last_word_event_says_expired": "Expired: the last attempt, {attempt}, expired{reason}",

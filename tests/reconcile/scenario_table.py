@@ -127,7 +127,7 @@ def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
 _EVENT = {
     "pay": "payment", "ses": "session", "ref": "movement", "money": "money", "due": "order_money",
     "why": "reason", "at": "occurred_at", "body": "digest", "source": "source", "order": "order",
-    "kind": "kind",
+    "kind": "kind", "standing": "standing",
 }  # fmt: skip
 _RECORD = {
     "due": "money", "key": "key", "ses": "session", "expires": "expires_at", "why": "reason",

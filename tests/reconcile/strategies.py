@@ -6,6 +6,7 @@ The alphabets are small on purpose, so that references, ids and amounts collide.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -44,7 +45,13 @@ def events() -> st.SearchStrategy[Event]:
         money=_pick(*AMOUNTS, *AMOUNTS, *[AMOUNTS[-1]] * 5, other_currency),
         order_money=_pick(*PRICES),
         reason=_pick(None, "insufficient_funds"),
-    )
+        standing=_pick("said", "said", "said", "unconfirmed", "fetched"),
+    ).map(_believable)
+
+
+def _believable(made: Event) -> Event:
+    """What is not confirmed claims nothing: the reader of a profile sees to it."""
+    return replace(made, claim="pending") if made.standing == "unconfirmed" else made
 
 
 @st.composite
