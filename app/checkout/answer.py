@@ -22,9 +22,6 @@ from app.providers.strict_json import parse
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, parse_instant
 
-MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Most bytes of an answer that are read; a real one has 200."""
-
 MAX_DETAILS: Final = 8_192
 """Characters of an answer that are kept beside its record."""
 

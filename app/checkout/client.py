@@ -13,13 +13,13 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import anyio
 import httpx2
 import structlog
 
-from app.checkout.answer import MAX_ANSWER_BYTES, ComeAgain, Heard, Judged, Unclear, judge
+from app.checkout.answer import ComeAgain, Heard, Judged, Unclear, judge
 from app.checkout.backoff import RetrySettings, pause_before
 from app.checkout.form import AnswerForm
 from app.checkout.mask import Mask
@@ -27,14 +27,10 @@ from app.checkout.request import SoundRequest, body_of
 from app.checkout.turns import Turns
 from app.checkout.web_address import is_web_address
 from app.errors import ConfigurationError
+from app.outbound.http import exchange, outgoing_client
 
 Sleep = Callable[[float], Awaitable[None]]
 """Waits a number of seconds: anyio.sleep, or a test's own."""
-
-MAX_CONNECTIONS: Final = 32
-"""Connections to the service at one moment; more callers wait for one."""
-
-USER_AGENT: Final = "tallyhook/1"
 
 log = structlog.get_logger()
 
@@ -84,7 +80,7 @@ class CheckoutClient:
         self.turns: Turns[Any] = Turns()
         self._sleep = sleep
         self._url = settings.base_url.rstrip("/") + settings.form.path
-        self._http = _http_client(settings, transport)
+        self._http = outgoing_client(timeout_s=settings.retry.try_s, transport=transport)
 
     def __repr__(self) -> str:
         return f"CheckoutClient({self._url!r})"
@@ -134,63 +130,18 @@ class CheckoutClient:
             spent += pause
 
     async def _request(self, body: bytes, key: str, *, limit_s: float) -> Heard:
-        """One request. A broken connection and a lapse of time are answers like any other."""
-        try:
-            with anyio.fail_after(limit_s):
-                return await self._exchange(body, key)
-        except (TimeoutError, httpx2.TimeoutException):
-            return Heard(problem="timed_out")
-        except httpx2.HTTPError:
-            return Heard(problem="connection_failed")
-
-    async def _exchange(self, body: bytes, key: str) -> Heard:
         headers = {
             "authorization": f"Bearer {self.settings.token}",
             "idempotency-key": key,
             "content-type": "application/json",
         }
-        async with self._http.stream("POST", self._url, content=body, headers=headers) as answer:
-            content, problem = await _content(answer)
-            return Heard(
-                status=answer.status_code,
-                problem=problem,
-                body=content,
-                retry_after=answer.headers.get("retry-after"),
-                date=answer.headers.get("date"),
-            )
-
-
-async def _content(answer: httpx2.Response) -> tuple[bytes, str | None]:
-    """The body as sent, and why it was not read to its end, if so.
-
-    Nothing is inflated: we ask for no encoding, and a small body can unpack to gigabytes.
-    """
-    if answer.headers.get("content-encoding", "identity").lower() != "identity":
-        return b"", "encoded"
-    content = bytearray()
-    async for chunk in answer.aiter_raw():
-        content += chunk
-        if len(content) > MAX_ANSWER_BYTES:
-            return b"", "too_large"
-    return bytes(content), None
-
-
-def _http_client(
-    settings: ClientSettings, transport: httpx2.AsyncBaseTransport | None
-) -> httpx2.AsyncClient:
-    """TLS is verified. Proxies and credentials of the environment take no part: the token goes
-    to the configured host and nowhere else, so redirects are not followed either."""
-    return httpx2.AsyncClient(
-        timeout=settings.retry.try_s,
-        follow_redirects=False,
-        trust_env=False,
-        transport=transport,
-        limits=httpx2.Limits(
-            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS
-        ),
-        headers={
-            "user-agent": USER_AGENT,
-            "accept": "application/json",
-            "accept-encoding": "identity",
-        },
-    )
+        answer = await exchange(
+            self._http, "POST", self._url, headers=headers, content=body, limit_s=limit_s
+        )
+        return Heard(
+            status=answer.status,
+            problem=answer.problem,
+            body=answer.body,
+            retry_after=answer.headers.get("retry-after"),
+            date=answer.headers.get("date"),
+        )

@@ -1,0 +1,1 @@
+"""HTTP out: to the payment service and to the shop, and nowhere that a request names."""

@@ -1,0 +1,97 @@
+"""Requests that go out: bounded in time and size, to the host that was configured and no other.
+
+TLS is verified. Proxies and credentials of the environment take no part, and redirects are not
+followed: a credential goes to the configured host or nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import httpx2
+
+MAX_ANSWER_BYTES: Final = 1024 * 1024
+"""Most bytes of an answer that are read; a real one has a few hundred."""
+
+MAX_CONNECTIONS: Final = 32
+"""Connections to one service at one moment; more callers wait for one."""
+
+USER_AGENT: Final = "tallyhook/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What came back for one request.
+
+    status   None: no whole answer came; `problem` says why
+    problem  `connection_failed`, `timed_out`, `too_large`, `encoded`; None: read to its end
+    headers  the answer's, names in lower case; the last of several of one name
+    """
+
+    status: int | None = None
+    problem: str | None = None
+    body: bytes = field(default=b"", repr=False)
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+def outgoing_client(
+    *, timeout_s: float, transport: httpx2.AsyncBaseTransport | None = None
+) -> httpx2.AsyncClient:
+    """A pooled client. `transport` takes the requests instead of the network."""
+    return httpx2.AsyncClient(
+        timeout=timeout_s,
+        follow_redirects=False,
+        trust_env=False,
+        transport=transport,
+        limits=httpx2.Limits(
+            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS
+        ),
+        headers={
+            "user-agent": USER_AGENT,
+            "accept": "application/json",
+            "accept-encoding": "identity",
+        },
+    )
+
+
+async def exchange(
+    client: httpx2.AsyncClient,
+    method: str,
+    url: str,
+    *,
+    headers: dict[str, str],
+    content: bytes | None = None,
+    limit_s: float,
+) -> Exchange:
+    """One request and its whole answer. A broken connection and a lapse of time are answers."""
+    try:
+        with anyio.fail_after(limit_s):
+            async with client.stream(method, url, content=content, headers=headers) as answer:
+                body, problem = await _content(answer)
+                return Exchange(
+                    status=answer.status_code,
+                    problem=problem,
+                    body=body,
+                    headers={name.lower(): value for name, value in answer.headers.items()},
+                )
+    except (TimeoutError, httpx2.TimeoutException):
+        return Exchange(problem="timed_out")
+    except httpx2.HTTPError:
+        return Exchange(problem="connection_failed")
+
+
+async def _content(answer: httpx2.Response) -> tuple[bytes, str | None]:
+    """The body as sent, and why it was not read to its end, if so.
+
+    Nothing is inflated: we ask for no encoding, and a small body can unpack to gigabytes.
+    """
+    if answer.headers.get("content-encoding", "identity").lower() != "identity":
+        return b"", "encoded"
+    content = bytearray()
+    async for chunk in answer.aiter_raw():
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            return b"", "too_large"
+    return bytes(content), None
