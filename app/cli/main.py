@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
-from app.cli import deliveries, orders, serving, store, tokens
+from app.cli import deliveries, keeping, orders, serving, store, tokens
 from app.errors import ConfigurationError, TallyhookError
 
 application = typer.Typer(
@@ -23,7 +23,7 @@ application = typer.Typer(
     rich_markup_mode=None,
 )
 
-for module in (serving, store):
+for module in (serving, store, keeping):
     module.register(application)
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")

@@ -100,8 +100,29 @@ def note(sentence: str) -> None:
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Any]:
     """A progress bar on standard error, on a terminal only. Yields `advance(count)`."""
+    with _bar() as bar:
+        if bar is None:
+            yield lambda count: None
+        else:
+            task = bar.add_task(label, total=total)
+            yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def measure(label: str) -> Iterator[Any]:
+    """The same for work that knows how far it is. Yields `show(done, total)`."""
+    with _bar() as bar:
+        if bar is None:
+            yield lambda done, total: None
+        else:
+            task = bar.add_task(label, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def _bar() -> Iterator[Any]:
     if not sys.stderr.isatty():
-        yield lambda count: None
+        yield None
         return
     from rich.console import Console
     from rich.progress import (
@@ -119,5 +140,4 @@ def progress(label: str, total: int | None) -> Iterator[Any]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda count: bar.advance(task, count)
+        yield bar

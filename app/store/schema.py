@@ -29,6 +29,12 @@ def newest_version() -> str:
     return head
 
 
+def known_versions() -> frozenset[str]:
+    """Every version that this code can bring up to date."""
+    script = ScriptDirectory.from_config(_config())
+    return frozenset(each.revision for each in script.walk_revisions())
+
+
 async def current_version(connection: AsyncConnection) -> str | None:
     """The version the database has; None for an empty one."""
     return await connection.run_sync(

@@ -1,0 +1,180 @@
+"""Copies of an SQLite database: taken while it is served, looked at before they get their name.
+
+    1 lock    the temporary file beside the target, so that two copies cannot mix
+    2 copy    one snapshot, page by page, by SQLite's own backup; writers go on meanwhile
+    3 sync    the copy, and drop what the page cache holds of it
+    4 look    at the copy as the disk has it: its structure, its stamp, its counts
+    5 name    it, and sync its directory
+
+The source is read through SQLite only, on a connection that cannot write or checkpoint. Its one
+read transaction lasts for the whole copy: otherwise every commit of a service would make the
+backup begin again. The log cannot be emptied meanwhile and grows by what is written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from app.errors import StoreUnavailable, UsageError
+from reconcile.instants import Instant, format_instant
+
+PAGES_AT_ONCE: Final = 1_000
+"""Pages of 4 KiB between two looks at whether to go on: some 5 ms."""
+
+COMPANIONS: Final = ("-journal", "-wal", "-shm")
+"""What SQLite may leave beside a file. One that is of another file would be played into it."""
+
+Progress = Callable[[int, int], None]
+"""Told how many pages are done, and of how many. What it raises ends the copy."""
+
+_COUNTED: Final = ("deliveries", "events", "records", "revisions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a database file holds, as it says itself.
+
+    environment    the stamp: sandbox or live
+    version        of the schema
+    size           bytes
+    counts         rows by table
+    last_revision  the last place in the outcome feed; 0 where nothing was published
+    last_arrival   when the latest delivery was received; None without one
+    """
+
+    environment: str | None
+    version: str
+    size: int
+    counts: dict[str, int]
+    last_revision: int
+    last_arrival: Instant | None
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        arrival = self.last_arrival
+        return {
+            "environment": self.environment,
+            "version": self.version,
+            "bytes": self.size,
+            **self.counts,
+            "last_revision": self.last_revision,
+            "last_arrival": None if arrival is None else format_instant(arrival),
+        }
+
+    def sentence(self) -> str:
+        """For a person."""
+        counted = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        until = "" if self.last_arrival is None else f", until {format_instant(self.last_arrival)}"
+        return f"{self.environment} database, {self.size:,} bytes: {counted}{until}"
+
+
+@contextmanager
+def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
+    """A complete copy of `source` under a temporary name beside `target`, and what it holds.
+
+    The caller names it with `put_in_place`, or it is gone when the block ends. Raises
+    StoreUnavailable where the source is no sound database of ours or the copy cannot be written.
+    """
+    part = target.with_name(target.name + ".part")
+    descriptor = _locked(part)  # 1
+    try:
+        for name in COMPANIONS:
+            Path(f"{part}{name}").unlink(missing_ok=True)
+        os.ftruncate(descriptor, 0)
+        _copy(source, part, progress)  # 2
+        os.fsync(descriptor)  # 3
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        yield part, _contents_of(part, called=source)  # 4
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise StoreUnavailable(f"the copy {target} cannot be written: {reason}") from error
+    finally:
+        for name in ("", *COMPANIONS):
+            Path(f"{part}{name}").unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def put_in_place(part: Path, target: Path) -> None:
+    """Give a finished copy its name (5). It replaces what has that name, in one step."""
+    os.replace(part, target)
+    sync_folder(target)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in the path's folder durable."""
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _contents_of(path: Path, *, called: Path) -> Contents:
+    try:
+        with closing(_reading(path)) as database:
+            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise StoreUnavailable(f"{called} is damaged: {' '.join(found.split())}")
+            return _contents(database, path)
+    except sqlite3.DatabaseError as error:
+        raise StoreUnavailable(f"{called} is no database of Tallyhook's: {error}") from error
+
+
+def _contents(database: sqlite3.Connection, path: Path) -> Contents:
+    def one(sql: str) -> Any:
+        row = database.execute(sql).fetchone()
+        return None if row is None else row[0]
+
+    return Contents(
+        environment=one("SELECT value FROM meta WHERE name='environment'"),
+        version=one("SELECT version_num FROM alembic_version"),
+        size=path.stat().st_size,
+        counts={name: one(f"SELECT count(*) FROM {name}") for name in _COUNTED},  # noqa: S608
+        last_revision=one("SELECT max(seq) FROM revisions") or 0,
+        # Ids begin with the time of arrival, so the last one is found without looking at all.
+        last_arrival=one("SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"),
+    )
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+
+
+def _locked(part: Path) -> int:
+    """The temporary file, ours alone: its descriptor is closed after SQLite has closed its own."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(part, flags, 0o600)
+    except OSError as error:
+        raise UsageError(f"{part} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(f"another process is writing {part}; wait for it") from None
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _copy(source: Path, part: Path, progress: Progress) -> None:
+    try:
+        with closing(_reading(source)) as reading, closing(sqlite3.connect(part)) as writing:
+            writing.execute("PRAGMA journal_mode=OFF")  # a copy that is cut short is thrown away
+            reading.execute("BEGIN")
+            reading.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the snapshot
+            reading.backup(
+                writing,
+                pages=PAGES_AT_ONCE,
+                progress=lambda _status, left, total: progress(total - left, total),
+            )
+            # One plain file: without a log beside it that must travel with it.
+            writing.execute("PRAGMA journal_mode=DELETE").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise StoreUnavailable(f"{source} cannot be copied: {error}") from error

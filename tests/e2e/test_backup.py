@@ -1,0 +1,190 @@
+"""Backups of a service under load, and what is restored from them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bootstrap import open_desk
+from app.clock import SystemClock
+from app.config import load_settings
+from app.operations.check_store import check_store
+from app.operations.desk import Desk
+from app.operations.refold import refold_all, refold_until_quiet
+from app.store.histories import scan
+from reconcile.canonical import canonical_json
+from reconcile.explain import ledger_document
+from reconcile.fold import fold
+from reconcile.instants import DAY
+from tests.app.web.driving import environ, of_order
+from tests.e2e.processes import Process, command, serving
+
+SENDERS = 4
+LATER = SystemClock().now() + 30 * DAY
+
+
+def now() -> int:
+    """The machine's own time, by which a real process judges ages."""
+    return SystemClock().now()
+
+
+class Load:
+    """Deliveries sent without a pause, and those of them that were acknowledged."""
+
+    def __init__(self, process: Process, mark: str) -> None:
+        self._process = process
+        self._mark = mark
+        self._ended = threading.Event()
+        self.acknowledged: list[str] = []
+
+    def end(self) -> None:
+        """Send no more."""
+        self._ended.set()
+
+    def send(self, sender: int) -> None:
+        """One sender's work until the end: orders get pending and final events, and doubles."""
+        number = 0
+        while not self._ended.is_set():
+            order, claim = f"O-{sender}-{number // 3}", ("pending", "succeeded", "succeeded")
+            name = f"{self._mark}-{sender}-{number - (number % 3 == 2)}"
+            try:
+                status, answer = self._process.send(
+                    of_order(order, name, claim[number % 3]), at=now()
+                )
+            except (OSError, ValueError, HTTPException):
+                return
+            if status == 200:
+                self.acknowledged.append(answer["delivery"])
+            number += 1
+
+    def wait_for(self, count: int) -> None:
+        """Until that many more are acknowledged."""
+        wanted = len(self.acknowledged) + count
+        while len(self.acknowledged) < wanted:
+            assert self._process.popen.poll() is None
+            self._ended.wait(0.005)
+
+
+@contextmanager
+def loaded(process: Process, mark: str) -> Iterator[Load]:
+    """Several senders at work."""
+    load = Load(process, mark)
+    with ThreadPoolExecutor(SENDERS) as pool:
+        for sender in range(SENDERS):
+            pool.submit(load.send, sender)
+        try:
+            yield load
+        finally:
+            load.end()
+
+
+def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    """What a database file holds."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
+        return database.execute(sql).fetchall()
+
+
+async def rebuilt(folder: Path) -> None:
+    """The restored store is sound, and every ledger is byte-identical after a rebuild."""
+
+    def quiet(count: int) -> None:
+        pass
+
+    settings = load_settings(environ(folder))
+    async with open_desk(settings, purpose="alone") as desk:
+        assert (await check_store(desk, progress=quiet)).problems == []
+        await refold_until_quiet(desk, limit=500, progress=quiet)
+        before = await ledgers(desk)
+        await refold_all(desk, progress=quiet)
+        assert await ledgers(desk) == before
+        assert (await check_store(desk, progress=quiet)).problems == []
+
+
+async def ledgers(desk: Desk) -> tuple[list[bytes], list[Any]]:
+    """Every ledger folded as of one instant, and what is cached of each."""
+    async with desk.store.reading() as connection:
+        folded = [
+            canonical_json(ledger_document(fold(history, policy=desk.policy, as_of=LATER)))
+            async for part in scan(connection)
+            for history in part
+        ]
+        cached = await connection.exec_driver_sql(
+            "SELECT order_key, outcome, fulfillable, findings, substance, next_decision_at "
+            "FROM ledgers ORDER BY order_key"
+        )
+        return folded, [tuple(row) for row in cached]
+
+
+def backed_up_and_restored(folder: Path, rounds: int) -> None:
+    """Each round: a backup under load, restored in another place, checked, and rebuilt there."""
+    (live := folder / "live").mkdir()
+    with serving(live) as process, loaded(process, "e") as load:
+        for number in range(rounds):
+            load.wait_for(100)
+            before = set(load.acknowledged)
+            file = folder / f"{number}.backup"
+            made = command(live, "backup", str(file), "--format", "json")
+            assert made.returncode == 0, made.stderr
+            assert len(load.acknowledged) > len(before), "the load stood still during the backup"
+            held = json.loads(made.stdout)["deliveries"]
+            restored(folder / f"restored-{number}", file, before, held)
+        process.end(signal.SIGKILL)
+
+
+def restored(place: Path, file: Path, acknowledged: set[str], held: int) -> None:
+    """The backup in a place of its own: whole, and with all that it must have."""
+    place.mkdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert command(place, "restore", str(file)).returncode == 0
+    assert rows(place / "t.db", "PRAGMA integrity_check") == [("ok",)]
+    kept = {row[0] for row in rows(place / "t.db", "SELECT id FROM deliveries")}
+    assert acknowledged <= kept
+    assert len(kept) == held
+    asyncio.run(rebuilt(place))
+    assert list(place.parent.glob("*.part*")) == []
+
+
+@pytest.mark.slow
+def test_backups_under_load_lose_nothing(tmp_path: Path) -> None:
+    """What was acknowledged before a backup is in it, sound, and folds to the same ledgers."""
+    backed_up_and_restored(tmp_path, rounds=3)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
+def test_sixty_backups_under_load(tmp_path: Path) -> None:
+    """The long form of the above."""
+    backed_up_and_restored(tmp_path, rounds=60)
+
+
+def test_a_restored_service_goes_on(tmp_path: Path) -> None:
+    """Restoring needs the service stopped; afterwards a replay is a duplicate, news is kept."""
+    file = tmp_path / "one.backup"
+    with serving(tmp_path) as process:
+        assert process.send(of_order("O-1", "e1"), at=now())[1]["verdict"] == "stored"
+        assert command(tmp_path, "backup", str(file)).returncode == 0
+        assert process.send(of_order("O-2", "e2"), at=now())[1]["verdict"] == "stored"
+        refused = command(tmp_path, "restore", str(file), "--force")
+        assert refused.returncode == 2
+        assert b"already serves" in refused.stderr
+        process.end(signal.SIGKILL)
+    assert (tmp_path / "t.db-wal").stat().st_size > 0
+    restored = command(tmp_path, "restore", str(file), "--force", "--format", "json")
+    assert restored.returncode == 0
+    with serving(tmp_path) as process:
+        assert process.send(of_order("O-1", "e1"), at=now())[1]["verdict"] == "duplicate"
+        assert process.send(of_order("O-2", "e2"), at=now())[1]["verdict"] == "stored"
+    kept = Path(json.loads(restored.stdout)["kept"])
+    assert rows(kept, "SELECT count(*) FROM deliveries") == [(2,)]
