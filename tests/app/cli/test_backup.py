@@ -270,3 +270,26 @@ def test_a_restore_that_is_cut_short(
     monkeypatch.setattr(operation, "SECOND", 1)  # two within one second need two names
     assert run("restore", str(backed_up), "--force").code == 0
     assert orders_in(tmp_path / "t.db") == ["A"]
+
+
+def test_writing_does_not_make_a_backup_begin_again(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a commit at every step the copy still goes forward, and is of one moment."""
+    fill(tmp_path, "A")
+    monkeypatch.setattr(copying, "PAGES_AT_ONCE", 3)
+    steps: list[int] = []
+    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as writer:
+
+        def writing(done: int, total: int) -> None:
+            steps.append(done)
+            assert len(steps) <= total
+            writer.execute("INSERT INTO counters VALUES (?, 1)", (f"step {len(steps)}",))
+
+        with copying.copied(tmp_path / "t.db", tmp_path / "b.db", progress=writing) as (part, _):
+            copying.put_in_place(part, tmp_path / "b.db")
+    assert len(steps) > 5
+    assert steps == sorted(set(steps))
+    with closing(sqlite3.connect(tmp_path / "b.db")) as database:
+        found = database.execute("SELECT count(*) FROM counters WHERE name LIKE 'step%'")
+        assert found.fetchone() == (0,)
