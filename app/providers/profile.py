@@ -54,9 +54,14 @@ class TimestampRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgementRule:
-    """Section [acknowledgement]: the HTTP status, 200 to 299, that ends the provider's retries."""
+    """Section [acknowledgement]: how the provider's retries end.
+
+    status           the HTTP status, 200 to 299, that ends them
+    redelivery_days  after how many days at the latest they end by themselves
+    """
 
     status: int
+    redelivery_days: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

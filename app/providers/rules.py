@@ -104,7 +104,10 @@ SECTIONS: Final[dict[str, dict[str, Rule]]] = {
         "past_s": Rule(_tolerance, 300),
         "future_s": Rule(_tolerance, 300),
     },
-    "acknowledgement": {"status": Rule(_integer(200, 299), 200)},
+    "acknowledgement": {
+        "status": Rule(_integer(200, 299), 200),
+        "redelivery_days": Rule(_integer(1, 90), 30),
+    },
     "event": {
         "id": Rule(_locations),
         "kind": Rule(_locations),
