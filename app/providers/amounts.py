@@ -11,6 +11,9 @@ from typing import Any, Final
 from app.providers.reading import Unreadable
 from reconcile.money import Money, MoneyError, from_major, money
 
+AmountUnit = Callable[[Any, str], Money]
+"""(the value as parsed, its currency) → money, or MoneyError."""
+
 AMOUNTS_REMEMBERED: Final = 1_024
 """Amounts kept in memory as read, about 300 kB."""
 
@@ -36,12 +39,27 @@ def _minor(value: Any, currency: str) -> Money:
     raise MoneyError("the amount is not a whole number of minor units")
 
 
-AMOUNT_UNITS: Final[Mapping[str, Callable[[Any, str], Money]]] = {"major": _major, "minor": _minor}
+AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _minor}
 
 
-def read_amount(
-    read: Callable[[Any, str], Money], value: Any, currency: Any, *, name: str
-) -> Money:
+def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
+    """The unit of a profile; `decimals` are those of currencies that it counts in its own way."""
+    unit, own = AMOUNT_UNITS[name], dict(decimals)
+    if not own:
+        return unit
+
+    def read(value: Any, currency: str) -> Money:
+        if currency not in own:
+            return unit(value, currency)
+        digits = str(value)
+        if type(value) not in (int, str) or not _WHOLE_TEXT.fullmatch(digits):
+            raise MoneyError("the amount is not a whole number of minor units")
+        return from_major(Decimal(digits).scaleb(-own[currency]), currency)
+
+    return read
+
+
+def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
     """Exact money of zero or more. `name` is the amount's own name, for the sentence."""
     if currency is None:
         raise Unreadable(f"{name} has no currency")
@@ -54,9 +72,7 @@ def read_amount(
 
 # Prices repeat, and most events state one amount twice. `typed` keeps 1500 apart from "1500".
 @lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
-def _remembered(
-    read: Callable[[Any, str], Money], value: Decimal | int | str, currency: str, name: str
-) -> Money:
+def _remembered(read: AmountUnit, value: Decimal | int | str, currency: str, name: str) -> Money:
     try:
         amount = read(value, currency)
     except MoneyError as error:

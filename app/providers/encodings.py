@@ -34,9 +34,33 @@ def _to_base64(value: bytes) -> bytes:
     return binascii.b2a_base64(value, newline=False)
 
 
+def _base64_loose(text: bytes) -> bytes:
+    return _base64(text if b"=" in text else text + b"=" * (-len(text) % 4))
+
+
+def _base64_url(text: bytes) -> bytes:
+    if b"+" in text or b"/" in text:
+        raise ValueError("not the alphabet that is safe in addresses")
+    return _base64_loose(text.translate(_FROM_URL))
+
+
+def _to_base64_url(value: bytes) -> bytes:
+    return _to_base64(value).rstrip(b"=").translate(_TO_URL)
+
+
+def _text(text: bytes) -> bytes:
+    return text
+
+
+_FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
+
 ENCODINGS: Final[Mapping[str, Encoding]] = {
     "hex": Encoding(binascii.unhexlify, binascii.hexlify),
     "base64": Encoding(_base64, _to_base64),
+    "base64_loose": Encoding(_base64_loose, _to_base64),
+    "base64url": Encoding(_base64_url, _to_base64_url),
+    "text": Encoding(_text, _text),
 }
 
 
@@ -49,14 +73,15 @@ def _hex_secret(secret: str) -> bytes:
 
 
 def _base64_secret(secret: str) -> bytes:
-    digits = secret.encode("ascii")
-    if b"=" not in digits:
-        digits += b"=" * (-len(digits) % 4)
-    return _base64(digits)
+    return _base64_loose(secret.encode("ascii"))
 
 
 def _whsec_secret(secret: str) -> bytes:
     return _base64_secret(secret.removeprefix(WHSEC))
+
+
+def _whsec_or_text_secret(secret: str) -> bytes:
+    return _whsec_secret(secret) if secret.startswith(WHSEC) else _text_secret(secret)
 
 
 SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
@@ -64,4 +89,7 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
     "hex": _hex_secret,
     "base64": _base64_secret,
     "whsec": _whsec_secret,
+    "whsec_or_text": _whsec_or_text_secret,
+    # As configured: the scheme reads any of the spellings of a key (public_keys.py).
+    "public_key": _text_secret,
 }

@@ -1,41 +1,67 @@
 """Where a field of an event stands, and what may stand there.
 
-A location is written `KIND:NAME`: `json:data.order.reference`, `header:webhook-id`. One entry in
-LOCATIONS for each kind. JSON null is the same as nothing. Sentences name the location, which is
-the profile's own text, and never quote what was found there.
+A location is written `KIND:NAME` (`json:data.order.reference`, `header:webhook-id`), one entry in
+LOCATIONS for each kind; or it is a text with such references in braces, a composite. JSON null is
+the same as nothing. Sentences name the location, which is the profile's own text, and never quote
+what was found there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
-from app.providers.places import Headers, header_values
+from app.providers.facts import Facts
+from app.providers.filters import compile_filters
+from app.providers.grammar import Group, Reference, Token, read_template
+from app.providers.headers import header_values
+from app.providers.paths import Path, compile_path, take
 from app.providers.reading import Unreadable
-from reconcile.instants import Instant, parse_instant
 
 MAX_ID: Final = 255
 MAX_TEXT: Final = 200
 
-Find = Callable[[Any, Headers], Any]
-"""(document, headers) → what stands there, or None."""
+Find = Callable[[Facts], Any]
+"""What stands there, or None."""
 
 _ID = re.compile(rf"[!-~]{{1,{MAX_ID}}}")
 # Control characters, line separators, and halves of surrogate pairs, which no database can store.
 _UNUSABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def _json(path: str) -> Find:
-    keys = tuple(path.split("."))
-    if not all(keys):
-        raise ValueError("has an empty name in its path")
+def _json(text: str) -> Find:
+    path = compile_path(text)
+    if all(type(step) is str for step in path):
+        return _members(text, path)
 
-    def find(document: Any, _headers: Headers) -> Any:
-        value = document
-        for key in keys:
+    def find(facts: Facts) -> Any:
+        value = facts.document
+        for step in path:
+            value = _checked_step(value, step, text)
+            if value is None:
+                return None
+        return value
+
+    return find
+
+
+def _checked_step(value: Any, step: Any, text: str) -> Any:
+    if type(value) is not (dict if type(step) is str else list):
+        word = "an object" if type(step) is str else "a list"
+        raise Unreadable(f"what should hold {text} is not {word}")
+    return take(value, step)
+
+
+def _members(text: str, path: Path) -> Find:
+    """Names only, which nearly every location is: a third of the time."""
+
+    def find(facts: Facts) -> Any:
+        value = facts.document
+        for key in path:
             if type(value) is not dict:
-                raise Unreadable(f"what should hold {path} is not an object")
+                raise Unreadable(f"what should hold {text} is not an object")
             value = value.get(key)
             if value is None:
                 return None
@@ -44,11 +70,16 @@ def _json(path: str) -> Find:
     return find
 
 
+def _root(text: str) -> Find:
+    of_item = _json(text)
+    return lambda facts: of_item(facts.whole())
+
+
 def _header(name: str) -> Find:
     values = header_values(name)
 
-    def find(_document: Any, headers: Headers) -> str | None:
-        found = values(headers)
+    def find(facts: Facts) -> str | None:
+        found = values(facts.headers)
         if len(found) > 1:
             raise Unreadable(f"the header {name} came more than once")
         return found[0].decode("latin-1") if found else None
@@ -56,15 +87,106 @@ def _header(name: str) -> Find:
     return find
 
 
-LOCATIONS: Final[Mapping[str, Callable[[str], Find]]] = {"json": _json, "header": _header}
+def _field(word: str, pairs: Callable[[Facts], list[tuple[bytes, bytes]]]) -> Callable[[str], Find]:
+    def make(name: str) -> Find:
+        wanted = name.encode("utf-8")
+
+        def find(facts: Facts) -> str | None:
+            found = [value for key, value in pairs(facts) if key == wanted]
+            if len(found) > 1:
+                raise Unreadable(f"the {word} field {name} came more than once")
+            # What is no UTF-8 becomes characters that no field may have.
+            return found[0].decode("utf-8", "surrogateescape") if found else None
+
+        return find
+
+    return make
+
+
+def _constant(words: str) -> Find:
+    return lambda facts: words
+
+
+def _digest(what: str) -> Find:
+    if what != "body":
+        raise ValueError("has a digest that is not digest:body")
+    return lambda facts: facts.digest
+
+
+LOCATIONS: Final[Mapping[str, Callable[[str], Find]]] = {
+    "json": _json,
+    "root": _root,
+    "header": _header,
+    "query": _field("query", lambda facts: facts.query),
+    "form": _field("form", lambda facts: facts.form),
+    "text": _constant,
+    "digest": _digest,
+}
 
 
 def compile_location(text: str) -> Find:
     """A function that finds what stands there. Raises ValueError with a sentence."""
+    if "{" in text or "}" in text:
+        return _composite(text)
     kind, _, name = text.partition(":")
     if kind not in LOCATIONS or not name:
         raise ValueError(f"must be one of {', '.join(f'{known}:NAME' for known in LOCATIONS)}")
     return LOCATIONS[kind](name)
+
+
+def _composite(text: str) -> Find:
+    """Texts joined; None where a reference without `?` is absent."""
+    parts = tuple(_part(token) for token in read_template(text))
+
+    def find(facts: Facts) -> str | None:
+        pieces = []
+        for part in parts:
+            piece = part(facts)
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return "".join(pieces)
+
+    return find
+
+
+def _part(token: Token) -> Callable[[Facts], str | None]:
+    if isinstance(token, Group):
+        raise ValueError("has a group [ ], which only signed content may have")
+    if isinstance(token, str):
+        literal = token
+        return lambda facts: literal
+    return _reference(token)
+
+
+def _reference(reference: Reference) -> Callable[[Facts], str | None]:
+    find, filters = compile_location(reference.text), compile_filters(reference.filters)
+    absent = "" if reference.optional else None
+
+    def part(facts: Facts) -> str | None:
+        text = as_text(find(facts), reference.text)
+        if not text:
+            return absent
+        raw = text.encode("utf-8", "surrogatepass")
+        for transform in filters:
+            raw = transform(raw)
+        return raw.decode("utf-8", "surrogatepass") if filters else text
+
+    return part
+
+
+def as_text(value: Any, name: str) -> str | None:
+    """A JSON value as text: numbers as digits, `true`, `false`; None stays None."""
+    if value is None or type(value) is str:
+        return value
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int:
+        return str(value)
+    # Not `str`, which writes exponents; nor beyond what a reference may be long.
+    if type(value) is Decimal and abs(value.adjusted()) <= MAX_TEXT:
+        return format(value, "f")
+    raise Unreadable(f"{name} is neither a text nor a number")
 
 
 def compile_locations(texts: tuple[str, ...]) -> Find:
@@ -73,9 +195,9 @@ def compile_locations(texts: tuple[str, ...]) -> Find:
     if len(finds) == 1:
         return finds[0]
 
-    def find(document: Any, headers: Headers) -> Any:
+    def find(facts: Facts) -> Any:
         for each in finds:
-            value = each(document, headers)
+            value = each(facts)
             if value is not None:
                 return value
         return None
@@ -85,7 +207,9 @@ def compile_locations(texts: tuple[str, ...]) -> Find:
 
 def plain_name(texts: tuple[str, ...]) -> str:
     """What a sentence calls the field: `data.order.reference`."""
-    return texts[0].partition(":")[2] if texts else "a field"
+    if not texts:
+        return "a field"
+    return texts[0] if "{" in texts[0] else texts[0].partition(":")[2]
 
 
 def event_id(value: Any, name: str) -> str:
@@ -112,17 +236,3 @@ def required_text(value: Any, name: str) -> str:
     if value.isspace():
         raise Unreadable(f"{name} is blank")
     return value
-
-
-def _rfc_3339(value: Any, name: str) -> Instant:
-    if type(value) is not str:
-        raise Unreadable(f"{name} is not a text")
-    try:
-        return parse_instant(value)
-    except ValueError:
-        example = "2026-11-20T10:00:00.123Z"
-        raise Unreadable(f"{name} is not an RFC 3339 date-time such as {example}") from None
-
-
-DATES: Final[Mapping[str, Callable[[Any, str], Instant]]] = {"rfc3339": _rfc_3339}
-"""How a provider writes when something happened: (value, name) → instant, or Unreadable."""

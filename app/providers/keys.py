@@ -2,47 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from app.errors import ConfigurationError
 from app.providers.encodings import SECRET_ENCODINGS
-from app.providers.profile import Profile
-from app.providers.schemes import SCHEMES, Key
+from app.providers.named.contract import Secrets
+from app.providers.schemes import SCHEMES, UNSIGNED, Key, Scheme
+from app.providers.sections import Profile
 
-LEAST_BYTES: Final = 24
-"""192 bits, the least that Standard Webhooks 1.0 allows a symmetric secret."""
+LEAST_IN_A_CHECK: Final = 1
+"""Bytes of a secret that only judges examples: published ones are short."""
 
 
-def compile_keys(source: str, profile: Profile, secrets: Sequence[str]) -> tuple[Key, ...]:
-    """One key for each secret, in order. Raises ConfigurationError with all problems at once."""
-    if not secrets:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRing:
+    """A source's keys; never shown, whatever prints it.
+
+    main   keys of [signature], the newest first
+    also   keys of [signature.also]
+    named  of `main`, by key id
+    """
+
+    main: tuple[Key, ...] = field(default=(), repr=False)
+    also: tuple[Key, ...] = field(default=(), repr=False)
+    named: Mapping[bytes, Key] = field(default_factory=dict, repr=False)
+
+
+def compile_keys(source: str, profile: Profile, secrets: Secrets, *, least: int) -> KeyRing:
+    """One key for each secret, in order. Raises ConfigurationError with all problems at once.
+
+    least  bytes that a shared secret must have
+    """
+    texts = [*secrets.listed, *secrets.named.values()]
+    if profile.signature.mac == UNSIGNED:
+        return KeyRing()
+    if not texts:
         raise ConfigurationError([f"source {source}: has no secret; give at least one"])
-    decoded: list[bytes] = []
+    made: list[Key | None] = []
     problems = []
-    for number, secret in enumerate(secrets, 1):
+    for number, secret in enumerate(texts, 1):
+        made.append(None)
         try:
-            decoded.append(_decode(secret, profile.secret.encoding))
+            made[-1] = _key(secret, profile, least)
         except ValueError as error:
-            problems.append(f"source {source}: secret {number} of {len(secrets)} {error}")
+            problems.append(f"source {source}: secret {number} of {len(texts)} {error}")
     if problems:
         # Outside the handler: a chained error could carry the secret into a log.
         raise ConfigurationError(problems)
-    scheme = SCHEMES[profile.signature.mac]
-    return tuple(scheme(secret) for secret in decoded)
+    return _ring(profile, secrets, [key for key in made if key is not None])
 
 
-def _decode(secret: str, encoding: str) -> bytes:
+def _ring(profile: Profile, secrets: Secrets, keys: list[Key]) -> KeyRing:
+    texts = [*secrets.listed, *secrets.named.values()]
+    pairs = list(zip(texts, keys, strict=True))
+    named = zip(secrets.named, keys[len(secrets.listed) :], strict=True)
+    return KeyRing(
+        main=tuple(key for text, key in pairs if not _is_also(profile, text)),
+        also=tuple(key for text, key in pairs if _is_also(profile, text)),
+        named={name.encode("utf-8"): key for name, key in named},
+    )
+
+
+def _is_also(profile: Profile, secret: str) -> bool:
+    also = profile.signature.also
+    return also is not None and secret.startswith(also.secret_prefixes)
+
+
+def _key(secret: object, profile: Profile, least: int) -> Key:
     if type(secret) is not str:
         raise ValueError("is not a text")
     if not secret.strip():
         raise ValueError("is empty or blank")
-    if secret != secret.strip():
+    scheme, encoding = _scheme_of(profile, secret)
+    if secret != secret.strip() and not scheme.asymmetric:
         raise ValueError("begins or ends with a blank; remove it")
     try:
         value = SECRET_ENCODINGS[encoding](secret)
     except ValueError:
-        raise ValueError(f"is not well-formed {encoding}") from None
-    if len(value) < LEAST_BYTES:
-        raise ValueError(f"is too short: {LEAST_BYTES} bytes at least, it has {len(value)}")
-    return value
+        value = None
+    if value is None:
+        raise ValueError(f"is not well-formed {encoding}")
+    if scheme.asymmetric:
+        return scheme.make(value)
+    if len(value) < least:
+        raise ValueError(f"is too short: {least} bytes at least, it has {len(value)}")
+    return scheme.make(value)
+
+
+def _scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:
+    also = profile.signature.also
+    if also is None or not _is_also(profile, secret):
+        return SCHEMES[profile.signature.mac], profile.secret.encoding
+    scheme = SCHEMES[also.mac]
+    return scheme, "public_key" if scheme.asymmetric else profile.secret.encoding

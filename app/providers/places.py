@@ -5,15 +5,18 @@ A place is written `KIND:NAME` in a profile, such as `header:webhook-signature`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-Headers = Sequence[tuple[bytes, bytes]]
-"""Raw headers as ASGI gives them: lower-case names, in the order they came, repeats kept."""
+from app.providers.headers import Headers, header_values
+from app.providers.json_text import plain_text
+from app.providers.paths import compile_path, find
+from app.providers.request import Request
 
-_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
+__all__ = ["PLACES", "Headers", "Place", "compile_place"]
+
+Values = Callable[[Request], list[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +24,50 @@ class Place:
     """A place in a request. `text` is how the profile writes it; `values` may find several."""
 
     text: str
-    values: Callable[[Headers], list[bytes]]
-    header: str
+    values: Values
+
+    @property
+    def kind(self) -> str:
+        """`header`, `query`, `form` or `json`."""
+        return self.text.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """What stands behind the kind; of several headers the first."""
+        return self.text.partition(":")[2].partition(",")[0]
 
 
-def header_values(name: str) -> Callable[[Headers], list[bytes]]:
-    """A function that gives every value of header `name`. Raises ValueError for a bad name."""
-    if not _HEADER_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a header name in lower case")
-    wanted = name.encode("ascii")
-    return lambda headers: [value for key, value in headers if key == wanted]
+def _header(name: str) -> Values:
+    values = header_values(name)
+    return lambda request: values(request.headers)
 
 
-PLACES: Final[Mapping[str, Callable[[str], Callable[[Headers], list[bytes]]]]] = {
-    "header": header_values,
+def _query(name: str) -> Values:
+    wanted = name.encode("utf-8")
+    return lambda request: [value for key, value in request.query if key == wanted]
+
+
+def _form(name: str) -> Values:
+    wanted = name.encode("utf-8")
+    return lambda request: [value for key, value in request.form if key == wanted]
+
+
+def _json(name: str) -> Values:
+    path = compile_path(name)
+
+    def values(request: Request) -> list[bytes]:
+        text = plain_text(find(request.document, path))
+        # Half a surrogate pair is legal JSON and no text: it can match nothing.
+        return [] if text is None else [text.encode("utf-8", "replace")]
+
+    return values
+
+
+PLACES: Final[Mapping[str, Callable[[str], Values]]] = {
+    "header": _header,
+    "query": _query,
+    "form": _form,
+    "json": _json,
 }
 
 
@@ -43,4 +76,4 @@ def compile_place(text: str) -> Place:
     kind, _, name = text.partition(":")
     if kind not in PLACES or not name:
         raise ValueError(f"must be one of {', '.join(f'{known}:NAME' for known in PLACES)}")
-    return Place(text=text, values=PLACES[kind](name), header=name)
+    return Place(text=text, values=PLACES[kind](name))

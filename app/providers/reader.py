@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.providers.amounts import AMOUNT_UNITS, read_amount
+from app.providers.amounts import amount_unit, read_amount
+from app.providers.dates import DATES
+from app.providers.documents import DOCUMENTS, Item, items_of
+from app.providers.facts import Facts
 from app.providers.fields import (
-    DATES,
     MAX_TEXT,
     Find,
     compile_locations,
@@ -17,11 +19,12 @@ from app.providers.fields import (
     plain_name,
     required_text,
 )
-from app.providers.places import Headers
-from app.providers.profile import AmountsRule, Locations, Profile
+from app.providers.headers import Headers
+from app.providers.paths import compile_path
 from app.providers.reading import Reading, Unreadable
-from app.providers.strict_json import parse
-from reconcile.events import ClaimKind, Event
+from app.providers.sections import AmountsRule, Locations, Profile
+from app.providers.words import Words
+from reconcile.events import ClaimKind, Event, Standing
 from reconcile.instants import Instant
 from reconcile.money import Money
 
@@ -50,19 +53,19 @@ class Price:
     __slots__ = ("_amount", "_currency", "_order_currency", "_read")
 
     def __init__(self, rule: AmountsRule, *, amount: Locations, currency: Locations) -> None:
-        self._read = AMOUNT_UNITS[rule.unit]
+        self._read = amount_unit(rule.unit, rule.decimals)
         self._amount = Field(amount)
         self._currency = compile_locations(currency)
         self._order_currency = compile_locations(rule.order_currency)
 
-    def read(self, document: Any, headers: Headers) -> Money | None:
+    def read(self, facts: Facts) -> Money | None:
         """Exact money; None where no amount is stated. Raises Unreadable."""
-        value = self._amount.find(document, headers)
+        value = self._amount.find(facts)
         if value is None:
             return None
-        currency = self._currency(document, headers)
+        currency = self._currency(facts)
         if currency is None:
-            currency = self._order_currency(document, headers)
+            currency = self._order_currency(facts)
         return read_amount(self._read, value, currency, name=self._amount.name)
 
 
@@ -72,9 +75,14 @@ class Reader:
     def __init__(self, source: str, profile: Profile) -> None:
         event, amounts = profile.event, profile.amounts
         self._source = source
-        self._claims = dict(profile.claims)
+        self._request = profile.request
+        self._document = DOCUMENTS[profile.request.body]
+        self._items = compile_path(event.items, each=True) if event.items else None
+        self._claims = Words(profile.claims)
+        self._standing: Standing = "unconfirmed" if profile.confirm else "said"
         self._id, self._kind = Field(event.id), Field(event.kind)
         self._occurred_at, self._date = Field(event.occurred_at), DATES[event.dates]
+        self._zone = event.zone
         self._order, self._session = Field(event.order), Field(event.session)
         self._payment, self._movement = Field(event.payment), Field(event.movement)
         self._reason = Field(event.reason)
@@ -87,76 +95,102 @@ class Reader:
         self._given_back = Price(amounts, amount=amounts.refund, currency=amounts.refund_currency)
         self._ordered = Price(amounts, amount=amounts.order, currency=amounts.order_currency)
 
-    def read(self, body: bytes, *, digest: str, headers: Headers) -> Reading:
+    def read(self, body: bytes, *, digest: str, headers: Headers, url: str = "") -> Reading:
         """What the body says. Raises Unreadable with one sentence."""
-        document = parse(body)
+        document = self._document(self._request, body)
+        facts = Facts(document, root=document, headers=headers, body=body, url=url, digest=digest)
+        if self._items is not None:
+            return self._several(facts, items_of(document, body, self._items))
         if type(document) is not dict:
             raise Unreadable("the body is not a JSON object")
+        return Reading(events=(self._event(facts),), environment=self._environment_of(facts))
+
+    def _several(self, facts: Facts, items: list[Item]) -> Reading:
+        """Each event by itself: one that cannot be read takes no other with it."""
+        events, raws, problems = [], [], []
+        environments = set()
+        for number, item in enumerate(items, 1):
+            own = facts.of(item.document, digest=item.digest)
+            try:
+                environments.add(self._environment_of(own))
+                events.append(self._event(own))
+                raws.append(item.raw)
+            except Unreadable as error:
+                problems.append(f"event {number} of {len(items)}: {error}")
+        if not events:
+            raise Unreadable(problems[0])
+        if len(environments - {None}) > 1:
+            raise Unreadable("the body has events of both environments")
+        environment = next(iter(environments - {None}), None)
         return Reading(
-            events=(self._event(document, headers, digest),),
-            environment=self._environment_of(document, headers),
+            events=tuple(events),
+            environment=environment,
+            raws=tuple(raws),
+            problems=tuple(problems),
         )
 
-    def _event(self, document: dict[str, Any], headers: Headers, digest: str) -> Event:
-        identity = event_id(self._id.find(document, headers), self._id.name)
-        kind = required_text(self._kind.find(document, headers), self._kind.name)
-        claim = self._claims.get(kind, "unrecognized")
+    def _event(self, facts: Facts) -> Event:
+        identity = event_id(self._id.find(facts), self._id.name)
+        kind = required_text(self._kind.find(facts), self._kind.name)
+        claim = self._claims.meaning(kind)
         try:
-            details = self._details(claim, document, headers)
+            details = self._details(claim, facts)
         except Unreadable:
             # A kind we do not know may well have a shape we do not know: keep it all the same.
             if claim != "unrecognized":
                 raise
             details = {}
+        if self._standing != "said" and claim != "unrecognized":
+            claim = "pending"
         return Event(
             source=self._source,
             event_id=identity,
-            digest=digest,
+            digest=facts.digest,
             kind=kind,
             claim=claim,
+            standing=self._standing,
             **details,
         )
 
-    def _details(self, claim: ClaimKind, document: Any, headers: Headers) -> dict[str, Any]:
-        ordered = self._ordered.read(document, headers)
+    def _details(self, claim: ClaimKind, facts: Facts) -> dict[str, Any]:
+        ordered = self._ordered.read(facts)
         return {
-            "occurred_at": self._instant(document, headers),
-            "order": _text(self._order, document, headers),
-            "session": _text(self._session, document, headers),
-            "payment": _text(self._payment, document, headers),
-            "movement": _text(self._movement, document, headers) if claim in GIVES_BACK else None,
-            "money": self._money(claim, ordered, document=document, headers=headers),
+            "occurred_at": self._instant(facts),
+            "order": _text(self._order, facts),
+            "session": _text(self._session, facts),
+            "payment": _text(self._payment, facts),
+            "movement": _text(self._movement, facts) if claim in GIVES_BACK else None,
+            "money": self._money(claim, ordered, facts),
             "order_money": ordered,
-            "reason": _text(self._reason, document, headers),
+            "reason": _text(self._reason, facts),
         }
 
-    def _money(
-        self, claim: ClaimKind, ordered: Money | None, *, document: Any, headers: Headers
-    ) -> Money | None:
+    def _money(self, claim: ClaimKind, ordered: Money | None, facts: Facts) -> Money | None:
         if claim in GIVES_BACK:
-            given_back = self._given_back.read(document, headers)
+            given_back = self._given_back.read(facts)
             if given_back is not None:
                 return given_back
-        paid = self._paid.read(document, headers)
+        paid = self._paid.read(facts)
         return ordered if paid is None and claim in COVERS_ORDER else paid
 
-    def _instant(self, document: Any, headers: Headers) -> Instant | None:
-        value = self._occurred_at.find(document, headers)
-        return None if value is None else self._date(value, self._occurred_at.name)
+    def _instant(self, facts: Facts) -> Instant | None:
+        value = self._occurred_at.find(facts)
+        return None if value is None else self._date(value, self._occurred_at.name, self._zone)
 
-    def _environment_of(self, document: Any, headers: Headers) -> str | None:
-        value = self._environment.find(document, headers)
+    def _environment_of(self, facts: Facts) -> str | None:
+        value = self._environment.find(facts)
         if value is None:
             return None
-        known = self._environments.get(value) if type(value) is str else None
+        word = str(value).lower() if type(value) is bool else value
+        known = self._environments.get(word) if type(word) is str else None
         if known is None:
             words = " nor ".join(self._environments)
             raise Unreadable(f"{self._environment.name} is neither {words}")
         return known
 
 
-def _text(field: Field, document: Any, headers: Headers) -> str | None:
-    value = field.find(document, headers)
+def _text(field: Field, facts: Facts) -> str | None:
+    value = field.find(facts)
     if value is None:
         return None
     # Nearly every text passes here; what does not is judged, and named, in full.

@@ -15,9 +15,13 @@ class Unreadable(ValueError):
 class Reading:
     """What one delivery says.
 
-    events       the facts in it, in the order of the body
+    events       the facts in it, in the order of the body; at least one
     environment  `sandbox`, `live`, or None where the provider does not say
+    raws         the bytes of each event, where the body holds several or the event is a part of it
+    problems     why others of its events could not be read, one sentence each
     """
 
     events: tuple[Event, ...]
     environment: str | None
+    raws: tuple[bytes, ...] = ()
+    problems: tuple[str, ...] = ()

@@ -1,252 +1,269 @@
-"""What each key of a profile file may hold, as one table, and what must hold between keys.
+"""What each key of a profile file may hold, as one table.
 
-Every mistake is one sentence that begins with the key. The checks compile what they check with
-the very functions that the engine uses, so that a file that loads also runs.
+What must hold between keys is in `rules_together.py`.
+
+Every mistake is one sentence with its key. The checks compile what they check with the very
+functions that the engine uses, so that a file that loads also runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from app.providers.amounts import AMOUNT_UNITS
+from app.providers.dates import DATES
 from app.providers.encodings import ENCODINGS, SECRET_ENCODINGS
-from app.providers.fields import DATES, compile_location
 from app.providers.formats import FORMATS
 from app.providers.places import compile_place
-from app.providers.schemes import SCHEMES
+from app.providers.rule_kinds import (
+    Rule,
+    answer_text,
+    claims,
+    compiled,
+    constants,
+    decimals,
+    flag,
+    handshake_answer,
+    integer,
+    items_path,
+    listed,
+    locations,
+    mac,
+    one_of,
+    options,
+    text,
+    timestamp_place,
+    words,
+    zone,
+)
 from app.providers.template import compile_template
 from app.providers.timestamps import UNITS
-from reconcile.events import CLAIM_KINDS
 
-Values = dict[str, dict[str, Any]]
-"""Section → key → checked value."""
+Values = dict[str, Any]
+"""Section → key → checked value; keys without a section by themselves."""
 
-_REQUIRED = object()
+MARKS: Final = ("official-sdk", "official-doc", "third-party", "general-knowledge")
+METHODS: Final = ("POST", "PUT", "GET")
 
+_tolerance = integer(1, 7 * 24 * 3600)
 
-class Rule(NamedTuple):
-    """One key: what makes its value (raising ValueError with a sentence), and its default."""
+TOP: Final[Mapping[str, Rule]] = {
+    "verifies_only": Rule(flag, False),
+    "confirm": Rule(one_of(["fetch_back"]), None),
+}
 
-    read: Callable[[Any], Any]
-    default: Any = _REQUIRED
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str or not value.strip():
-        raise ValueError("must be a text that is not blank")
-    return value
-
-
-def _words(value: Any) -> str:
-    if not _text(value).isascii():
-        raise ValueError("must be ASCII")
-    return str(value)
-
-
-def _one_of(known: Iterable[str]) -> Callable[[Any], str]:
-    names = tuple(known)
-
-    def read(value: Any) -> str:
-        if type(value) is not str or value not in names:
-            raise ValueError(f"must be one of {', '.join(names)}")
-        return value
-
-    return read
-
-
-def _compiled(compile_text: Callable[[str], object]) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        compile_text(_text(value))
-        return str(value)
-
-    return read
-
-
-def _integer(least: int, most: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise ValueError(f"must be a whole number from {least} to {most}")
-        return value
-
-    return read
-
-
-def _locations(value: Any) -> tuple[str, ...]:
-    texts = tuple(value) if type(value) is list else (value,)
-    if not texts:
-        raise ValueError("must name at least one location")
-    for text in texts:
-        compile_location(_text(text))
-    return texts
-
-
-_claim = _one_of(CLAIM_KINDS)
-_place = _compiled(compile_place)
-_tolerance = _integer(1, 7 * 24 * 3600)
-
-SECTIONS: Final[dict[str, dict[str, Rule]]] = {
+SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "signature": {
-        "mac": Rule(_one_of(SCHEMES)),
-        "where": Rule(_place),
-        "format": Rule(_one_of(FORMATS)),
-        "encoding": Rule(_one_of(ENCODINGS)),
-        "signed": Rule(_compiled(compile_template)),
-        "label": Rule(_words, None),
-        "prefix": Rule(_words, None),
-        "separator": Rule(_words, None),
+        "mac": Rule(mac),
+        "where": Rule(compiled(compile_place), None),
+        "format": Rule(one_of(FORMATS), "plain"),
+        "encoding": Rule(one_of(ENCODINGS), None),
+        "signed": Rule(compiled(compile_template), None),
+        "label": Rule(words, None),
+        "prefix": Rule(words, None),
+        "separator": Rule(words, None),
+        "per_item": Rule(flag, False),
     },
-    "secret": {"encoding": Rule(_one_of(SECRET_ENCODINGS))},
+    "signature.also": {
+        "mac": Rule(mac),
+        "label": Rule(words),
+        "secret_prefixes": Rule(listed(words)),
+    },
+    "secret": {
+        "encoding": Rule(one_of(SECRET_ENCODINGS), None),
+        "least_bytes": Rule(integer(1, 64), 24),
+        "key_id": Rule(compiled(compile_place), None),
+    },
     "timestamp": {
-        "where": Rule(_place),
-        "unit": Rule(_one_of(UNITS), "s"),
+        "where": Rule(timestamp_place),
+        "unit": Rule(one_of(UNITS), "s"),
         "past_s": Rule(_tolerance, 300),
         "future_s": Rule(_tolerance, 300),
     },
+    "request": {
+        "methods": Rule(listed(one_of(METHODS)), ("POST",)),
+        "body": Rule(one_of(["json", "form", "form_json", "query"]), "json"),
+        "field": Rule(text, None),
+    },
     "acknowledgement": {
-        "status": Rule(_integer(200, 299), 200),
-        "redelivery_days": Rule(_integer(1, 90), 30),
+        "status": Rule(integer(200, 299), 200),
+        "body": Rule(answer_text, None),
+        "type": Rule(words, "application/json"),
+    },
+    "handshake": {
+        "method": Rule(one_of(["POST", "GET", "OPTIONS"])),
+        "when": Rule(locations),
+        "equals": Rule(text, None),
+        "equals_secret": Rule(flag, False),
+        "echo": Rule(locations),
+        "answer": Rule(handshake_answer, "text"),
     },
     "event": {
-        "id": Rule(_locations),
-        "kind": Rule(_locations),
-        "occurred_at": Rule(_locations, ()),
-        "dates": Rule(_one_of(DATES), "rfc3339"),
-        "order": Rule(_locations, ()),
-        "session": Rule(_locations, ()),
-        "payment": Rule(_locations, ()),
-        "movement": Rule(_locations, ()),
-        "reason": Rule(_locations, ()),
+        "items": Rule(items_path, None),
+        "id": Rule(locations, ()),
+        "kind": Rule(locations, ()),
+        "occurred_at": Rule(locations, ()),
+        "dates": Rule(one_of(DATES), "rfc3339"),
+        "zone": Rule(zone, "+00:00"),
+        "order": Rule(locations, ()),
+        "session": Rule(locations, ()),
+        "payment": Rule(locations, ()),
+        "movement": Rule(locations, ()),
+        "reason": Rule(locations, ()),
     },
     "environment": {
-        "where": Rule(_locations, ()),
-        "sandbox": Rule(_text, "sandbox"),
-        "live": Rule(_text, "live"),
+        "where": Rule(locations, ()),
+        "sandbox": Rule(text, "sandbox"),
+        "live": Rule(text, "live"),
     },
     "amounts": {
-        "unit": Rule(_one_of(AMOUNT_UNITS)),
-        "payment": Rule(_locations, ()),
-        "payment_currency": Rule(_locations, ()),
-        "refund": Rule(_locations, ()),
-        "refund_currency": Rule(_locations, ()),
-        "order": Rule(_locations, ()),
-        "order_currency": Rule(_locations, ()),
+        "unit": Rule(one_of(AMOUNT_UNITS), None),
+        "payment": Rule(locations, ()),
+        "payment_currency": Rule(locations, ()),
+        "refund": Rule(locations, ()),
+        "refund_currency": Rule(locations, ()),
+        "order": Rule(locations, ()),
+        "order_currency": Rule(locations, ()),
     },
+    "fetch_back": {
+        "method": Rule(one_of(["GET", "POST"]), "GET"),
+        "url": Rule(text),
+        "sandbox_url": Rule(text, None),
+        "auth": Rule(text, "none"),
+        "credential": Rule(words, None),
+        "token_url": Rule(text, None),
+        "sandbox_token_url": Rule(text, None),
+        "body": Rule(text, None),
+        "kind": Rule(locations),
+        "payment": Rule(locations, ()),
+        "order": Rule(locations, ()),
+        "amount": Rule(locations, ()),
+        "currency": Rule(locations, ()),
+    },
+    "redelivery": {"days": Rule(integer(1, 400))},
+    "rests_on": {"mark": Rule(one_of(MARKS)), "source": Rule(listed(text))},
 }
 
-_ABSENT_MEANS_NONE = frozenset({"timestamp"})
-_CLAIMS = "claims"
+FREE: Final[Mapping[str, Rule]] = {
+    "signature.options": Rule(options, ()),
+    "acknowledgement.fields": Rule(constants, ()),
+    "amounts.decimals": Rule(decimals, ()),
+    "fetch_back.claims": Rule(claims, ()),
+    "claims": Rule(claims, ()),
+}
+"""Sections whose keys are the file's own."""
 
-
-def check(document: dict[str, Any]) -> tuple[Values, list[str]]:
-    """The values of a whole file, and every mistake in single keys."""
-    values: Values = {}
-    problems = [
-        f"{name}: there is no such section" for name in document if name not in (*SECTIONS, _CLAIMS)
-    ]
-    for name, rules in SECTIONS.items():
-        if name in _ABSENT_MEANS_NONE and name not in document:
-            values[name] = {}
-        else:
-            given = document.get(name, {})
-            if type(given) is dict:
-                values[name] = _section(name, rules, given, problems)
-            else:
-                problems.append(f"{name}: must be a section")
-    values[_CLAIMS] = _claims(document.get(_CLAIMS), problems)
-    return values, problems
-
-
-def _section(
-    name: str, rules: dict[str, Rule], given: dict[str, Any], problems: list[str]
-) -> dict[str, Any]:
-    problems.extend(f"{name}.{key}: there is no such key" for key in given if key not in rules)
-    values = {}
-    for key, rule in rules.items():
-        try:
-            values[key] = _value(given, key, rule)
-        except ValueError as error:
-            problems.append(f"{name}.{key}: {error}")
-    return values
-
-
-def _value(given: dict[str, Any], key: str, rule: Rule) -> Any:
-    if key in given:
-        return rule.read(given[key])
-    if rule.default is _REQUIRED:
-        raise ValueError("is missing")
-    return rule.default
-
-
-def _claims(given: Any, problems: list[str]) -> dict[str, Any]:
-    if type(given) is not dict or not given:
-        problems.append(f"{_CLAIMS}: must be a section that gives the provider's words a meaning")
-        return {}
-    for word, meaning in given.items():
-        try:
-            _claim(meaning)
-        except ValueError as error:
-            problems.append(f'{_CLAIMS}."{word}": {error}')
-    return given
-
-
-def _format_has_its_words(values: Values) -> Iterable[str]:
-    signature = values["signature"]
-    name = signature["format"]
-    for key in ("label", "prefix", "separator"):
-        needed = key in FORMATS[name].needs
-        if needed and signature[key] is None:
-            yield f"signature.{key}: is missing; format {name} needs it"
-        if not needed and signature[key] is not None:
-            yield f"signature.{key}: means nothing with format {name}"
-
-
-def _body_is_signed(values: Values) -> Iterable[str]:
-    if "body" not in compile_template(values["signature"]["signed"]).references:
-        yield "signature.signed: must cover {body}, or anyone could change it"
-
-
-def _time_is_signed(values: Values) -> Iterable[str]:
-    signed = "ts" in compile_template(values["signature"]["signed"]).references
-    if values["timestamp"] and not signed:
-        yield "signature.signed: must cover {ts}, or an old request could be given a new time"
-    if signed and not values["timestamp"]:
-        yield "timestamp: is missing; signature.signed refers to {ts}"
-
-
-def _event_belongs_somewhere(values: Values) -> Iterable[str]:
-    if not any(values["event"][key] for key in ("order", "session", "payment")):
-        yield "event.order: is missing, as are event.session and event.payment; one is needed"
-
-
-def _amounts_have_currencies(values: Values) -> Iterable[str]:
-    amounts = values["amounts"]
-    for key in ("payment", "refund", "order"):
-        if amounts[key] and not (amounts[f"{key}_currency"] or amounts["order_currency"]):
-            yield f"amounts.{key}_currency: is missing; amounts.{key} needs it"
-
-
-def _environments_differ(values: Values) -> Iterable[str]:
-    if values["environment"]["sandbox"] == values["environment"]["live"]:
-        yield "environment.live: must differ from environment.sandbox"
-
-
-_TOGETHER = (
-    _format_has_its_words,
-    _body_is_signed,
-    _time_is_signed,
-    _event_belongs_somewhere,
-    _amounts_have_currencies,
-    _environments_differ,
+_MAY_BE_ABSENT: Final = frozenset(
+    {"signature.also", "timestamp", "handshake", "fetch_back", "redelivery", "rests_on"}
 )
 
 
-def check_together(values: Values) -> list[str]:
-    """Every mistake between keys that are each right in themselves."""
-    problems: list[str] = []
-    for rule in _TOGETHER:
-        # A value that is wrong in itself is not among the values, and already reported.
-        with suppress(KeyError):
-            problems.extend(list(rule(values)))
-    return problems
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong: the key it is about, dotted, and what would be right."""
+
+    key: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.sentence}"
+
+
+def check(document: dict[str, Any]) -> tuple[Values, list[Mistake]]:
+    """The values of a whole file, and every mistake in single keys."""
+    values: Values = {}
+    mistakes = _unknown(document)
+    _keys(TOP, document, prefix="", values=values, mistakes=mistakes)
+    for name, rules in SECTIONS.items():
+        _check_section(name, rules, document, values=values, mistakes=mistakes)
+    for name, rule in FREE.items():
+        _check_free(name, rule, document, values=values, mistakes=mistakes)
+    return values, mistakes
+
+
+def _check_section(
+    name: str,
+    rules: Mapping[str, Rule],
+    document: dict[str, Any],
+    *,
+    values: Values,
+    mistakes: list[Mistake],
+) -> None:
+    given = _given(document, name)
+    if given is None and name in _MAY_BE_ABSENT:
+        _put(values, name, None)
+    elif given is None or type(given) is dict:
+        section: Values = {}
+        _keys(rules, given or {}, prefix=f"{name}.", values=section, mistakes=mistakes)
+        _put(values, name, section)
+    else:
+        mistakes.append(Mistake(name, "must be a section"))
+
+
+def _check_free(
+    name: str, rule: Rule, document: dict[str, Any], *, values: Values, mistakes: list[Mistake]
+) -> None:
+    given = _given(document, name)
+    if given is not None and type(given) is not dict:
+        mistakes.append(Mistake(name, "must be a section"))
+        return
+    read, before = [], len(mistakes)
+    for key, value in (given or {}).items():
+        try:
+            read.append((key, rule.read((key, value))))
+        except ValueError as error:
+            mistakes.append(Mistake(f'{name}."{key}"', str(error)))
+    if len(mistakes) == before:
+        _put(values, name, tuple(read))
+
+
+def _keys(
+    rules: Mapping[str, Rule],
+    given: dict[str, Any],
+    *,
+    prefix: str,
+    values: Values,
+    mistakes: list[Mistake],
+) -> None:
+    for key, rule in rules.items():
+        try:
+            values[key] = rule.value(given, key)
+        except ValueError as error:
+            mistakes.append(Mistake(prefix + key, str(error)))
+
+
+def _unknown(document: dict[str, Any]) -> list[Mistake]:
+    sections = {*SECTIONS, *FREE}
+    mistakes = [
+        Mistake(name, "there is no such section" if type(value) is dict else "there is no such key")
+        for name, value in document.items()
+        if name not in sections and name not in TOP
+    ]
+    for section in SECTIONS:
+        given = _given(document, section)
+        for key in given if type(given) is dict else ():
+            if key not in SECTIONS[section] and f"{section}.{key}" not in sections:
+                mistakes.append(Mistake(f"{section}.{key}", "there is no such key"))
+    return mistakes
+
+
+def _given(document: dict[str, Any], name: str) -> Any:
+    outer, _, inner = name.partition(".")
+    value = document.get(outer)
+    if not inner:
+        return value
+    return value.get(inner) if type(value) is dict else None
+
+
+def _parent(values: Values, name: str) -> Values | None:
+    outer, _, inner = name.partition(".")
+    parent = values.get(outer) if inner else values
+    return parent if type(parent) is dict else None
+
+
+def _put(values: Values, name: str, value: Any) -> None:
+    parent = _parent(values, name)
+    if parent is not None:
+        parent[name.rpartition(".")[2]] = value

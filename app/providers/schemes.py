@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from cryptography.hazmat.primitives import hashes
+
+from app.providers.asymmetric import ecdsa_p256, ed25519_key, rsa_pkcs1, rsa_pss
+
 
 class Key(Protocol):
-    """One secret made ready for one scheme."""
+    """One secret made ready for one scheme. `secret` is what `{secret}` stands for."""
+
+    @property
+    def secret(self) -> bytes:
+        """The shared secret's bytes; empty where there is none."""
+        ...
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         """Whether any of the signatures is this key's of `content`. Never raises; tries all."""
@@ -20,31 +31,103 @@ class Key(Protocol):
         ...
 
 
+def _equals_any(expected: bytes, signatures: Sequence[bytes]) -> bool:
+    """In constant time for each signature, whichever byte differs."""
+    found = False
+    for signature in signatures:
+        # No early return: the time must not tell which of several signatures was right.
+        found |= hmac.compare_digest(expected, signature)
+    return found
+
+
 class HmacKey:
     """A keyed hash (RFC 2104). The shared secret both signs and verifies."""
 
-    __slots__ = ("_algorithm", "_secret")
+    __slots__ = ("_algorithm", "secret")
 
     def __init__(self, secret: bytes, *, algorithm: str) -> None:
-        self._secret = secret
+        self.secret = secret
         self._algorithm = algorithm
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """In constant time for each signature, whichever byte differs."""
-        expected = hmac.digest(self._secret, content, self._algorithm)
-        found = False
-        for signature in signatures:
-            # No early return: the time must not tell which of several signatures was right.
-            found |= hmac.compare_digest(expected, signature)
-        return found
+        """Whether one of them is the keyed hash of `content`."""
+        return _equals_any(hmac.digest(self.secret, content, self._algorithm), signatures)
 
     def sign(self, content: bytes) -> bytes:
         """The keyed hash itself."""
-        return hmac.digest(self._secret, content, self._algorithm)
+        return hmac.digest(self.secret, content, self._algorithm)
 
 
-SCHEMES: Final[Mapping[str, Callable[[bytes], Key]]] = {
-    "hmac-sha1": partial(HmacKey, algorithm="sha1"),
-    "hmac-sha256": partial(HmacKey, algorithm="sha256"),
-    "hmac-sha512": partial(HmacKey, algorithm="sha512"),
+class HashKey:
+    """A plain hash of content that holds the secret. Weaker than a keyed one, and still in use."""
+
+    __slots__ = ("_algorithm", "secret")
+
+    def __init__(self, secret: bytes, *, algorithm: str) -> None:
+        self.secret = secret
+        self._algorithm = algorithm
+
+    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        """Whether one of them is the hash of `content`."""
+        return _equals_any(self.sign(content), signatures)
+
+    def sign(self, content: bytes) -> bytes:
+        """The hash itself."""
+        return hashlib.new(self._algorithm, content, usedforsecurity=False).digest()
+
+
+class TokenKey:
+    """A static word: the request brings the secret itself. It proves nothing about the body."""
+
+    __slots__ = ("secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = secret
+
+    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        """Whether one of them is the secret."""
+        return _equals_any(self.secret, signatures)
+
+    def sign(self, content: bytes) -> bytes:
+        """The secret itself."""
+        return self.secret
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """One way to sign.
+
+    make        the secret's bytes to a key; ValueError with a sentence for what is none
+    covers      whether it signs content at all
+    asymmetric  whether the secret is a public key
+    """
+
+    make: Callable[[bytes], Key]
+    covers: bool = True
+    asymmetric: bool = False
+
+
+def _hashed(make: type[HmacKey] | type[HashKey], *algorithms: str) -> dict[str, Scheme]:
+    word = "hmac" if make is HmacKey else "hash"
+    return {f"{word}-{name}": Scheme(partial(make, algorithm=name)) for name in algorithms}
+
+
+_DIGESTS: Final = ("md5", "sha1", "sha256", "sha384", "sha512")
+
+SCHEMES: Final[Mapping[str, Scheme]] = {
+    **_hashed(HmacKey, *_DIGESTS),
+    **_hashed(HashKey, *_DIGESTS),
+    "token": Scheme(TokenKey, covers=False),
+    "basic": Scheme(TokenKey, covers=False),
+    "rsa-sha1": Scheme(rsa_pkcs1(hashes.SHA1()), asymmetric=True),  # noqa: S303  # Wise still signs so
+    "rsa-sha256": Scheme(rsa_pkcs1(hashes.SHA256()), asymmetric=True),
+    "rsa-sha512": Scheme(rsa_pkcs1(hashes.SHA512()), asymmetric=True),
+    "rsa-pss-sha256": Scheme(rsa_pss(hashes.SHA256()), asymmetric=True),
+    "rsa-pss-sha512": Scheme(rsa_pss(hashes.SHA512()), asymmetric=True),
+    "ecdsa-sha256": Scheme(ecdsa_p256(raw=False), asymmetric=True),
+    "ecdsa-sha256-raw": Scheme(ecdsa_p256(raw=True), asymmetric=True),
+    "ed25519": Scheme(ed25519_key, asymmetric=True),
 }
+
+UNSIGNED: Final = "none"
+NAMED: Final = "named:"

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from app.errors import ConfigurationError
 from app.providers.fields import event_id as checked_id
-from app.providers.keys import compile_keys
+from app.providers.judging import Judge, compile_judge
+from app.providers.named.contract import Arrived, Secrets, Signed
 from app.providers.places import Headers
-from app.providers.profile import Profile
 from app.providers.reader import Reader
 from app.providers.reading import Reading
 from app.providers.refusal import Reason, Refusal
-from app.providers.verification import Verifier
+from app.providers.sections import Profile
 from reconcile.instants import Instant
 
-__all__ = ["Reason", "Refusal", "Source"]
+__all__ = ["Reason", "Refusal", "Signed", "Source"]
 
 
 class Source:
-    """A name, a profile and its secrets (newest first), compiled once.
+    """A name, a profile and its secrets (newest first, or by key id), compiled once.
 
     acknowledgement_status  the HTTP status the provider wants to hear
+    floor                   whether secrets must be as long as the profile says; published
+                            examples have short ones
 
     Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
     """
 
-    def __init__(self, *, name: str, profile: Profile, secrets: Sequence[str]) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        profile: Profile,
+        secrets: Sequence[str] | Mapping[str, str],
+        floor: bool = True,
+    ) -> None:
         self.name = name
         self.profile = profile
         self.acknowledgement_status: int = profile.acknowledgement.status
-        self._verifier = Verifier(profile, compile_keys(name, profile, secrets))
+        given = Secrets(named=secrets) if isinstance(secrets, Mapping) else Secrets(listed=secrets)
+        self._judge: Judge = compile_judge(name, profile, given, floor=floor)
         self._reader = Reader(name, profile)
 
     def verify(
@@ -46,19 +57,47 @@ class Source:
         headers  as ASGI gives them: lower-case names, repeats kept
         url      the address as the provider signed it
         """
-        return self._verifier.verify(headers, body, now=now, method=method, url=url)
+        return self._judge.verify(headers, body, now=now, method=method, url=url)
 
-    def read(self, body: bytes, *, digest: str, headers: Headers = ()) -> Reading:
+    def read(
+        self,
+        body: bytes,
+        *,
+        digest: str,
+        headers: Headers = (),
+        method: str = "POST",
+        url: str = "",
+    ) -> Reading:
         """What a genuine body says. Raises Unreadable with one sentence.
 
         digest  SHA-256 of the body, 64 hex digits
         """
-        return self._reader.read(body, digest=digest, headers=headers)
+        payload = self._judge.payload(Arrived(method, url, headers, body))
+        return self._reader.read(payload, digest=digest, headers=headers, url=url)
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """The headers with which the provider itself would send `body`, with the newest secret.
 
         Raises ValueError for an id no provider could send, ConfigurationError where the profile
-        covers headers that we cannot make up.
+        signs in the body or the address: `signed` gives those.
         """
-        return self._verifier.sign(body, event_id=checked_id(event_id, "event_id"), now=now)
+        signed = self.signed(body, event_id=event_id, now=now)
+        if signed.body != body or signed.url:
+            raise ConfigurationError(["this profile's signature stands in the body or the address"])
+        return signed.headers
+
+    def signed(
+        self,
+        body: bytes,
+        *,
+        event_id: str,
+        now: Instant,
+        method: str = "POST",
+        url: str = "",
+    ) -> Signed:
+        """The whole request as the provider itself would send it.
+
+        Raises as `sign` does, and ConfigurationError where we have only a public key.
+        """
+        checked = checked_id(event_id, "event_id")
+        return self._judge.sign(body, event_id=checked, now=now, method=method, url=url)

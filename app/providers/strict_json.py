@@ -26,8 +26,23 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
+class Written(str):
+    """A number as the body writes it: `2.00` stays `2.00`, and no digit is lost."""
+
+    __slots__ = ()
+
+
 def parse(body: bytes) -> Any:
     """The document in `body`. Raises Unreadable with a sentence; the sentence quotes nothing."""
+    return _decode(body, _DECODER)
+
+
+def parse_written(body: bytes) -> Any:
+    """The same, with every number as Written: for what is signed as text."""
+    return _decode(body, _WRITTEN_DECODER)
+
+
+def _decode(body: bytes, decoder: json.JSONDecoder) -> Any:
     if not body or body.isspace():
         raise Unreadable("the body is empty")
     try:
@@ -38,7 +53,7 @@ def parse(body: bytes) -> Any:
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         _check_depth(body)
     try:
-        return _DECODER.decode(text)
+        return decoder.decode(text)
     except json.JSONDecodeError as error:
         raise Unreadable(f"the body is not JSON: it breaks at character {error.pos + 1}") from None
 
@@ -80,10 +95,22 @@ def _decimal(text: str) -> Decimal:
         raise Unreadable("the body has a number with an exponent out of all bounds") from None
 
 
+def _written(text: str) -> Written:
+    if len(text) > MAX_NUMBER_LENGTH:
+        raise Unreadable(f"the body has a number of more than {MAX_NUMBER_LENGTH} characters")
+    return Written(text)
+
+
 def _constant(_name: str) -> NoReturn:
     raise Unreadable("the body has NaN or Infinity, which are not JSON")
 
 
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_decimal, parse_constant=_constant
+)
+_WRITTEN_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=_written,
+    parse_float=_written,
+    parse_constant=_constant,
 )

@@ -5,48 +5,45 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from app.providers.places import Headers, header_values
+from app.providers.filters import compile_filters
+from app.providers.forms import Pairs, write_pairs
+from app.providers.grammar import Group, Reference, Token, read_template, references
+from app.providers.headers import header_values
+from app.providers.json_text import canonical, compact, joined_values, plain_text, slices
+from app.providers.paths import compile_path, find
 from app.providers.refusal import Refusal
-
-
-class Request(NamedTuple):
-    """All that a signature may cover. `timestamp` is the text as received, never re-formatted."""
-
-    headers: Headers
-    body: bytes
-    timestamp: bytes
-    method: str
-    url: str
-
+from app.providers.request import Request
 
 Part = Callable[[Request], bytes | Refusal]
 
 
-def _body(_argument: str) -> Part:
-    return lambda request: request.body
+class Meaning(NamedTuple):
+    """What a reference stands for: its maker, and whether it takes an argument."""
+
+    make: Callable[[str], Part]
+    argument: str
+    """`no`, `must`, or `may`."""
 
 
-def _timestamp(_argument: str) -> Part:
-    return lambda request: request.timestamp
+def _absent(what: str) -> Refusal:
+    return Refusal("signature_missing", f"The {what}, which the signature covers, is missing.")
 
 
-def _header(name: str) -> Part:
-    values = header_values(name)
-    absent = Refusal(
-        "signature_missing", f"The header {name}, which the signature covers, is missing."
+def _repeated(what: str) -> Refusal:
+    return Refusal(
+        "signature_mismatch", f"The {what} came more than once, so what was signed is ambiguous."
     )
-    repeated = Refusal(
-        "signature_mismatch",
-        f"The header {name} came more than once, so what was signed is ambiguous.",
-    )
+
+
+def _single(what: str, values: Callable[[Request], list[bytes]]) -> Part:
+    absent, repeated = _absent(what), _repeated(what)
 
     def part(request: Request) -> bytes | Refusal:
-        found = values(request.headers)
+        found = values(request)
         if len(found) == 1:
             return found[0]
         return repeated if found else absent
@@ -54,14 +51,100 @@ def _header(name: str) -> Part:
     return part
 
 
-REFERENCES: Final[Mapping[str, Callable[[str], Part]]] = {
-    "body": _body,
-    "ts": _timestamp,
-    "header": _header,
-}
+def _header(name: str) -> Part:
+    values = header_values(name)
+    return _single(f"header {name}", lambda request: values(request.headers))
 
-_WITH_ARGUMENT = frozenset({"header"})
-_TOKEN = re.compile(r"\{(?P<reference>[^{}]*)\}|(?P<literal>[^{}]+)|(?P<stray>[{}])")
+
+def _form_field(name: str) -> Part:
+    wanted = name.encode("utf-8")
+    return _single(
+        f"form field {name}",
+        lambda request: [value for key, value in request.form if key == wanted],
+    )
+
+
+def _query(name: str) -> Part:
+    if not name:
+        return lambda request: request.query_text
+    wanted = name.encode("utf-8")
+    return _single(
+        f"query field {name}",
+        lambda request: [value for key, value in request.query if key == wanted],
+    )
+
+
+def _body_or_query(_argument: str) -> Part:
+    return lambda request: b"?" + request.query_text if request.method == "GET" else request.body
+
+
+def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Part]:
+    """References to a member of the JSON, or to all of it, that `write` makes a text."""
+
+    def make(name: str) -> Part:
+        path = compile_path(name) if name else ()
+        absent = _absent(f"{what} {name}".strip())
+
+        def part(request: Request) -> bytes | Refusal:
+            value = find(request.document, path)
+            text = None if value is None else write(value)
+            return absent if text is None else text.encode("utf-8", "replace")
+
+        return part
+
+    return make
+
+
+def _raw(name: str) -> Part:
+    path, absent = compile_path(name), _absent(f"member {name}")
+
+    def part(request: Request) -> bytes | Refusal:
+        if request.document is None:
+            return absent
+        found = slices(request.json_bytes.decode("utf-8"), path)
+        return found[0].encode("utf-8") if found else absent
+
+    return part
+
+
+def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
+    """References to the whole form, in an order and a spelling; `-NAME` leaves one field out."""
+
+    def make(argument: str) -> Part:
+        if argument and not argument.startswith("-"):
+            raise ValueError("has a form reference whose argument is not -FIELD")
+        left_out = argument.removeprefix("-").encode("utf-8")
+        return lambda request: write(
+            order([pair for pair in request.form if not argument or pair[0] != left_out])
+        )
+
+    return make
+
+
+def _joined(pairs: Pairs) -> bytes:
+    return b"".join(name + value for name, value in pairs)
+
+
+REFERENCES: Final[Mapping[str, Meaning]] = {
+    "body": Meaning(lambda _: lambda request: request.body, "no"),
+    "ts": Meaning(lambda _: lambda request: request.timestamp, "no"),
+    "header": Meaning(_header, "must"),
+    "url": Meaning(lambda _: lambda request: request.url.encode("utf-8", "replace"), "no"),
+    "path": Meaning(lambda _: lambda request: request.path, "no"),
+    "method": Meaning(lambda _: lambda request: request.method.encode("ascii", "replace"), "no"),
+    "query": Meaning(_query, "may"),
+    "form": Meaning(_form_field, "must"),
+    "body_or_query": Meaning(_body_or_query, "no"),
+    "json": Meaning(_member("member", plain_text), "must"),
+    "raw": Meaning(_raw, "must"),
+    "compact": Meaning(_member("JSON", compact), "may"),
+    "canonical": Meaning(_member("JSON", canonical), "may"),
+    "values": Meaning(_member("object", joined_values), "may"),
+    "form_received": Meaning(_fields(list, write_pairs), "may"),
+    "form_sorted": Meaning(_fields(sorted, write_pairs), "may"),
+    "form_joined": Meaning(_fields(sorted, _joined), "may"),
+    "secret": Meaning(lambda _: lambda request: request.secret, "no"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +152,12 @@ class Template:
     """A compiled template. `references` are the words inside its braces."""
 
     parts: tuple[Part, ...]
-    references: tuple[str, ...]
+    references: tuple[Reference, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The references' names without arguments: `body`, `ts`."""
+        return frozenset(reference.name for reference in self.references)
 
     def fill(self, request: Request) -> bytes | Refusal:
         """The signed content, or why this request has none."""
@@ -84,24 +172,50 @@ class Template:
 
 def compile_template(text: str) -> Template:
     """Raises ValueError with a sentence for a reference that does not exist or a stray brace."""
-    tokens = list(_TOKEN.finditer(text))
+    tokens = read_template(text)
     return Template(
-        parts=tuple(_part(token) for token in tokens),
-        references=tuple(token["reference"] for token in tokens if token["reference"] is not None),
+        parts=tuple(_part(token) for token in tokens), references=tuple(references(tokens))
     )
 
 
-def _part(token: re.Match[str]) -> Part:
-    if token["stray"]:
-        raise ValueError("has a brace that is not part of a {reference}")
-    if token["literal"]:
-        literal = token["literal"].encode("utf-8")
+def _part(token: Token) -> Part:
+    if isinstance(token, str):
+        literal = token.encode("utf-8")
         return lambda request: literal
-    name, _, argument = token["reference"].partition(":")
-    if name not in REFERENCES or (name in _WITH_ARGUMENT) != bool(argument):
+    if isinstance(token, Group):
+        return _vanishing(tuple(_part(each) for each in token.tokens))
+    meaning = REFERENCES.get(token.name)
+    if meaning is None or bool(token.argument) not in _ARGUMENT[meaning.argument]:
         raise ValueError(f"has an unknown reference; known are {_known()}")
-    return REFERENCES[name](argument)
+    part = meaning.make(token.argument)
+    for transform in compile_filters(token.filters):
+        part = _filtered(part, transform)
+    return _vanishing((part,)) if token.optional else part
+
+
+def _filtered(part: Part, transform: Callable[[bytes], bytes]) -> Part:
+    def filtered(request: Request) -> bytes | Refusal:
+        piece = part(request)
+        return piece if isinstance(piece, Refusal) else transform(piece)
+
+    return filtered
+
+
+def _vanishing(parts: tuple[Part, ...]) -> Part:
+    """Empty where anything in it is absent; what came more than once still refuses."""
+    group = Template(parts, ())
+
+    def part(request: Request) -> bytes | Refusal:
+        content = group.fill(request)
+        absent = isinstance(content, Refusal) and content.reason == "signature_missing"
+        return b"" if absent else content
+
+    return part
+
+
+_ARGUMENT: Final = {"no": (False,), "must": (True,), "may": (False, True)}
 
 
 def _known() -> str:
-    return ", ".join(f"{{{n}:NAME}}" if n in _WITH_ARGUMENT else f"{{{n}}}" for n in REFERENCES)
+    forms = {"no": "{{{0}}}", "must": "{{{0}:NAME}}", "may": "{{{0}}} {{{0}:NAME}}"}
+    return ", ".join(forms[each.argument].format(name) for name, each in REFERENCES.items())

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.providers.places import Headers, Place
+from app.providers.places import Place
 from app.providers.refusal import Reason, Refusal
+from app.providers.request import Request
 from reconcile.instants import (
     DAY,
     MILLISECOND,
@@ -20,6 +21,8 @@ from reconcile.instants import (
     Duration,
     Instant,
     format_duration,
+    format_instant,
+    parse_instant,
 )
 
 
@@ -35,7 +38,9 @@ class Unit:
 UNITS: Final[Mapping[str, Unit]] = {
     "s": Unit(SECOND, 12, "seconds"),
     "ms": Unit(MILLISECOND, 15, "milliseconds"),
+    "iso8601": Unit(0, 0, "a date and time"),
 }
+"""How a timestamp is written. The last is no number: `2026-11-20T10:00:00+07:00`, zone included."""
 
 _PLAUSIBLE: Final[Duration] = 365 * DAY
 """How near to now a number must come, read in another unit, before we name that unit."""
@@ -59,9 +64,9 @@ class Timestamp:
     past: Duration
     future: Duration
 
-    def text(self, headers: Headers) -> bytes | Refusal:
+    def text(self, request: Request) -> bytes | Refusal:
         """The timestamp as received: exactly one, since a second would make it ambiguous."""
-        found = self.place.values(headers)
+        found = self.place.values(request)
         if len(found) == 1:
             return found[0]
         fault = "came more than once" if found else "is missing"
@@ -69,15 +74,28 @@ class Timestamp:
 
     def write(self, now: Instant) -> bytes:
         """`now` as the profile writes it."""
+        if not self.unit.length:
+            return format_instant(now).encode("ascii")
         return b"%d" % (now // self.unit.length)
 
     def judge(self, text: bytes, now: Instant) -> Refusal | None:
         """None where `text` is a timestamp no older or newer than allowed."""
+        if not self.unit.length:
+            return self._judge_date(text, now)
         if not text.isdigit():  # of bytes: ASCII digits only
             return self._refusal("timestamp_missing", _fault(text))
         if len(text) > self.unit.digits:
             return self._too_long(text, now)
-        age = now - int(text) * self.unit.length
+        return self._judge_age(now - int(text) * self.unit.length)
+
+    def _judge_date(self, text: bytes, now: Instant) -> Refusal | None:
+        try:
+            instant = parse_instant(text.decode("ascii"))
+        except ValueError:
+            return self._refusal("timestamp_missing", "is no date and time with its zone")
+        return self._judge_age(now - instant)
+
+    def _judge_age(self, age: Duration) -> Refusal | None:
         if -self.future <= age <= self.past:
             return None
         return self._too_old(age) if age > 0 else self._too_new(-age)

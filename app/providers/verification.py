@@ -1,99 +1,153 @@
 """Whether a request is genuine: the order of the checks, over the bytes as received.
 
 Everything about the profile is compiled once; a request only runs through it. The steps are
-numbered, and no step parses the body.
+numbered. No step parses the body, unless the profile signs members of it: then it is parsed
+strictly, and what cannot be parsed has no members.
 """
 
 from __future__ import annotations
 
-from app.errors import ConfigurationError
+from dataclasses import replace
+from typing import Final
+
+from app.providers.documents import expand
 from app.providers.encodings import ENCODINGS
 from app.providers.formats import FORMATS, Layout
-from app.providers.places import Headers, compile_place
-from app.providers.profile import Profile, SignatureRule, TimestampRule
+from app.providers.headers import Headers
+from app.providers.json_text import slices
+from app.providers.keys import KeyRing
+from app.providers.paths import MAX_ITEMS, compile_path
+from app.providers.places import Place, compile_place
 from app.providers.refusal import Refusal
+from app.providers.request import Request
 from app.providers.schemes import Key
-from app.providers.template import Request, compile_template
+from app.providers.sections import Profile, SignatureRule, TimestampRule
+from app.providers.template import compile_template
 from app.providers.timestamps import UNITS, Timestamp
 from reconcile.instants import SECOND, Instant
 
+_UNKNOWN_KEY: Final = Refusal(
+    "signature_mismatch", "The request names a key that this source does not have."
+)
+_NO_ITEMS: Final = Refusal(
+    "signature_missing", "The body has no items where the profile says they are signed."
+)
+_TOO_MANY: Final = Refusal("signature_mismatch", f"The body has more than {MAX_ITEMS} items.")
+
 
 class Verifier:
-    """Verifies and signs as one profile says, with one source's keys, the newest first."""
+    """Verifies as one profile says, with one source's keys, the newest first."""
 
-    def __init__(self, profile: Profile, keys: tuple[Key, ...]) -> None:
+    def __init__(self, profile: Profile, keys: KeyRing) -> None:
         rule = profile.signature
-        self._keys = keys
-        self._place = compile_place(rule.where)
-        self._format = FORMATS[rule.format]
-        self._layout = _layout(rule)
-        self._encoding = ENCODINGS[rule.encoding]
-        self._template = compile_template(rule.signed)
-        self._timestamp = _timestamp(profile.timestamp)
-        self._id_headers = _id_headers(profile)
+        self.keys = keys
+        self.place = compile_place(rule.where or "")
+        self.format = FORMATS[rule.format]
+        self.layout = layout(rule)
+        self.encoding = ENCODINGS[rule.encoding]
+        self.template = compile_template(rule.signed or "")
+        self.timestamp = compile_timestamp(profile.timestamp, self)
+        self._schemes = self._labelled(rule)
+        self._key_id = compile_place(profile.secret.key_id) if profile.secret.key_id else None
+        self._needs_secret = "secret" in self.template.names
+        self._field = profile.request.field
+        self._items = compile_path(profile.event.items or "", each=True) if rule.per_item else None
+        count = len(keys.main) + len(keys.also)
         self._missing = Refusal("signature_missing", f"There is no signature in {rule.where}.")
         self._malformed = Refusal("signature_mismatch", _malformed_sentence(rule))
-        self._mismatch = Refusal("signature_mismatch", _mismatch_sentence(rule, len(keys)))
+        self._mismatch = Refusal("signature_mismatch", _mismatch_sentence(rule, count))
+
+    def _labelled(self, rule: SignatureRule) -> tuple[tuple[Layout, tuple[Key, ...]], ...]:
+        """Each scheme's keys with the layout under whose label its signatures stand."""
+        schemes = [(self.layout, self.keys.main)]
+        if rule.also is not None:
+            label = rule.also.label.encode("ascii")
+            schemes.append((replace(self.layout, label=label), self.keys.also))
+        return tuple(schemes)
 
     def verify(
         self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
     ) -> Refusal | None:
         """None where the request is genuine and of its time. Never raises."""
+        request = Request(headers, body, method=method, url=url)
+        request.field = self._field
+        if self._items is None:
+            return self._judge(request, now)
+        items = expand(request.document, self._items)
+        if not items or len(items) > MAX_ITEMS:
+            return _TOO_MANY if items else _NO_ITEMS
+        # One item that is not genuine refuses all: who sent it, sent the others too.
+        texts = slices(request.json_bytes.decode("utf-8"), self._items)
+        for item, text in zip(items, texts, strict=False):
+            refusal = self._judge(request.of_item(item, text.encode("utf-8")), now)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _judge(self, request: Request, now: Instant) -> Refusal | None:
         # (1) There is a signature.
-        values = self._place.values(headers)
+        values = self.place.values(request)
         if not any(values):
             return self._missing
         # (2) There is exactly one timestamp; what it says does not matter yet.
-        stamp = self._timestamp.text(headers) if self._timestamp else b""
-        if isinstance(stamp, Refusal):
-            return stamp
+        if self.timestamp is not None:
+            stamp = self.timestamp.text(request)
+            if isinstance(stamp, Refusal):
+                return stamp
+            request.timestamp = stamp
         # (3) The signature covers the raw bytes.
-        content = self._template.fill(Request(headers, body, stamp, method, url))
-        if isinstance(content, Refusal):
-            return content
-        refusal = self._compare(content, values)
-        if refusal is not None or self._timestamp is None:
+        refusal = self._compare(request, values)
+        if refusal is not None or self.timestamp is None:
             return refusal
         # (4) The signed time is near enough, in both directions.
-        return self._timestamp.judge(stamp, now)
+        return self.timestamp.judge(request.timestamp, now)
 
-    def _compare(self, content: bytes, values: list[bytes]) -> Refusal | None:
+    def _compare(self, request: Request, values: list[bytes]) -> Refusal | None:
         """Any key may match any signature; all are tried, so that none hides another."""
-        candidates = self._candidates(values)
-        if not candidates:
-            return self._malformed
-        genuine = False
-        for key in self._keys:
-            genuine |= key.matches(content, candidates)
-        return None if genuine else self._mismatch
+        content = b"" if self._needs_secret else self.template.fill(request)
+        if isinstance(content, Refusal):
+            return content
+        meant = None if self._key_id is None else self._meant(request, self._key_id)
+        if meant == ():
+            return _UNKNOWN_KEY
+        genuine = found = False
+        for own, keys in self._schemes:
+            candidates = self._candidates(own, values)
+            if not candidates:
+                continue
+            found = True
+            for key in meant or keys:
+                if self._needs_secret:
+                    request.secret = key.secret
+                    content = self.template.fill(request)
+                    if isinstance(content, Refusal):
+                        return content
+                genuine |= key.matches(content, candidates)
+        if genuine:
+            return None
+        return self._mismatch if found else self._malformed
 
-    def _candidates(self, values: list[bytes]) -> list[bytes]:
+    def _meant(self, request: Request, place: Place) -> tuple[Key, ...] | None:
+        """The one key that the request names, none where it names none; None: any may match."""
+        if not self.keys.named:
+            return None
+        names = place.values(request)
+        key = self.keys.named.get(names[0]) if len(names) == 1 else None
+        return () if key is None else (key,)
+
+    def _candidates(self, own: Layout, values: list[bytes]) -> list[bytes]:
         candidates = []
         for value in values:
-            for text in self._format.entries(self._layout, value):
+            for text in self.format.entries(own, value):
                 try:
-                    candidates.append(self._encoding.decode(text))
+                    candidates.append(self.encoding.decode(text))
                 except ValueError:
                     continue
         return candidates
 
-    def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
-        """The headers a genuine provider would send, signed with the newest key."""
-        named = [(name, event_id) for name in self._id_headers]
-        stamp = b""
-        if self._timestamp is not None:
-            stamp = self._timestamp.write(now)
-            named.append((self._timestamp.place.header, stamp.decode("ascii")))
-        raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in named]
-        content = self._template.fill(Request(raw, body, stamp, "POST", ""))
-        if isinstance(content, Refusal):
-            raise ConfigurationError([f"this profile cannot sign: {content.sentence}"])
-        text = self._encoding.encode(self._keys[0].sign(content))
-        value = self._format.write(self._layout, text)
-        return [*named, (self._place.header, value.decode("ascii"))]
 
-
-def _layout(rule: SignatureRule) -> Layout:
+def layout(rule: SignatureRule) -> Layout:
+    """The words of the profile's format, as bytes."""
     label, prefix, separator = (
         None if text is None else text.encode("ascii")
         for text in (rule.label, rule.prefix, rule.separator)
@@ -101,20 +155,34 @@ def _layout(rule: SignatureRule) -> Layout:
     return Layout(label=label, prefix=prefix, separator=separator)
 
 
-def _timestamp(rule: TimestampRule | None) -> Timestamp | None:
+def compile_timestamp(rule: TimestampRule | None, verifier: Verifier) -> Timestamp | None:
+    """The rule of the profile; None where the provider signs no time."""
     if rule is None:
         return None
+    kind, _, name = rule.where.partition(":")
+    place = (
+        _inside(verifier, rule.where, name) if kind == "signature" else compile_place(rule.where)
+    )
     return Timestamp(
-        place=compile_place(rule.where),
+        place=place,
         unit=UNITS[rule.unit],
         past=rule.past_s * SECOND,
         future=rule.future_s * SECOND,
     )
 
 
-def _id_headers(profile: Profile) -> list[str]:
-    places = [place.partition(":") for place in profile.event.id]
-    return [name for kind, _, name in places if kind == "header"]
+def _inside(verifier: Verifier, where: str, label: str) -> Place:
+    """Under a label of its own beside the signature."""
+    own = replace(verifier.layout, label=label.encode("ascii"))
+
+    def values(request: Request) -> list[bytes]:
+        return [
+            text
+            for value in verifier.place.values(request)
+            for text in verifier.format.entries(own, value)
+        ]
+
+    return Place(text=where, values=values)
 
 
 def _malformed_sentence(rule: SignatureRule) -> str:
@@ -126,6 +194,8 @@ def _malformed_sentence(rule: SignatureRule) -> str:
 
 def _mismatch_sentence(rule: SignatureRule, keys: int) -> str:
     secrets = "the secret" if keys == 1 else f"any of the {keys} secrets"
+    if rule.signed is None:
+        return f"What stands in {rule.where} is not {secrets}."
     return (
         f"No signature in {rule.where} was made with {secrets} over {rule.signed}: "
         "the secret differs, or the request was changed on its way."

@@ -102,7 +102,7 @@ def test_all_bad_secrets_are_told_at_once() -> None:
 def test_no_representation_shows_a_secret() -> None:
     """Neither the source nor anything it holds prints the secret."""
     made = source()
-    inside = [repr(made), repr(vars(made)), repr(vars(made._verifier))]
+    inside = [repr(made), repr(vars(made)), repr(vars(made._judge))]
     assert not any(SECRET[6:] in text or "1\\xf2\\x90" in text for text in inside)
 
 
@@ -113,9 +113,12 @@ def test_an_id_no_provider_could_send_is_not_signed(event_id: str) -> None:
         source().sign(b"{}", event_id=event_id, now=NOW)
 
 
-def test_a_profile_that_covers_strange_headers_cannot_sign(tmp_path: Path) -> None:
-    """Where the signature covers a header we cannot make up, signing says so."""
+def test_what_a_signature_covers_is_made_up_or_told(tmp_path: Path) -> None:
+    """A covered header becomes the event's id; a covered member that is not there is told."""
     path = profile_file(tmp_path, signature={"signed": "{header:x-nonce}.{body}"})
     made = Source(name="acme", profile=load_profile(path), secrets=["k" * 24])
-    with pytest.raises(ConfigurationError, match="cannot sign"):
+    assert ("x-nonce", "e") in made.sign(b"{}", event_id="e", now=NOW)
+    path = profile_file(tmp_path, signature={"signed": "{json:total}.{body}"})
+    made = Source(name="acme", profile=load_profile(path), secrets=["k" * 24])
+    with pytest.raises(ConfigurationError, match="cannot be signed"):
         made.sign(b"{}", event_id="e", now=NOW)

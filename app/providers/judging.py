@@ -1,0 +1,103 @@
+"""Who judges a source's requests: the declarative engine, a named verifier, or nobody."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from app.errors import ConfigurationError
+from app.providers.headers import Headers
+from app.providers.keys import LEAST_IN_A_CHECK, compile_keys
+from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed
+from app.providers.named.registry import NAMED as NAMED_VERIFIERS
+from app.providers.refusal import Refusal
+from app.providers.schemes import NAMED, UNSIGNED
+from app.providers.sections import Profile
+from app.providers.signing import Signer
+from app.providers.verification import Verifier
+from reconcile.instants import Instant
+
+
+class Judge(Protocol):
+    """Verifies, unwraps and signs for one source."""
+
+    def verify(
+        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
+    ) -> Refusal | None:
+        """None where the request is genuine as of `now`. Never raises."""
+        ...
+
+    def payload(self, arrived: Arrived) -> bytes:
+        """The document that says what happened. Raises Unreadable."""
+        ...
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """The request as the provider itself would send it. Raises ConfigurationError."""
+        ...
+
+
+class Declared:
+    """A scheme that the profile file says in full."""
+
+    def __init__(self, profile: Profile, verifier: Verifier) -> None:
+        self.verify = verifier.verify
+        self.sign = Signer(profile, verifier).sign
+
+    def payload(self, arrived: Arrived) -> bytes:
+        """The body itself."""
+        return arrived.body
+
+
+class Unsigned:
+    """No scheme at all: every request passes, and counts only after it was fetched back."""
+
+    def verify(
+        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
+    ) -> Refusal | None:
+        """Anyone is heard; the profile's rules see to it that nobody is believed."""
+        return None
+
+    def payload(self, arrived: Arrived) -> bytes:
+        """The body itself."""
+        return arrived.body
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """The body, with nothing added."""
+        return Signed(headers=[], body=body, url=url)
+
+
+class ByName:
+    """A scheme that needs code."""
+
+    def __init__(self, verifier: NamedVerifier) -> None:
+        self.payload = verifier.payload
+        self.sign = verifier.sign
+        self._verify = verifier.verify
+
+    def verify(
+        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
+    ) -> Refusal | None:
+        """What the named verifier says."""
+        return self._verify(Arrived(method, url, headers, body), now=now)
+
+
+_UNSIGNED: Final = Unsigned()
+
+
+def compile_judge(source: str, profile: Profile, secrets: Secrets, *, floor: bool) -> Judge:
+    """The judge that the profile's mac calls for. Raises ConfigurationError with every problem."""
+    mac = profile.signature.mac
+    if mac == UNSIGNED:
+        return _UNSIGNED
+    if mac.startswith(NAMED):
+        _refuse_blank(source, secrets)
+        factory = NAMED_VERIFIERS[mac.removeprefix(NAMED)]
+        return ByName(factory(source, dict(profile.signature.options), secrets))
+    least = profile.secret.least_bytes if floor else LEAST_IN_A_CHECK
+    keys = compile_keys(source, profile, secrets, least=least)
+    return Declared(profile, Verifier(profile, keys))
+
+
+def _refuse_blank(source: str, secrets: Secrets) -> None:
+    texts = [*secrets.listed, *secrets.named.values()]
+    if not texts or not all(type(text) is str and text.strip() for text in texts):
+        raise ConfigurationError([f"source {source}: has no secret, or an empty or blank one"])

@@ -1,0 +1,92 @@
+"""One request as its signature sees it: raw bytes, and views of them that are made when asked for.
+
+A profile that signs the raw body never parses it here. Where members are signed, there is no way
+but to parse first: strictly, and what cannot be parsed has no members.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from app.providers.forms import Pairs, parse_pairs
+from app.providers.headers import Headers
+from app.providers.reading import Unreadable
+from app.providers.strict_json import parse_written
+
+_UNMADE: Final = object()
+
+
+class Request:
+    """All that a signature may cover.
+
+    timestamp  the text as received, never re-formatted
+    secret     the key's own text, of schemes that put it into the signed content
+    """
+
+    # On the class: most requests never set them, and each setting costs every delivery.
+    timestamp: bytes = b""
+    secret: bytes = b""
+    field: str | None = None
+    _document: Any = _UNMADE
+    _form: Pairs | None = None
+    _query: Pairs | None = None
+
+    def __init__(self, headers: Headers, body: bytes, *, method: str, url: str) -> None:
+        self.headers = headers
+        self.body = body
+        self.method = method
+        self.url = url
+
+    @property
+    def document(self) -> Any:
+        """The JSON of the body, or of the form's field, numbers as written; None if it is none."""
+        if self._document is _UNMADE:
+            try:
+                self._document = parse_written(self.json_bytes)
+            except Unreadable:
+                self._document = None
+        return self._document
+
+    @property
+    def json_bytes(self) -> bytes:
+        """The bytes that hold the JSON."""
+        return self.body if self.field is None else first(self.form, self.field.encode())
+
+    @property
+    def form(self) -> Pairs:
+        """The body's fields, decoded, in the order received."""
+        if self._form is None:
+            self._form = parse_pairs(self.body)
+        return self._form
+
+    @property
+    def query(self) -> Pairs:
+        """The query's fields, decoded, in the order received."""
+        if self._query is None:
+            self._query = parse_pairs(self.query_text)
+        return self._query
+
+    @property
+    def query_text(self) -> bytes:
+        """The query as received, without its `?`."""
+        return self.url.partition("#")[0].partition("?")[2].encode("latin-1", "replace")
+
+    @property
+    def path(self) -> bytes:
+        """The path of the address, without host and query."""
+        try:
+            return urlsplit(self.url).path.encode("latin-1", "replace")
+        except ValueError:
+            return b""
+
+    def of_item(self, item: Any, text: bytes) -> Request:
+        """The same request, with one of its items as its body."""
+        made = Request(self.headers, text, method=self.method, url=self.url)
+        made._document = item
+        return made
+
+
+def first(pairs: Pairs, name: bytes) -> bytes:
+    """The value of the first field of that name; empty where there is none."""
+    return next((value for key, value in pairs if key == name), b"")

@@ -1,0 +1,75 @@
+"""What must hold in the two sections that make us speak: [fetch_back] and [handshake]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from app.providers.rules import Mistake, Values
+from app.providers.schemes import UNSIGNED
+
+_REFERENCES: Final = ("id", "order", "session", "payment")
+_REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
+_AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
+
+
+def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
+    """The host is fixed, the credential is named, and what counts can be found in the answer."""
+    rule = values["fetch_back"]
+    if (rule is None) != (values["confirm"] is None):
+        yield Mistake("fetch_back", 'belongs with confirm = "fetch_back", and with nothing else')
+    if rule is None:
+        return
+    for key in ("url", "sandbox_url", "token_url", "sandbox_token_url"):
+        if rule[key] is not None and (fault := _address_fault(rule[key], key)):
+            yield Mistake(f"fetch_back.{key}", fault)
+    if fault := _reference_fault(rule["body"] or ""):
+        yield Mistake("fetch_back.body", fault)
+    if rule["body"] is not None and rule["method"] != "POST":
+        yield Mistake("fetch_back.body", "means nothing with method GET")
+    if not _AUTH.fullmatch(rule["auth"]):
+        yield Mistake("fetch_back.auth", "must be none, bearer, basic, header:NAME or oauth")
+    if (rule["credential"] is None) != (rule["auth"] == "none"):
+        yield Mistake("fetch_back.credential", "belongs with every auth but none")
+    if (rule["token_url"] is None) != (rule["auth"] != "oauth"):
+        yield Mistake("fetch_back.token_url", "belongs with auth oauth, and with nothing else")
+    if rule["amount"] and not rule["currency"]:
+        yield Mistake("fetch_back.currency", "is missing; fetch_back.amount needs it")
+
+
+def _address_fault(text: str, key: str) -> str | None:
+    try:
+        parts = urlsplit(text)
+        fixed = bool(parts.hostname) and "{" not in parts.netloc and "@" not in parts.netloc
+    except ValueError:
+        return "is not an address"
+    if parts.scheme != "https" or not fixed:
+        return "must begin with https:// and a fixed host"
+    if "token" in key and "{" in text:
+        return "must be a fixed address"
+    return _reference_fault(text)
+
+
+def _reference_fault(text: str) -> str | None:
+    # A JSON body has braces of its own; a reference is one of our words in braces.
+    for name in _REFERENCE.findall(text):
+        if re.fullmatch(r"[a-z_]+", name) and name not in _REFERENCES:
+            return f"has an unknown reference; known are {{{'}, {'.join(_REFERENCES)}}}"
+    return None
+
+
+def handshake_is_safe(values: Values) -> Iterable[Mistake]:
+    """Nothing is echoed to a stranger but what the profile names, and never by accident."""
+    rule = values["handshake"]
+    if rule is None:
+        return
+    if (rule["equals"] is None) != rule["equals_secret"]:
+        yield Mistake("handshake.equals", "is needed, or equals_secret = true, but not both")
+    if rule["method"] == "GET" and not rule["equals_secret"]:
+        yield Mistake("handshake.equals_secret", "must be true with method GET, which is unsigned")
+    if rule["method"] == "POST" and values["signature"]["mac"] == UNSIGNED:
+        yield Mistake("handshake.method", "POST is answered to signed requests only")
+    if rule["method"] == "OPTIONS" and not rule["answer"].startswith("header:"):
+        yield Mistake("handshake.answer", "must be header:NAME with method OPTIONS")

@@ -1,0 +1,217 @@
+"""Profiles: what one provider's webhooks look like, as frozen data read from a TOML file.
+
+Each section of the file is one class here, each key one attribute, so that the file is the
+documentation of the class and the other way round. README.md explains every key, `rules.py` says
+what it may hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from reconcile.events import ClaimKind
+
+Locations = tuple[str, ...]
+"""`json:PATH`, `header:NAME`, … of which the first present counts; empty: there is none."""
+
+Pairs = tuple[tuple[str, Any], ...]
+"""A section of free keys, in the order of the file."""
+
+Claims = tuple[tuple[str, ClaimKind], ...]
+"""(the provider's word, what it means), in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlsoRule:
+    """Section [signature.also]: a second scheme, told apart by label and by its secrets."""
+
+    mac: str
+    label: str
+    secret_prefixes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignatureRule:
+    """Section [signature]: which scheme, where it stands, how it is written, what it covers."""
+
+    mac: str
+    where: str | None
+    format: str
+    encoding: str
+    signed: str | None
+    label: str | None
+    prefix: str | None
+    separator: str | None
+    per_item: bool
+    also: AlsoRule | None
+    options: Pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRule:
+    """Section [secret]: how a secret is written where it is configured, and how long it must be.
+
+    key_id  a place: which of the source's named secrets a request means; None: any may match
+    """
+
+    encoding: str
+    least_bytes: int
+    key_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimestampRule:
+    """Section [timestamp], absent where the provider signs no time. Tolerances in seconds."""
+
+    where: str
+    unit: str
+    past_s: int
+    future_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRule:
+    """Section [request]: methods, and what the body is.
+
+    field  of `form_json`, the form field that holds the JSON
+    """
+
+    methods: tuple[str, ...]
+    body: str
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgementRule:
+    """Section [acknowledgement]: the answer that ends the provider's retries.
+
+    status  200 to 299
+    body    a constant text of media type `type`; None: our own JSON
+    fields  (name, location or constant) of a JSON object instead
+    """
+
+    status: int
+    body: str | None
+    type: str
+    fields: Pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandshakeRule:
+    """Section [handshake]: what a provider asks before it sends, and what we echo."""
+
+    method: str
+    when: Locations
+    equals: str | None
+    equals_secret: bool
+    echo: Locations
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRule:
+    """Section [event]: where an event's own fields stand.
+
+    items  path of the events in the body, with `[*]`, or of the one object that is the event
+    zone   offset from UTC of dates that state none
+    """
+
+    items: str | None
+    id: Locations
+    kind: Locations
+    occurred_at: Locations
+    dates: str
+    zone: str
+    order: Locations
+    session: Locations
+    payment: Locations
+    movement: Locations
+    reason: Locations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentRule:
+    """Section [environment]: where the environment stands and the provider's words for the two."""
+
+    where: Locations
+    sandbox: str
+    live: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmountsRule:
+    """Section [amounts]: the unit, and where each amount and its currency stand.
+
+    decimals  (currency, decimals of the provider's minor unit) where ISO 4217 says otherwise
+    """
+
+    unit: str
+    payment: Locations
+    payment_currency: Locations
+    refund: Locations
+    refund_currency: Locations
+    order: Locations
+    order_currency: Locations
+    decimals: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchBackRule:
+    """Section [fetch_back]: how the provider itself is asked what it said.
+
+    url, sandbox_url  a fixed host; the path and query may hold {id} {order} {session} {payment}
+    credential        the name under which the source configures it; None without `auth`
+    kind … currency   locations in the answer
+    claims            the answer's words; empty: the profile's own
+    """
+
+    method: str
+    url: str
+    sandbox_url: str | None
+    auth: str
+    credential: str | None
+    token_url: str | None
+    sandbox_token_url: str | None
+    body: str | None
+    kind: Locations
+    payment: Locations
+    order: Locations
+    amount: Locations
+    currency: Locations
+    claims: Claims
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestsOnRule:
+    """Section [rests_on]: where the facts of the file come from, and of what kind that is."""
+
+    mark: str
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How one provider signs, names, dates and prices its events.
+
+    verifies_only    no event of it moves money
+    confirm          `fetch_back`: an event counts only after the provider was asked
+    redelivery_days  the provider's whole retry span; None where it is not known
+    """
+
+    name: str
+    verifies_only: bool
+    confirm: str | None
+    signature: SignatureRule
+    secret: SecretRule
+    timestamp: TimestampRule | None
+    request: RequestRule
+    acknowledgement: AcknowledgementRule
+    handshake: HandshakeRule | None
+    event: EventRule
+    environment: EnvironmentRule
+    amounts: AmountsRule
+    fetch_back: FetchBackRule | None
+    rests_on: RestsOnRule | None
+    redelivery_days: int | None
+    claims: Claims

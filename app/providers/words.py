@@ -1,0 +1,27 @@
+"""What a provider's words mean: exact words first, then the longest prefix (`refund.*`)."""
+
+from __future__ import annotations
+
+from app.providers.sections import Claims
+from reconcile.events import ClaimKind
+
+
+class Words:
+    """The claims of a profile."""
+
+    __slots__ = ("_exact", "_prefixes")
+
+    def __init__(self, claims: Claims) -> None:
+        self._exact = {word: meaning for word, meaning in claims if not word.endswith("*")}
+        prefixes = [(word[:-1], meaning) for word, meaning in claims if word.endswith("*")]
+        self._prefixes = sorted(prefixes, key=lambda each: -len(each[0]))
+
+    def meaning(self, word: str) -> ClaimKind:
+        """What the word says of an attempt; `unrecognized` where the profile does not say."""
+        exact = self._exact.get(word)
+        if exact is not None:
+            return exact
+        for prefix, meaning in self._prefixes:
+            if word.startswith(prefix):
+                return meaning
+        return "unrecognized"
