@@ -5,6 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from app.providers.named.braintree import braintree
 from app.providers.named.contract import Factory
+from app.providers.named.covered_headers import covered_headers
+from app.providers.named.oppwa import oppwa
+from app.providers.named.paypal import paypal
+from app.providers.named.plaid import plaid
+from app.providers.named.rfc9421 import rfc9421
+from app.providers.named.twilio import twilio
 
-NAMED: Final[Mapping[str, Factory]] = {}
+NAMED: Final[Mapping[str, Factory]] = {
+    "braintree": braintree,
+    "covered_headers": covered_headers,
+    "oppwa": oppwa,
+    "paypal": paypal,
+    "plaid": plaid,
+    "rfc9421": rfc9421,
+    "twilio": twilio,
+}

@@ -1,0 +1,138 @@
+"""Braintree: a form with a signature and a base64 payload of XML, signed for each public key.
+
+The scheme is that of braintree_python, `webhook_notification_gateway.py`: `bt_signature` holds
+`public_key|hex` pairs joined by `&`; each is HMAC-SHA1 of `bt_payload` as sent, or with a newline
+after it, under the SHA-1 of the private key. The time inside the payload is the event's, and
+Braintree repeats a delivery for a day, so no age is judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha1
+from typing import Final
+from urllib.parse import urlencode
+
+from app.providers.named.contract import Arrived, Secrets, Signed
+from app.providers.named.pieces import form_fields, from_base64, from_hex, to_base64
+from app.providers.named.setup import Setup, text_secret
+from app.providers.named.xml_document import xml_to_json
+from app.providers.reading import Unreadable
+from app.providers.refusal import Refusal
+from app.providers.schemes import HmacKey
+from reconcile.instants import Instant
+
+LINE: Final = 76
+"""Digits in a line of base64, as Braintree breaks it (MIME)."""
+
+_PAYLOAD = re.compile(r"[A-Za-z0-9+/=\n]+")
+
+
+def _mismatch(sentence: str) -> Refusal:
+    return Refusal("signature_mismatch", sentence)
+
+
+_MISSING = Refusal(
+    "signature_missing", "The body is no form with one bt_signature and one bt_payload."
+)
+_MALFORMED = _mismatch("The field bt_payload holds characters that base64 does not have.")
+_UNKNOWN_KEY = _mismatch(
+    "No pair in bt_signature is of a configured public key: add the public key with its private "
+    "key to the named secrets."
+)
+_OTHER_SIGNATURE = _mismatch(
+    "No pair in bt_signature was made with a configured private key over bt_payload: the key "
+    "differs, or the request was changed on its way."
+)
+
+
+class Braintree:
+    """Verifies with the keys of the API, by public key."""
+
+    def __init__(self, keys: Mapping[str, HmacKey]) -> None:
+        self._keys = keys
+
+    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+        """None where genuine. Never raises."""
+        # (1) There is one signature field and one payload.
+        fields = _fields(request.body)
+        if fields is None:
+            return _MISSING
+        signature, payload = fields
+        if not _PAYLOAD.fullmatch(payload):
+            return _MALFORMED
+        # (2) A pair is of a key of ours, and it is that key's signature of the payload.
+        pairs = self._pairs(signature)
+        if not pairs:
+            return _UNKNOWN_KEY
+        contents = (payload.encode(), payload.encode() + b"\n")
+        genuine = [key.matches(content, [mac]) for key, mac in pairs for content in contents]
+        return None if any(genuine) else _OTHER_SIGNATURE
+
+    def _pairs(self, signature: str) -> list[tuple[HmacKey, bytes]]:
+        pairs = []
+        for pair in signature.split("&"):
+            public, _, mac = pair.partition("|")
+            key = self._keys.get(public)
+            if key is not None:
+                pairs.append((key, _hex_or_nothing(mac)))
+        return pairs
+
+    def payload(self, request: Arrived) -> bytes:
+        """The notification as JSON: `{"notification": {"kind": …, "subject": …}}`."""
+        fields = _fields(request.body)
+        if fields is None:
+            raise Unreadable("the body is no form with a bt_payload")
+        try:
+            document = from_base64(fields[1].replace("\n", "").encode())
+        except ValueError:
+            raise Unreadable("bt_payload is not base64") from None
+        return xml_to_json(document)
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """Sends `body`, a notification in XML, signed for the first public key."""
+        public, key = next(iter(self._keys.items()))
+        payload = _lines(to_base64(body).decode())
+        mac = key.sign(payload.encode()).hex()
+        form = urlencode({"bt_signature": f"{public}|{mac}", "bt_payload": payload}).encode()
+        return Signed([("content-type", "application/x-www-form-urlencoded")], form, url)
+
+
+def braintree(source: str, options: Mapping[str, object], secrets: Secrets) -> Braintree:
+    """No options. Named secrets: each private key by its public key."""
+    setup = Setup(source, options, secrets)
+    keys = setup.named(_private_key)
+    if not secrets.named:
+        setup.problem("has no secret; give each private key by its public key, as a named secret")
+    setup.conclude()
+    return Braintree(keys)
+
+
+def _private_key(secret: str) -> HmacKey:
+    # Braintree's own derivation of the key, not a choice of ours.
+    return HmacKey(sha1(text_secret(secret)).digest(), algorithm="sha1")  # noqa: S324
+
+
+def _fields(body: bytes) -> tuple[str, str] | None:
+    try:
+        fields = form_fields(body)
+    except ValueError:
+        return None
+    found: list[Sequence[str]] = [
+        [value for name, value in fields if name == wanted and value]
+        for wanted in ("bt_signature", "bt_payload")
+    ]
+    signatures, payloads = found
+    return (signatures[0], payloads[0]) if len(signatures) == len(payloads) == 1 else None
+
+
+def _hex_or_nothing(text: str) -> bytes:
+    try:
+        return from_hex(text.encode("ascii"))
+    except ValueError:
+        return b""
+
+
+def _lines(digits: str) -> str:
+    return "".join(digits[at : at + LINE] + "\n" for at in range(0, len(digits), LINE))

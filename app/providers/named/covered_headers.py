@@ -1,0 +1,150 @@
+"""HMAC over a time, a list of header names, their values and the body, as Coinbase CDP signs.
+
+Rule: docs.cdp.coinbase.com, "Verify signatures" (the webhooks of Hook0). The header reads
+`t=1728394718,h=content-type x-event-id,v1=<hex>`; v1 is HMAC-SHA256 over
+`{t}.{h}.{values joined by .}.{body}`. The v0 beside it leaves the headers out; taking it as well
+would let anyone exchange them, so only v1 counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from app.providers.named.age import Age
+from app.providers.named.contract import Arrived, Secrets, Signed
+from app.providers.named.pieces import Header, from_hex
+from app.providers.named.setup import Setup, text_secret
+from app.providers.places import Headers
+from app.providers.refusal import Refusal
+from app.providers.schemes import HmacKey
+from reconcile.instants import SECOND, Instant
+
+MAX_DIGITS: Final = 12
+"""Seconds up to the year 33658."""
+
+
+class Stated(NamedTuple):
+    """What the signature header says, decoded as far as needed."""
+
+    time: bytes
+    names: bytes
+    signatures: list[bytes]
+
+
+class CoveredHeaders:
+    """Verifies with any of the secrets, the newest first; `required` headers must be covered."""
+
+    def __init__(
+        self, keys: Sequence[HmacKey], *, header: str, required: Sequence[str], age: Age
+    ) -> None:
+        self._keys = keys
+        self._header = Header(header)
+        self._required = required
+        self._age = age
+        self._malformed = Refusal(
+            "signature_mismatch", f"The header {header} is not of the form t=…,h=…,v1=…."
+        )
+        self._uncovered = Refusal(
+            "signature_mismatch",
+            f"The signature does not cover every one of the headers: {', '.join(required)}.",
+        )
+        self._ambiguous = Refusal(
+            "signature_mismatch",
+            f"A header that {header} says it covers is missing or came more than once.",
+        )
+        self._mismatch = Refusal(
+            "signature_mismatch",
+            f"No v1 in {header} was made with a configured secret: the secret differs, or the "
+            "request was changed on its way.",
+        )
+
+    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+        """None where genuine and of its time. Never raises."""
+        # (1) There is one signature header, with a time, a list of names and a v1.
+        stated = self._stated(request.headers)
+        if isinstance(stated, Refusal):
+            return stated
+        # (2) It covers what the profile asks for, over the values as they came.
+        content = self._content(stated, request)
+        if isinstance(content, Refusal):
+            return content
+        if not any([key.matches(content, stated.signatures) for key in self._keys]):  # noqa: C419
+            return self._mismatch
+        # (3) The signed time is near enough.
+        return self._age.judge(int(stated.time) * SECOND, now)
+
+    def _stated(self, headers: Headers) -> Stated | Refusal:
+        value = self._header.value(headers)
+        if isinstance(value, Refusal):
+            return value
+        pairs = [part.strip().partition(b"=")[::2] for part in value.split(b",")]
+        times = [text for name, text in pairs if name == b"t"]
+        if len(times) != 1 or not times[0].isdigit() or len(times[0]) > MAX_DIGITS:
+            fault = "is missing, repeated, or not a number of seconds"
+            return self._age.missing(fault)
+        names = [text for name, text in pairs if name == b"h"]
+        signatures = _decoded(text for name, text in pairs if name == b"v1")
+        if len(names) != 1 or not signatures:
+            return self._malformed
+        return Stated(times[0], names[0], signatures)
+
+    def _content(self, stated: Stated, request: Arrived) -> bytes | Refusal:
+        names = stated.names.split()
+        if not {name.encode() for name in self._required} <= set(names):
+            return self._uncovered
+        values = []
+        for name in names:
+            found = [value for each, value in request.headers if each == name.lower()]
+            if len(found) != 1:
+                return self._ambiguous
+            values.append(found[0])
+        return _content(stated.time, stated.names, values=values, body=request.body)
+
+    def payload(self, request: Arrived) -> bytes:
+        """The body."""
+        return request.body
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """Covers the required headers: the media type, and the event's id in each other one."""
+        headers = [
+            (name, "application/json" if name == "content-type" else event_id)
+            for name in self._required
+        ]
+        time = b"%d" % (now // SECOND)
+        names = " ".join(self._required).encode()
+        values = [value.encode() for _, value in headers]
+        signature = self._keys[0].sign(_content(time, names, values=values, body=body)).hex()
+        value = f"t={time.decode()},h={names.decode()},v1={signature}"
+        return Signed([*headers, (self._header.name, value)], body, url)
+
+
+def covered_headers(source: str, options: Mapping[str, object], secrets: Secrets) -> CoveredHeaders:
+    """Options: `header`, `required` (names that must be covered), `past_s`, `future_s`.
+
+    Listed secrets: the subscription's secret, used as text.
+    """
+    setup = Setup(source, options, secrets)
+    header = setup.text("header", "x-hook0-signature")
+    required = setup.texts("required")
+    age = setup.age(f"The time in {header}")
+    keys = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha256"))
+    if not secrets.listed:
+        setup.problem("has no secret; give the secret of the webhook's subscription")
+    setup.conclude()
+    return CoveredHeaders(keys, header=header, required=required, age=age)
+
+
+def _content(time: bytes, names: bytes, *, values: Sequence[bytes], body: bytes) -> bytes:
+    return b".".join((time, names, b".".join(values), body))
+
+
+def _decoded(texts: Iterable[bytes]) -> list[bytes]:
+    """Those that are hex: a malformed one hides no good one beside it."""
+    found = []
+    for text in texts:
+        try:
+            found.append(from_hex(text))
+        except ValueError:
+            continue
+    return found

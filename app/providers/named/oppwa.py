@@ -1,0 +1,123 @@
+"""OPPWA (Peach Payments and other gateways of that platform): the body is encrypted, AES-256-GCM.
+
+Rule: the platform's "Webhooks: integration and decryption" page. The key is 64 hex digits, the
+initialization vector and the tag are hex in headers, the body is hex, bare or as the one member
+`encryptedBody` of a JSON object. Decrypting proves the sender, since only the two sides have the
+key. The platform signs no time.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from app.providers.named.contract import Arrived, Secrets, Signed
+from app.providers.named.pieces import Header, from_hex
+from app.providers.named.setup import Setup
+from app.providers.reading import Unreadable
+from app.providers.refusal import Refusal
+from reconcile.instants import Instant
+
+KEY_BYTES: Final = 32
+TAG_BYTES: Final = 16
+"""A shorter tag is easier to guess; the platform always sends all of it."""
+IV_BYTES: Final = 12
+
+_WRAPPED = re.compile(rb'\s*\{\s*"encryptedBody"\s*:\s*"([0-9A-Fa-f]*)"\s*\}\s*')
+
+_MALFORMED = Refusal(
+    "signature_mismatch",
+    f"The initialization vector is not {IV_BYTES} bytes of hex, the tag is not {TAG_BYTES}, or "
+    "the body is no hex.",
+)
+_MISMATCH = Refusal(
+    "signature_mismatch",
+    "No configured key decrypts the body under its tag: the key differs, or the request was "
+    "changed on its way.",
+)
+
+
+class Oppwa:
+    """Verifies by decrypting with any of the keys, the newest first."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._keys = keys
+        self._iv = Header("x-initialization-vector")
+        self._tag = Header("x-authentication-tag")
+
+    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+        """None where genuine. Never raises."""
+        opened = self._open(request)
+        return opened if isinstance(opened, Refusal) else None
+
+    def payload(self, request: Arrived) -> bytes:
+        """The decrypted document."""
+        opened = self._open(request)
+        if isinstance(opened, Refusal):
+            raise Unreadable("the body cannot be decrypted")
+        return opened
+
+    def _open(self, request: Arrived) -> bytes | Refusal:
+        iv, tag = self._iv.value(request.headers), self._tag.value(request.headers)
+        if isinstance(iv, Refusal):
+            return iv
+        if isinstance(tag, Refusal):
+            return tag
+        try:
+            nonce = _exactly(IV_BYTES, iv)
+            sealed = from_hex(_ciphertext(request.body)) + _exactly(TAG_BYTES, tag)
+        except ValueError:
+            return _MALFORMED
+        for key in self._keys:
+            try:
+                return AESGCM(key).decrypt(nonce, sealed, None)
+            except InvalidTag:
+                continue
+        return _MISMATCH
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """Encrypts `body` with the newest key, under a vector made of all that is said."""
+        key = self._keys[0]
+        said = f"{event_id}.{now}.".encode() + body
+        nonce = hmac.digest(key, said, "sha256")[:IV_BYTES]
+        sealed = AESGCM(key).encrypt(nonce, body, None)
+        headers = [
+            ("content-type", "text/plain"),
+            (self._iv.name, nonce.hex().upper()),
+            (self._tag.name, sealed[-TAG_BYTES:].hex().upper()),
+        ]
+        return Signed(headers, sealed[:-TAG_BYTES].hex().upper().encode(), url)
+
+
+def oppwa(source: str, options: Mapping[str, object], secrets: Secrets) -> Oppwa:
+    """No options. Listed secrets: the keys, 64 hex digits each."""
+    setup = Setup(source, options, secrets)
+    keys = setup.listed(_key)
+    if not secrets.listed:
+        setup.problem("has no secret; give the listener's key, 64 hex digits")
+    setup.conclude()
+    return Oppwa(keys)
+
+
+def _key(secret: str) -> bytes:
+    try:
+        return _exactly(KEY_BYTES, secret.encode())
+    except ValueError:
+        raise ValueError(f"is not a key of {2 * KEY_BYTES} hex digits") from None
+
+
+def _exactly(length: int, text: bytes) -> bytes:
+    value = from_hex(text)
+    if len(value) != length:
+        raise ValueError("of another length")
+    return value
+
+
+def _ciphertext(body: bytes) -> bytes:
+    wrapped = _WRAPPED.fullmatch(body)
+    return wrapped[1] if wrapped else body.strip()

@@ -1,0 +1,246 @@
+"""PayPal: RSA over `{id}|{time}|{webhook id}|{CRC-32 of the body}`, the certificate named by URL.
+
+The scheme is that of PayPal-Python-SDK, `paypalrestsdk/notifications.py`, and of PayPal's page
+"Integrate webhooks". Nothing is fetched while a request waits: the operator configures each
+certificate under its URL, and a URL that is not configured is refused with a sentence that says
+what to add. A certificate is of *.paypal.com, valid at the moment of judgement, and every further
+one in its text has issued the one before it.
+
+The body is bound by a CRC-32 alone, which anyone can steer with four bytes: what a delivery says
+of money counts only after it was fetched back from PayPal.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from app.errors import ConfigurationError
+from app.providers.asymmetric import ASYMMETRIC_SCHEMES, AsymmetricKey
+from app.providers.named.age import Age
+from app.providers.named.contract import Arrived, Secrets, Signed
+from app.providers.named.pieces import Header, ascii_text, from_base64, to_base64
+from app.providers.named.setup import Setup, text_secret
+from app.providers.places import Headers
+from app.providers.refusal import Refusal
+from reconcile.instants import SECOND, Instant, format_instant, parse_instant
+
+HOSTS: Final = (
+    "api.paypal.com",
+    "api-m.paypal.com",
+    "api.sandbox.paypal.com",
+    "api-m.sandbox.paypal.com",
+)
+DOMAIN: Final = ".paypal.com"
+ALGORITHM: Final = b"SHA256withRSA"
+"""PayPal's name; SHA1withRSA, which its SDK still knows, is refused."""
+
+RETRIES_S: Final = 4 * 24 * 3600
+"""PayPal repeats a delivery for three days; whether with a new time, it does not say."""
+
+_WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
+
+
+def _mismatch(sentence: str) -> Refusal:
+    return Refusal("signature_mismatch", sentence)
+
+
+_OTHER_ALGORITHM = _mismatch(f"The header paypal-auth-algo is not {ALGORITHM.decode()}.")
+_FOREIGN_HOST = _mismatch(
+    "The header paypal-cert-url names no https address of an allowed host, so its certificate "
+    "proves nothing."
+)
+_UNKNOWN_CERTIFICATE = _mismatch(
+    "The certificate that paypal-cert-url names is not configured: check in PayPal's "
+    "documentation that the address is PayPal's, fetch it, and add the PEM text to the named "
+    "secrets under that address."
+)
+_MALFORMED = _mismatch("The header paypal-transmission-sig is not base64.")
+_OTHER_SIGNATURE = _mismatch(
+    "The signature was not made with the named certificate over id, time, webhook id and CRC-32: "
+    "the webhook id differs, or the request was changed on its way."
+)
+
+
+class Certificate(NamedTuple):
+    """A configured certificate, made ready; valid from and until, inclusive."""
+
+    key: AsymmetricKey
+    valid_from: Instant
+    valid_until: Instant
+
+
+class Stated(NamedTuple):
+    """The five headers of a transmission."""
+
+    identity: bytes
+    time: bytes
+    signature: bytes
+    url: bytes
+    algorithm: bytes
+
+
+class Paypal:
+    """Verifies with the configured certificates; signs where the private key is configured too."""
+
+    def __init__(
+        self,
+        webhook_id: bytes,
+        certificates: Mapping[str, Certificate],
+        *,
+        hosts: tuple[str, ...],
+        age: Age,
+        private_key: AsymmetricKey | None,
+    ) -> None:
+        self._webhook_id = webhook_id
+        self._certificates = certificates
+        self._hosts = hosts
+        self._age = age
+        self._private_key = private_key
+        self._headers = tuple(
+            Header(f"paypal-{name}")
+            for name in (
+                "transmission-id",
+                "transmission-time",
+                "transmission-sig",
+                "cert-url",
+                "auth-algo",
+            )
+        )
+
+    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+        """None where genuine and of its time. Never raises."""
+        # (1) All five headers are there, once, and the algorithm is the one we take.
+        stated = self._stated(request.headers)
+        if isinstance(stated, Refusal):
+            return stated
+        if stated.algorithm != ALGORITHM:
+            return _OTHER_ALGORITHM
+        # (2) The certificate is PayPal's, configured, and valid now.
+        certificate = self._certificate(stated.url, now)
+        if isinstance(certificate, Refusal):
+            return certificate
+        # (3) It signed this transmission for our webhook.
+        try:
+            signature = from_base64(stated.signature)
+        except ValueError:
+            return _MALFORMED
+        if not certificate.key.matches(self._content(stated, request.body), [signature]):
+            return _OTHER_SIGNATURE
+        # (4) The signed time is near enough.
+        return self._judge(stated.time, now)
+
+    def _stated(self, headers: Headers) -> Stated | Refusal:
+        values = []
+        for header in self._headers:
+            value = header.value(headers)
+            if isinstance(value, Refusal):
+                return value
+            values.append(value)
+        return Stated(*values)
+
+    def _certificate(self, url: bytes, now: Instant) -> Certificate | Refusal:
+        address = ascii_text(url)
+        if address is None or not _is_allowed(address, self._hosts):
+            return _FOREIGN_HOST
+        certificate = self._certificates.get(address)
+        if certificate is None:
+            return _UNKNOWN_CERTIFICATE
+        if not certificate.valid_from <= now <= certificate.valid_until:
+            first, last = map(format_instant, certificate[1:])
+            return _mismatch(f"The configured certificate is valid from {first} to {last} only.")
+        return certificate
+
+    def _content(self, stated: Stated, body: bytes) -> bytes:
+        crc = b"%d" % zlib.crc32(body)
+        return b"|".join((stated.identity, stated.time, self._webhook_id, crc))
+
+    def _judge(self, time: bytes, now: Instant) -> Refusal | None:
+        try:
+            return self._age.judge(parse_instant(time.decode("ascii")), now)
+        except ValueError:
+            return self._age.missing("is not an RFC 3339 date-time")
+
+    def payload(self, request: Arrived) -> bytes:
+        """The body."""
+        return request.body
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """Signs under the first configured address."""
+        if self._private_key is None:
+            raise ConfigurationError([f"signing needs the named secret {_PRIVATE_KEY}"])
+        time = format_instant(now - now % SECOND)
+        address = next(iter(self._certificates))
+        stated = Stated(event_id.encode(), time.encode(), b"", address.encode(), ALGORITHM)
+        signature = to_base64(self._private_key.sign(self._content(stated, body)))
+        values = stated._replace(signature=signature)
+        headers = [
+            (header.name, value.decode())
+            for header, value in zip(self._headers, values, strict=True)
+        ]
+        return Signed(headers, body, url)
+
+
+def paypal(source: str, options: Mapping[str, object], secrets: Secrets) -> Paypal:
+    """Options: `hosts`, `past_s`, `future_s`.
+
+    Named secrets: `webhook_id`, each certificate's PEM text by its URL (further certificates of
+    its chain after it), and for signing `private_key`.
+    """
+    setup = Setup(source, options, secrets)
+    hosts = setup.texts("hosts", HOSTS)
+    age = setup.age("The time in paypal-transmission-time", past_s=RETRIES_S)
+    webhook_id = setup.part(_WEBHOOK_ID, text_secret)
+    private_key = setup.part(_PRIVATE_KEY, _rsa_key)
+    certificates = setup.named(_read_certificate, _WEBHOOK_ID, _PRIVATE_KEY)
+    if _WEBHOOK_ID not in secrets.named:
+        setup.problem(f"has no webhook id; give it as the named secret {_WEBHOOK_ID}")
+    if not secrets.named.keys() - {_WEBHOOK_ID, _PRIVATE_KEY}:
+        setup.problem("has no certificate; give each PEM text by its URL, as a named secret")
+    for url in certificates:
+        if not _is_allowed(url, hosts):
+            setup.problem(f"certificate {url!r} is not at https:// of one of {', '.join(hosts)}")
+    setup.conclude()
+    return Paypal(webhook_id or b"", certificates, hosts=hosts, age=age, private_key=private_key)
+
+
+def _is_allowed(url: str, hosts: tuple[str, ...]) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "https" and parts.netloc in hosts
+    except ValueError:
+        return False
+
+
+def _rsa_key(secret: str) -> AsymmetricKey:
+    return ASYMMETRIC_SCHEMES["rsa-pkcs1-sha256"](secret.strip().encode())
+
+
+def _read_certificate(secret: str) -> Certificate:
+    try:
+        chain = x509.load_pem_x509_certificates(secret.encode())
+    except ValueError:
+        raise ValueError("is not a certificate in PEM") from None
+    leaf = chain[0]
+    names = leaf.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    if not names or not str(names[0].value).lower().endswith(DOMAIN):
+        raise ValueError(f"is a certificate of another name than *{DOMAIN}")
+    try:
+        for issued, issuer in pairwise(chain):
+            issued.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        raise ValueError("has a certificate that the next one did not issue") from None
+    first = max(_instant(each.not_valid_before_utc) for each in chain)
+    last = min(_instant(each.not_valid_after_utc) for each in chain)
+    return Certificate(_rsa_key(secret), first, last)
+
+
+def _instant(moment: datetime) -> Instant:
+    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * SECOND

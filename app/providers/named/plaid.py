@@ -1,0 +1,147 @@
+"""Plaid: a JSON Web Token whose claim is the digest of the body (ES256, key by id).
+
+Rule: plaid.com/docs, "Verify webhooks". The key of each id is the JWK that Plaid's
+/webhook_verification_key/get gives; nothing is fetched while a request waits, so an unknown id is
+refused with a sentence that says what to add. The token names its key and nothing else of it:
+another algorithm than ES256, `none` included, is refused before any key is looked up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any, Final, NamedTuple
+
+import jwt
+
+from app.errors import ConfigurationError
+from app.providers.asymmetric import ASYMMETRIC_SCHEMES, KeyPair, load_key
+from app.providers.named.age import Age
+from app.providers.named.contract import Arrived, Secrets, Signed
+from app.providers.named.pieces import Header
+from app.providers.named.setup import Setup
+from app.providers.reading import Unreadable
+from app.providers.refusal import Refusal
+from app.providers.strict_json import parse
+from reconcile.instants import LATEST, SECOND, Instant
+
+ALGORITHM: Final = "ES256"
+_BODY_DIGEST: Final = "request_body_sha256"
+
+
+def _mismatch(sentence: str) -> Refusal:
+    return Refusal("signature_mismatch", sentence)
+
+
+_MALFORMED = _mismatch(f"What stands in plaid-verification is no JSON Web Token in {ALGORITHM}.")
+_UNKNOWN_KEY = _mismatch(
+    "The token's key id is not configured: ask Plaid's /webhook_verification_key/get for that id "
+    "and add the JWK to the named secrets under it."
+)
+_EXPIRED_KEY = _mismatch("The token's key had expired, by its own expired_at.")
+_OTHER_SIGNATURE = _mismatch("The token was not signed with the key that it names.")
+_OTHER_BODY = _mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST}.")
+
+
+class JsonWebKey(NamedTuple):
+    """One configured key; `expires_at` None while Plaid has not expired it."""
+
+    pair: KeyPair
+    expires_at: Instant | None
+
+
+class Plaid:
+    """Verifies with the key that the token names."""
+
+    def __init__(self, keys: Mapping[str, JsonWebKey], *, age: Age) -> None:
+        self._keys = keys
+        self._age = age
+        self._header = Header("plaid-verification")
+
+    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+        """None where genuine and of its time. Never raises."""
+        # (1) There is one token, in the one algorithm, by a known key that has not expired.
+        token = self._header.value(request.headers)
+        if isinstance(token, Refusal):
+            return token
+        key = self._key(token, now)
+        if isinstance(key, Refusal):
+            return key
+        # (2) The key signed it.
+        claims = _claims(token, key)
+        if isinstance(claims, Refusal):
+            return claims
+        # (3) It covers this body.
+        stated = claims.get(_BODY_DIGEST)
+        actual = sha256(request.body).hexdigest().encode()
+        if type(stated) is not str or not compare_digest(stated.encode("utf-8", "replace"), actual):
+            return _OTHER_BODY
+        # (4) It was issued near enough to now.
+        return self._judge(claims.get("iat"), now)
+
+    def _key(self, token: bytes, now: Instant) -> JsonWebKey | Refusal:
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            return _MALFORMED
+        if header.get("alg") != ALGORITHM:
+            return _MALFORMED
+        identity = header.get("kid")
+        key = self._keys.get(identity) if type(identity) is str else None
+        if key is None:
+            return _UNKNOWN_KEY
+        expired = key.expires_at is not None and now >= key.expires_at
+        return _EXPIRED_KEY if expired else key
+
+    def _judge(self, issued: Any, now: Instant) -> Refusal | None:
+        if type(issued) is not int or not 0 <= issued * SECOND <= LATEST:
+            return self._age.missing("is missing or not a number of seconds")
+        return self._age.judge(issued * SECOND, now)
+
+    def payload(self, request: Arrived) -> bytes:
+        """The body."""
+        return request.body
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """Signs with the first key of which the private half is configured."""
+        for identity, key in self._keys.items():
+            if key.pair.private is not None:
+                claims = {"iat": now // SECOND, _BODY_DIGEST: sha256(body).hexdigest()}
+                token = jwt.PyJWS().encode(
+                    json.dumps(claims).encode(),
+                    key.pair.private,
+                    algorithm=ALGORITHM,
+                    headers={"kid": identity, "typ": "JWT"},
+                )
+                return Signed([(self._header.name, token)], body, url)
+        raise ConfigurationError(["signing needs a JWK with its private half"])
+
+
+def plaid(source: str, options: Mapping[str, object], secrets: Secrets) -> Plaid:
+    """Options: `past_s`, `future_s`. Named secrets: each JWK, as JSON, by its key id."""
+    setup = Setup(source, options, secrets)
+    age = setup.age("The token's iat")
+    keys = setup.named(_json_web_key)
+    if not secrets.named:
+        setup.problem("has no key; give each JWK by its key id, as a named secret")
+    setup.conclude()
+    return Plaid(keys, age=age)
+
+
+def _claims(token: bytes, key: JsonWebKey) -> dict[str, Any] | Refusal:
+    try:
+        document = jwt.PyJWS().decode(token, key.pair.public, algorithms=[ALGORITHM])
+        claims = parse(document)
+    except (jwt.PyJWTError, Unreadable, ValueError, RecursionError):
+        return _OTHER_SIGNATURE
+    return claims if type(claims) is dict else _OTHER_SIGNATURE
+
+
+def _json_web_key(secret: str) -> JsonWebKey:
+    ASYMMETRIC_SCHEMES["ecdsa-p256-sha256"](secret.encode())  # refuses every other kind of key
+    expires = json.loads(secret).get("expired_at") if secret.lstrip().startswith("{") else None
+    if expires is not None and type(expires) is not int:
+        raise ValueError("has an expired_at that is not a number of seconds")
+    return JsonWebKey(load_key(secret.encode()), None if expires is None else expires * SECOND)

@@ -1,0 +1,238 @@
+"""HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530), as pawaPay signs.
+
+The clock, the keys, and what must be covered are decided here. The RFC leaves that to each
+application (section 3.2.1): a signature proves only what it covers, so a body without a covered,
+recomputed digest is refused, whatever else is signed. Of several labels any acceptable one is
+enough; a label is a mere name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.errors import ConfigurationError
+from app.providers.asymmetric import ASYMMETRIC_SCHEMES, load_key
+from app.providers.named.age import Age
+from app.providers.named.contract import Arrived, Secrets, Signed
+from app.providers.named.http_messages import (
+    CONTENT_DIGEST,
+    SIGNATURE,
+    SIGNATURE_INPUT,
+    Claim,
+    components_named,
+    digest_of,
+    is_digest_of,
+    labelled,
+    signature_base,
+    stated_claims,
+)
+from app.providers.named.pieces import from_base64
+from app.providers.named.setup import Setup
+from app.providers.refusal import Refusal
+from app.providers.schemes import HmacKey, Key
+from reconcile.instants import LATEST, SECOND, Instant, format_instant
+
+HMAC: Final = "hmac-sha256"
+SCHEMES: Final[Mapping[str, str]] = {
+    "ed25519": "ed25519",
+    "ecdsa-p256-sha256": "ecdsa-p256-sha256-raw",
+    "ecdsa-p384-sha384": "ecdsa-p384-sha384-raw",
+    "rsa-pss-sha512": "rsa-pss-sha512",
+    "rsa-v1_5-sha256": "rsa-pkcs1-sha256",
+}
+"""The RFC's name of each algorithm with two keys, and ours."""
+
+SHARED: Final = "hmac:"
+"""Marks a shared secret. Without a mark a public key might be taken for one, and then whoever
+knows that public key could sign."""
+
+LABEL: Final = "sig1"
+
+Keys = Mapping[str, Key]
+"""The algorithms that one key may be used with."""
+
+
+def _mismatch(sentence: str) -> Refusal:
+    return Refusal("signature_mismatch", sentence)
+
+
+_MISSING = Refusal("signature_missing", f"{SIGNATURE_INPUT} and {SIGNATURE} have no common label.")
+_MALFORMED = _mismatch(f"{SIGNATURE_INPUT} or {SIGNATURE} is no dictionary of RFC 9651.")
+_UNKNOWN_KEY = _mismatch(
+    "No signature names a configured key: add the key to the named secrets under its keyid."
+)
+_OTHER_ALGORITHM = _mismatch("The signature's alg is none that its key may be used with.")
+_OTHER_TAG = _mismatch("The signature's tag is not that of signature.options.tag.")
+_NO_BASE = _mismatch(
+    "A component that the signature covers is unknown, absent, repeated or not plain ASCII."
+)
+_OTHER_SIGNATURE = _mismatch(
+    "The signature was not made with the key it names over the components it covers: the public "
+    "URL differs, or the request was changed on its way."
+)
+_OTHER_BODY = _mismatch(f"A digest in {CONTENT_DIGEST} is not the body's, or of no known kind.")
+_EXPIRED = Refusal("timestamp_too_old", "The signature's own expires has passed.")
+
+
+class Rfc9421:
+    """Verifies with the key that a signature names.
+
+    required  components that a signature must cover besides the body's digest
+    tag       the application's tag; empty: any
+    """
+
+    def __init__(
+        self, keys: Mapping[str, Keys], *, required: tuple[str, ...], tag: str, age: Age
+    ) -> None:
+        self._keys = keys
+        self._required = required
+        self._tag = tag
+        self._age = age
+        names = ", ".join(dict.fromkeys((*required, CONTENT_DIGEST)))
+        self._uncovered = _mismatch(f"The signature does not cover all of {names}.")
+
+    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+        """None where any labelled signature is acceptable. Never raises."""
+        # (1) There is a label with an input and a signature.
+        try:
+            claims = stated_claims(request.headers)
+        except ValueError:
+            return _MALFORMED if _has_signature(request) else _MISSING
+        refusals = []
+        for claim in claims:
+            refusal = self._judge(claim, request, now)
+            if refusal is None:
+                return None
+            refusals.append(refusal)
+        # What is genuine but of another time says more than what is a stranger's.
+        return max(refusals, key=lambda each: each.reason != "signature_mismatch", default=_MISSING)
+
+    def _judge(self, claim: Claim, request: Arrived, now: Instant) -> Refusal | None:
+        # (2) Its key is known, and its algorithm and tag are allowed.
+        identity = claim.parameters.get("keyid")
+        keys = self._keys.get(identity) if type(identity) is str else None
+        if keys is None:
+            return _UNKNOWN_KEY
+        algorithm = claim.parameters.get("alg")
+        allowed = [key for name, key in keys.items() if algorithm in (None, name)]
+        if not allowed:
+            return _OTHER_ALGORITHM
+        if self._tag and claim.parameters.get("tag") != self._tag:
+            return _OTHER_TAG
+        # (3) It covers what it must.
+        if not claim.covers(self._must_cover(request.body)):
+            return self._uncovered
+        # (4) The key signed the covered components as they came.
+        try:
+            base, _ = signature_base(request, claim.components, claim.parameters)
+        except ValueError:
+            return _NO_BASE
+        if not any(key.matches(base, [claim.signature]) for key in allowed):
+            return _OTHER_SIGNATURE
+        # (5) The covered digest is the body's.
+        if claim.covers([CONTENT_DIGEST]) and not is_digest_of(request.headers, request.body):
+            return _OTHER_BODY
+        # (6) It was made near enough to now, and has not expired.
+        return self._judge_age(claim, now)
+
+    def _must_cover(self, body: bytes) -> set[str]:
+        return {*self._required, CONTENT_DIGEST} if body else set(self._required)
+
+    def _judge_age(self, claim: Claim, now: Instant) -> Refusal | None:
+        created = _moment(claim.parameters.get("created"))
+        if created is None:
+            return self._age.missing("is missing or not a number of seconds")
+        if "expires" in claim.parameters:
+            expires = _moment(claim.parameters["expires"])
+            if expires is None or now > expires:
+                return _EXPIRED
+        return self._age.judge(created, now)
+
+    def payload(self, request: Arrived) -> bytes:
+        """The body."""
+        return request.body
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """Signs with the first key that can, over the required components and the digest."""
+        made = {
+            CONTENT_DIGEST: digest_of(body),
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "signature-date": format_instant(now),
+        }
+        covered = list(dict.fromkeys((*self._required, CONTENT_DIGEST)))
+        headers = [(name, made[name]) for name in covered if name in made]
+        raw = [(name.encode(), value.encode()) for name, value in headers]
+        identity, algorithm, key = self._signing_key()
+        parameters = {"created": now // SECOND, "keyid": identity, "alg": algorithm}
+        try:
+            base, stated = signature_base(
+                Arrived(method, url, raw, body), components_named(covered), parameters
+            )
+        except ValueError as error:
+            raise ConfigurationError([f"this profile cannot sign: {error}"]) from None
+        values = labelled(LABEL, covered=stated, signature=key.sign(base))
+        headers.extend(zip((SIGNATURE_INPUT, SIGNATURE), values, strict=True))
+        return Signed(headers, body, url)
+
+    def _signing_key(self) -> tuple[str, str, Key]:
+        return next((i, name, key) for i, keys in self._keys.items() for name, key in keys.items())
+
+
+def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc9421:
+    """Options: `required`, `algorithms`, `tag`, `past_s`, `future_s`.
+
+    Named secrets: each key by its keyid; a public key in PEM or as a JWK, or `hmac:` and base64.
+    """
+    setup = Setup(source, options, secrets)
+    required = setup.texts("required", (CONTENT_DIGEST,))
+    algorithms = setup.texts("algorithms", (*SCHEMES, HMAC))
+    tag = setup.text("tag", "")
+    age = setup.age("The signature's created")
+    for name in algorithms:
+        if name not in (*SCHEMES, HMAC):
+            setup.problem(f"signature.options.algorithms has {name!r}, which RFC 9421 has not")
+    keys = setup.named(lambda secret: _read_key(secret, algorithms))
+    if not secrets.named:
+        setup.problem("has no key; give each key by its keyid, as a named secret")
+    setup.conclude()
+    return Rfc9421(keys, required=required, tag=tag, age=age)
+
+
+def _read_key(secret: str, algorithms: tuple[str, ...]) -> Keys:
+    keys = _shared_key(secret) if secret.startswith(SHARED) else _public_key(secret)
+    allowed = {name: key for name, key in keys.items() if name in algorithms}
+    if not allowed:
+        raise ValueError("is a key for none of signature.options.algorithms")
+    return allowed
+
+
+def _shared_key(secret: str) -> Keys:
+    try:
+        value = from_base64(secret.removeprefix(SHARED).encode("ascii"))
+    except ValueError:
+        raise ValueError(f"is not well-formed base64 after {SHARED}") from None
+    if not value:
+        raise ValueError("is empty or blank")
+    return {HMAC: HmacKey(value, algorithm="sha256")}
+
+
+def _public_key(secret: str) -> Keys:
+    load_key(secret.encode())
+    keys: dict[str, Key] = {}
+    for name, scheme in SCHEMES.items():
+        try:
+            keys[name] = ASYMMETRIC_SCHEMES[scheme](secret.encode())
+        except ValueError:  # a key of another kind, which another entry takes
+            continue
+    return keys
+
+
+def _moment(seconds: Any) -> Instant | None:
+    return seconds * SECOND if type(seconds) is int and 0 <= seconds * SECOND <= LATEST else None
+
+
+def _has_signature(request: Arrived) -> bool:
+    names = {name for name, _ in request.headers}
+    return {SIGNATURE.encode(), SIGNATURE_INPUT.encode()} <= names

@@ -1,0 +1,166 @@
+"""Twilio: HMAC over the full URL and the sorted form, or the URL with the body's digest in it.
+
+The scheme is that of twilio-python, `twilio.request_validator`, and of Twilio's page "Webhooks
+security". The listed secrets are auth tokens (HMAC-SHA1). Named ones are shared keys by their
+id (HMAC-SHA256): a request names one in X-Twilio-Webhooks-Signature-Settings. Each algorithm
+has its own keys, so the header, which nothing signs, cannot choose a weaker one for a key.
+Twilio signs no time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Final
+from urllib.parse import parse_qsl
+
+from app.providers.named.contract import Arrived, Secrets, Signed
+from app.providers.named.pieces import Header, ascii_text, form_fields, from_base64, to_base64
+from app.providers.named.setup import Setup, text_secret
+from app.providers.places import Headers
+from app.providers.refusal import Refusal
+from app.providers.schemes import HmacKey
+from reconcile.instants import Instant
+
+FORM: Final = "application/x-www-form-urlencoded"
+SETTINGS: Final = b"x-twilio-webhooks-signature-settings"
+BODY_DIGEST: Final = "bodySHA256"
+
+_URL = re.compile(r"(https?)://([^/?#]*?)(:[0-9]+)?([/?#].*)?", re.DOTALL)
+_PORTS = {"http": ":80", "https": ":443"}
+
+
+def _mismatch(sentence: str) -> Refusal:
+    return Refusal("signature_mismatch", sentence)
+
+
+_MALFORMED = _mismatch("What stands in x-twilio-signature is not a base64 signature.")
+_NO_KEY = _mismatch(
+    "The request is signed with a shared key, or an algorithm, for which no secret is configured: "
+    "add the key by its id to the named secrets, or the auth token to the listed ones."
+)
+_NOT_COVERED = _mismatch(
+    f"The body is no form and the URL has no {BODY_DIGEST}, so nothing in the signature covers it."
+)
+_OTHER_BODY = _mismatch(f"The body's SHA-256 is not the {BODY_DIGEST} of the signed URL.")
+_OTHER_SIGNATURE = _mismatch(
+    "No configured secret gives the signature over this URL and these form fields: the secret or "
+    "the public URL differs, or the request was changed on its way."
+)
+
+
+class Twilio:
+    """Verifies with auth tokens and shared keys; see the module."""
+
+    def __init__(self, tokens: Sequence[HmacKey], shared: Mapping[str, HmacKey]) -> None:
+        self._tokens = tokens
+        self._shared = shared
+        self._signature = Header("x-twilio-signature")
+
+    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+        """None where genuine. Never raises."""
+        # (1) There is one signature, and a key of the kind that the request says it was made with.
+        written = self._signature.value(request.headers)
+        if isinstance(written, Refusal):
+            return written
+        keys = self._keys(request.headers)
+        if not keys:
+            return _NO_KEY
+        # (2) The signature covers the URL, with or without its port, and the form.
+        try:
+            signature = from_base64(written)
+            fields = _covered_fields(request)
+        except ValueError:
+            return _MALFORMED
+        if not _any_matches(keys, _contents(request.url, fields), signature):
+            return _OTHER_SIGNATURE
+        # (3) What the form does not cover, a digest in the signed URL does.
+        return _check_body(request)
+
+    def _keys(self, headers: Headers) -> Sequence[HmacKey]:
+        settings = [value for name, value in headers if name == SETTINGS]
+        if not settings:
+            return self._tokens
+        pairs = dict(part.strip().partition(b"=")[::2] for part in settings[0].split(b","))
+        algorithm = pairs.get(b"algorithm", b"").upper()
+        if algorithm in (b"", b"HMAC_SHA1"):
+            return self._tokens
+        key = self._shared.get(ascii_text(pairs.get(b"key", b"")) or "")
+        return [key] if key is not None and algorithm == b"HMAC_SHA256" else []
+
+    def payload(self, request: Arrived) -> bytes:
+        """The body: a form, or JSON."""
+        return request.body
+
+    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
+        """Sends a body that begins like JSON as JSON, any other as a form."""
+        headers = [("i-twilio-idempotency-token", event_id)]
+        if body[:1] in (b"{", b"["):
+            url += f"{'&' if '?' in url else '?'}{BODY_DIGEST}={sha256(body).hexdigest()}"
+            headers.append(("content-type", "application/json"))
+        else:
+            headers.append(("content-type", FORM))
+        if self._tokens:
+            key = self._tokens[0]
+        else:
+            name, key = next(iter(self._shared.items()))
+            headers.append((SETTINGS.decode(), f"key={name},algorithm=HMAC_SHA256"))
+        raw = [(name.encode(), value.encode()) for name, value in headers]
+        fields = _covered_fields(Arrived(method, url, raw, body))
+        signature = to_base64(key.sign(_content(url, fields))).decode()
+        return Signed([*headers, (self._signature.name, signature)], body, url)
+
+
+def twilio(source: str, options: Mapping[str, object], secrets: Secrets) -> Twilio:
+    """No options. Listed secrets: auth tokens; named ones: shared keys by id."""
+    setup = Setup(source, options, secrets)
+    tokens = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha1"))
+    shared = setup.named(lambda secret: HmacKey(text_secret(secret), algorithm="sha256"))
+    if not secrets.listed and not secrets.named:
+        setup.problem("has no secret; give the auth token, or shared keys by their id")
+    setup.conclude()
+    return Twilio(tokens, shared)
+
+
+def _is_form(headers: Headers) -> bool:
+    types = [value for name, value in headers if name == b"content-type"]
+    return any(value.partition(b";")[0].strip().lower() == FORM.encode() for value in types)
+
+
+def _covered_fields(request: Arrived) -> list[tuple[str, str]]:
+    if not _is_form(request.headers):
+        return []
+    # Equal pairs count once, and the values of one name are sorted like the names.
+    return sorted(set(form_fields(request.body)))
+
+
+def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
+    """Twilio signs the URL sometimes with and sometimes without a port."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        return {_content(url, fields)}
+    scheme, host, _, rest = match.groups(default="")
+    ports = ("", _PORTS[scheme])
+    urls = {url, *(f"{scheme}://{host}{port}{rest}" for port in ports)}
+    return {_content(each, fields) for each in urls}
+
+
+def _content(url: str, fields: Sequence[tuple[str, str]]) -> bytes:
+    text = url + "".join(name + value for name, value in fields)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _any_matches(keys: Sequence[HmacKey], contents: set[bytes], signature: bytes) -> bool:
+    return any([key.matches(each, [signature]) for key in keys for each in contents])  # noqa: C419
+
+
+def _check_body(request: Arrived) -> Refusal | None:
+    query = request.url.partition("#")[0].partition("?")[2]
+    stated = [value for name, value in parse_qsl(query) if name == BODY_DIGEST]
+    if stated:
+        actual = sha256(request.body).hexdigest()
+        equal = compare_digest(actual.encode(), stated[0].lower().encode())
+        return None if equal else _OTHER_BODY
+    return None if _is_form(request.headers) or not request.body else _NOT_COVERED
