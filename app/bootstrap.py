@@ -20,14 +20,18 @@ from app.checkout.client import ClientSettings
 from app.clock import Clock, SystemClock
 from app.config import Settings
 from app.errors import ConfigurationError, UnreachableError
+from app.logs import tell_left_out
 from app.operations.desk import Desk
 from app.operations.receive_delivery import Door
+from app.operations.rejection_rate import RejectionRate
 from app.operations.worker import FoldWorker
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.store.store import Store, StoreSettings, open_store
 from app.web.api import Api
 from app.web.application import build_application
+from app.web.connection import guarded
+from app.web.gate import SWEEP_S, Gate, GateLimits
 from app.web.health import Health
 from app.web.metrics import Metrics
 from app.web.webhooks import Limits, Webhooks
@@ -36,9 +40,6 @@ log = structlog.get_logger()
 
 SHUTDOWN_S = 10
 """Seconds that requests in flight have to finish when the service is told to stop."""
-
-KEEP_ALIVE_S = 75
-"""Seconds an idle connection stays open; providers reuse theirs within a minute."""
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
@@ -53,6 +54,19 @@ def store_settings(settings: Settings) -> StoreSettings:
         journal_batch=settings.journal_batch,
         rejections_max_count=settings.rejections_max_count,
         rejections_max_bytes=settings.rejections_max_bytes,
+    )
+
+
+def gate_limits(settings: Settings) -> GateLimits:
+    """The part of the settings that connections are held to."""
+    return GateLimits(
+        receive_deadline_s=settings.receive_deadline_s,
+        send_deadline_s=settings.send_deadline_s,
+        connections=settings.max_connections,
+        per_address=settings.max_connections_per_address,
+        # The request line and the separators come on top of what the setting counts.
+        max_head_bytes=2 * settings.max_header_bytes,
+        proxies=settings.forwarded_allow_ips,
     )
 
 
@@ -109,16 +123,23 @@ class Service:
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
-        metrics = Metrics(frozenset(sources))
+        self.gate = Gate(gate_limits(settings))
+        metrics = Metrics(frozenset(sources), self.gate)
         door = Door(
             sources=sources,
             journal=store.journal,
             clock=clock,
             environment=settings.environment,
             rejected_body_bytes=settings.rejected_body_bytes,
+            rejection_rate=RejectionRate(
+                in_all=settings.rejections_per_minute,
+                per_address=settings.rejections_per_minute_per_address,
+            ),
         )
         limits = Limits(
-            max_body_bytes=settings.max_body_bytes, max_header_bytes=settings.max_header_bytes
+            max_body_bytes=settings.max_body_bytes,
+            max_header_bytes=settings.max_header_bytes,
+            max_bodies_bytes=settings.max_bodies_bytes,
         )
         api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
         health = Health(desk, reasons=self.reasons, metrics=metrics)
@@ -213,20 +234,21 @@ class _Server(uvicorn.Server):
 async def serve(settings: Settings, *, host: str, port: int, with_worker: bool = True) -> None:
     """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed."""
     async with open_service(settings, with_worker=with_worker) as service:
-        server = _Server(_uvicorn(service.application, settings, host=host, port=port))
+        server = _Server(_uvicorn(service, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _stop, service, server)
         watcher = asyncio.create_task(_stop_when_broken(service, server))
         announcer = asyncio.create_task(_announce(server, settings))
+        guard = asyncio.create_task(_guard(service.gate))
         try:
             await server.serve()
         except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
             raise UnreachableError(_unheard(host, port)) from failed
         finally:
-            for task in (watcher, announcer):
+            for task in (watcher, announcer, guard):
                 task.cancel()
-            await asyncio.gather(watcher, announcer, return_exceptions=True)
+            await asyncio.gather(watcher, announcer, guard, return_exceptions=True)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
         if service.broken:
@@ -234,6 +256,7 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
         if not server.started:
             raise UnreachableError(_unheard(host, port))
     log.info("stopped")
+    tell_left_out(at_once=True)
 
 
 def _unheard(host: str, port: int) -> str:
@@ -257,12 +280,13 @@ def checkout_settings(settings: Settings) -> ClientSettings:
     )
 
 
-def _uvicorn(application: Starlette, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
+def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
     return uvicorn.Config(
-        application,
+        service.application,
         host=host,
         port=port,
-        http="httptools",
+        http=guarded(service.gate),
+        ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -270,7 +294,7 @@ def _uvicorn(application: Starlette, settings: Settings, *, host: str, port: int
         proxy_headers=bool(settings.forwarded_allow_ips),
         forwarded_allow_ips=list(settings.forwarded_allow_ips),
         backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_keep_alive=settings.idle_deadline_s,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
 
@@ -279,6 +303,15 @@ def _stop(service: Service, server: uvicorn.Server) -> None:
     """Take no more requests; those that wait for news are answered with what there is."""
     service.store.closing.set()
     server.should_exit = True
+
+
+async def _guard(gate: Gate) -> None:
+    """Once a second: close connections that do not get on, and tell of log lines left out."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        gate.sweep(loop.time())
+        tell_left_out()
 
 
 async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:

@@ -112,6 +112,12 @@ class Settings(BaseSettings):
 
     max_body_bytes: int = _number(MIB, KIB, 16 * MIB)
     max_header_bytes: int = _number(16 * KIB, KIB, 64 * KIB)
+    max_bodies_bytes: int = _number(16 * MIB, KIB, 16 * KIB * MIB)
+    max_connections: int = _number(2048, 1, 65_536)
+    max_connections_per_address: int = _number(256, 1, 65_536)
+    receive_deadline_s: int = _number(10, 1, 300)
+    send_deadline_s: int = _number(10, 1, 300)
+    idle_deadline_s: int = _number(75, 1, 3600)
     forwarded_allow_ips: Networks = ()
 
     journal_queue: int = _number(4096, 1, 65_536)
@@ -119,6 +125,8 @@ class Settings(BaseSettings):
     rejections_max_count: int = _number(10_000, 0, 1_000_000)
     rejections_max_bytes: int = _number(64 * MIB, 0, 16 * KIB * MIB)
     rejected_body_bytes: int = _number(64 * KIB, 0, 16 * MIB)
+    rejections_per_minute: int = _number(3000, 1, 1_000_000)
+    rejections_per_minute_per_address: int = _number(600, 1, 1_000_000)
 
     longpoll_max_s: int = _number(60, 1, 600)
     page_max: int = _number(1000, 1, 10_000)
@@ -128,6 +136,7 @@ class Settings(BaseSettings):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(lowered)] = (
         "info"
     )
+    log_lines_per_minute: int = _number(12_000, 100, 10_000_000)
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())
 

@@ -167,6 +167,8 @@ def _sizes_fit_together(settings: Settings, reading: Reading) -> None:
     for small, large in (
         ("journal_batch", "journal_queue"),
         ("rejected_body_bytes", "rejections_max_bytes"),
+        ("max_connections_per_address", "max_connections"),
+        ("max_body_bytes", "max_bodies_bytes"),
     ):
         variable, other = PREFIX + small.upper(), PREFIX + large.upper()
         limit = getattr(settings, large)

@@ -13,6 +13,11 @@ from urllib.parse import SplitResult, urlsplit
 _SQLITE: Final = "sqlite+aiosqlite"
 _POSTGRESQL: Final = "postgresql+asyncpg"
 
+_ANYBODY: Final = "lets any sender choose its address: name the proxies one by one"
+
+_WIDEST: Final = {4: 8, 6: 7}
+"""Bits of the widest private networks, 10.0.0.0/8 and fc00::/7; wider ones take in strangers."""
+
 
 def lowered(value: Any) -> Any:
     """Text in lower case without blanks around it; anything else as it is."""
@@ -47,15 +52,18 @@ def networks(value: Any) -> Any:
 
 
 def _network(text: str) -> str:
+    if text == "*":
+        raise ValueError(_ANYBODY)
     try:
-        prefix = 0 if text == "*" else ipaddress.ip_network(text, strict=False).prefixlen
+        network = ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise ValueError(
             "must be IP addresses or networks, such as 10.0.0.5,192.168.1.0/24"
         ) from None
-    if prefix == 0:
-        raise ValueError("lets any sender choose its address: name the proxies one by one")
-    return text
+    if network.prefixlen < _WIDEST[network.version]:
+        raise ValueError(_ANYBODY)
+    # As the server in front of us reads it: a network whose host bits are set would match nobody.
+    return str(network) if "/" in text else text
 
 
 def base_url(value: Any) -> Any:

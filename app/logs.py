@@ -11,8 +11,6 @@ Other libraries' messages come without their values, for the same reason.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import sys
 from collections.abc import Callable, MutableMapping
 from json.encoder import encode_basestring_ascii
@@ -22,6 +20,8 @@ from typing import Any, Final, Literal, TextIO
 import structlog
 
 from app.clock import Clock, SystemClock
+from app.logs_budget import Budget
+from app.logs_libraries import route_libraries
 from app.logs_text import clipped, one_line
 from reconcile.instants import SECOND, Instant, format_instant
 
@@ -110,12 +110,14 @@ def configure_logging(
     level: str = "info",
     stream: TextIO | None = None,
     clock: Clock | None = None,
+    lines_per_minute: int | None = None,
 ) -> None:
     """Send every log line of the process to `stream` (default: standard error).
 
     format  `json`, `console`, or `auto`: console on a terminal, else json
     level   `debug`, `info`, `warning` or `error`: the least that is written
     clock   what dates the lines
+    lines_per_minute  those beyond it are left out and counted, unless they tell of an error
 
     Called again, lines go to the new stream in the new format. A logger that was already used
     keeps its level if the new one is lower: set the level before the first line.
@@ -127,6 +129,7 @@ def configure_logging(
     dated = _Dated(clock or SystemClock())
     _OUTPUT.stream = to
     _OUTPUT.least = _LEVELS[level]
+    _OUTPUT.budget = Budget(lines_per_minute)
     _OUTPUT.render = _Json(dated) if format == "json" else _Console(dated, colors=terminal)
     structlog.configure(
         processors=[_render],
@@ -135,7 +138,7 @@ def configure_logging(
         logger_factory=_logger,
         cache_logger_on_first_use=True,
     )
-    _route_libraries(level)
+    route_libraries(_write_library_line, least=_LEVELS[level])
 
 
 class _Output:
@@ -146,6 +149,22 @@ class _Output:
         self.least = 0
         self.render: Render = _Json(_Dated(SystemClock()))
         self.lost = 0
+        self.budget = Budget(None)
+
+    def admits(self, level: int) -> bool:
+        """Whether a line of this level is written; where it is not, it has been counted."""
+        if level < self.least:
+            return False
+        admitted = level >= _LEVELS["error"] or self.budget.take()
+        if admitted and self.budget.left_out:
+            self.tell_left_out()
+        return admitted
+
+    def tell_left_out(self, *, at_once: bool = False) -> None:
+        """One line instead of those that were left out, once their minute is over."""
+        count = self.budget.told(at_once=at_once)
+        if count:
+            self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
 
     def msg(self, line: str) -> None:
         """Write one line in one call. A log that cannot be written must not stop a delivery."""
@@ -176,7 +195,7 @@ class Line:
 
     def __call__(self, *values: str | int | None) -> None:
         """Write one line at level info, with the values in the order of the names."""
-        if _OUTPUT.least > _LEVELS["info"]:
+        if not _OUTPUT.admits(20):
             return
         render = _OUTPUT.render
         if not isinstance(render, _Json):
@@ -199,13 +218,21 @@ def lost_lines() -> int:
     return _OUTPUT.lost
 
 
+def tell_left_out(*, at_once: bool = False) -> None:
+    """Say how many lines were left out, if any were and their minute is over, or at once.
+
+    To be called now and then: after a flood there may be no other line to say it.
+    """
+    _OUTPUT.tell_left_out(at_once=at_once)
+
+
 def _logger(*_: Any) -> _Output:
     return _OUTPUT
 
 
 def _render(_: Any, method: str, event: MutableMapping[str, Any]) -> str:
     level = _LEVEL_OF.get(method, method)
-    if _LEVELS.get(level, 50) < _OUTPUT.least:
+    if not _OUTPUT.admits(_LEVELS.get(level, 50)):
         raise structlog.DropEvent
     if "exc_info" in event:
         _describe_exception(event)
@@ -334,49 +361,15 @@ def _shown(value: Any) -> str:
 _OUTPUT = _Output()
 
 
-class _Libraries(logging.Handler):
-    """Standard-library records as lines of ours."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write the record; a logging call of a library must not raise."""
-        event: dict[str, Any] = {"event": _library_text(record), "logger": record.name}
-        if record.exc_info:
-            event["exc_info"] = record.exc_info
-        if record.levelno >= _OUTPUT.least:
-            _OUTPUT.msg(_render(None, _level_name(record.levelno), event))
+def _write_library_line(level: int, text: str, logger: str, exc_info: Any) -> None:
+    """A line of another library's, in our form."""
+    if _OUTPUT.admits(level):
+        event: dict[str, Any] = {"event": text, "logger": logger}
+        if exc_info:
+            event["exc_info"] = exc_info
+            _describe_exception(event)
+        _OUTPUT.msg(_OUTPUT.render(_level_name(level), event))
 
 
 def _level_name(number: int) -> str:
     return next((name for name, least in reversed(_LEVELS.items()) if number >= least), "debug")
-
-
-def _library_text(record: logging.LogRecord) -> str:
-    """A library's message, without the values that it may quote.
-
-    uvicorn's own are addresses and numbers; of the others only the first line of the template.
-    """
-    template = str(record.msg)
-    if record.name.startswith("uvicorn"):
-        with contextlib.suppress(TypeError, ValueError):  # its values do not fit its template
-            template = record.getMessage()
-    elif record.name == "py.warnings":
-        # "file:line: Category: message": what is said may quote a value.
-        template = ": ".join(record.getMessage().split(": ")[:2])
-    return template.strip().partition("\n")[0]
-
-
-def _route_libraries(level: str) -> None:
-    """All of the standard library's loggers to us; uvicorn's access lines to nobody."""
-    root = logging.getLogger()
-    root.handlers[:] = [_Libraries()]
-    root.setLevel(logging.WARNING)
-    logging.captureWarnings(True)
-    for name in ("uvicorn", "uvicorn.error"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
-        logger.setLevel(_LEVELS[level])
-    access = logging.getLogger("uvicorn.access")
-    access.handlers.clear()
-    access.propagate = False
-    access.disabled = True

@@ -40,7 +40,11 @@ def serve(
     settings = load_settings(serving=True)
     for warning in settings.warnings:
         note(warning)
-    configure_logging(format=settings.log_format, level=settings.log_level)
+    configure_logging(
+        format=settings.log_format,
+        level=settings.log_level,
+        lines_per_minute=settings.log_lines_per_minute,
+    )
     run_loop(run_service(settings, host=host, port=port, with_worker=not no_worker))
 
 
@@ -53,7 +57,11 @@ def worker() -> None:
     from app.logs import configure_logging
 
     settings = load_settings()
-    configure_logging(format=settings.log_format, level=settings.log_level)
+    configure_logging(
+        format=settings.log_format,
+        level=settings.log_level,
+        lines_per_minute=settings.log_lines_per_minute,
+    )
     run_loop(work(settings))
 
 

@@ -21,6 +21,7 @@ from app.clock import Clock
 from app.errors import StorePoisoned, StoreUnavailable
 from app.ids import new_id
 from app.logs import Line
+from app.operations.rejection_rate import RejectionRate
 from app.providers.places import Headers
 from app.providers.reading import Unreadable
 from app.providers.source import Source
@@ -60,23 +61,27 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body."""
+    """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
+    `rejection_rate` says that it is kept."""
 
     sources: Mapping[str, Source]
     journal: Journal
     clock: Clock
     environment: str
     rejected_body_bytes: int
+    rejection_rate: RejectionRate
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One request as it came. `body` is None where it went over the size limit."""
+    """One request as it came. `body` is None where it went over the size limit; `address` is the
+    sender's, as the proxies that are believed tell it."""
 
     source: str
     headers: Headers
     body: bytes | None
     url: str = ""
+    address: str = ""
 
 
 async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
@@ -154,6 +159,12 @@ async def _reject(
 ) -> Answer:
     """Keep a rejection and answer. That it could not be kept does not change the answer."""
     verdict, problem = refusal
+    fate = door.rejection_rate.fate(incoming.address)
+    if fate == "too_many":
+        return Answer(429, "too_many_rejections", delivery_id)
+    status = _REFUSED_STATUS.get(verdict, 401)
+    if fate == "counted":
+        return Answer(status, verdict, delivery_id)
     body = incoming.body or b""
     rejection = Rejection(
         delivery_id=delivery_id,
@@ -171,7 +182,7 @@ async def _reject(
     except (StoreUnavailable, StorePoisoned) as error:
         log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
     _log_rejection(delivery_id, rejection.source, verdict, rejection.digest)
-    return Answer(_REFUSED_STATUS.get(verdict, 401), verdict, delivery_id)
+    return Answer(status, verdict, delivery_id)
 
 
 def _shown_source(name: str) -> str:

@@ -22,6 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from app.logs import lost_lines
+from app.web.gate import Gate
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -29,8 +30,9 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 class Metrics(Collector):
     """One registry for one application, so that tests may have many."""
 
-    def __init__(self, sources: frozenset[str]) -> None:
+    def __init__(self, sources: frozenset[str], gate: Gate) -> None:
         self._sources = sources
+        self._gate = gate
         self._deliveries: Counter[tuple[str, str]] = Counter()
         self._times = [0] * (len(_SECONDS) + 1)
         self._time_sum = 0.0
@@ -62,6 +64,7 @@ class Metrics(Collector):
             deliveries.add_metric(labels, count)
         yield deliveries
         yield self._histogram()
+        yield from self._connections()
         yield CounterMetricFamily(
             "tallyhook_log_lines_lost", "Log lines that could not be written.", value=lost_lines()
         )
@@ -73,6 +76,19 @@ class Metrics(Collector):
         for outcome, count in self._orders.items():
             orders.add_metric((outcome,), count)
         yield orders
+
+    def _connections(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "tallyhook_connections", "Connections that are open.", value=len(self._gate.open)
+        )
+        refused = CounterMetricFamily(
+            "tallyhook_connections_refused",
+            "Connections that were not let in, or were closed for what came or did not come.",
+            labels=("reason",),
+        )
+        for reason, count in sorted(self._gate.refused.items()):
+            refused.add_metric((reason,), count)
+        yield refused
 
     def _histogram(self) -> Metric:
         bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]

@@ -37,6 +37,7 @@ _DETAILS: Final = {
     404: ("source_unknown", "No source of this name receives webhooks here."),
     413: ("body_too_large", "The body is larger than this endpoint accepts."),
     415: ("encoding_unsupported", "Send the body as it was signed, without a Content-Encoding."),
+    429: ("too_many_rejections", "Too many requests from this address did not verify; wait."),
     431: ("headers_too_large", "The header fields are larger than this endpoint accepts."),
     503: ("not_stored", "The delivery could not be stored now; send it again."),
 }
@@ -44,14 +45,31 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes that a request may bring; each is a setting."""
+    """Bytes that a request may bring, and all long bodies together; each is a setting."""
 
     max_body_bytes: int
     max_header_bytes: int
+    max_bodies_bytes: int
+
+
+FREE_BYTES: Final = 65_536
+"""Of each body not counted among the long ones: an event has room in it, and so always a place."""
+
+TOO_MANY_RETRY_S: Final = 60
+"""When to come again after a 429: by then the address has its whole allowance back."""
+
+_RETRY_AFTER: Final[dict[int, Header]] = {
+    429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),
+    503: (b"retry-after", b"%d" % RETRY_AFTER_S),
+}
 
 
 class ClientGone(Exception):
     """The sender hung up before the body was complete."""
+
+
+class NoRoom(Exception):
+    """So many long bodies are coming in that there is no room for another."""
 
 
 class Webhooks:
@@ -61,23 +79,26 @@ class Webhooks:
         self._door = door
         self._limits = limits
         self._metrics = metrics
+        self._long_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One delivery."""
         began = perf_counter()
         headers = scope["headers"]
+        source, address = scope["path_params"]["source"], _address(scope)
         refused = self._refused(headers)
-        if refused is not None:
-            code, _ = _DETAILS[refused]
-            self._metrics.count(scope["path_params"]["source"], code, perf_counter() - began)
-            log.info("delivery refused by its headers", status=refused, reason=code)
-            await _send_problem(send, refused)
-            return
         try:
-            body = await self._body(receive)
+            body = None if refused else await self._body(headers, receive)
         except ClientGone:
             return
-        incoming = Incoming(scope["path_params"]["source"], headers, body, _url(scope))
+        except NoRoom:
+            refused, body = 503, None
+        if refused is not None:
+            status, code = self._refusal(refused, address)
+            self._metrics.count(source, code, perf_counter() - began)
+            await _send_problem(send, status)
+            return
+        incoming = Incoming(source, headers, body, _url(scope), address)
         answer = await receive_delivery(self._door, incoming)
         self._metrics.count(incoming.source, answer.verdict, perf_counter() - began)
         await _send_answer(send, answer)
@@ -91,27 +112,61 @@ class Webhooks:
                 return 415
         return 431 if size > self._limits.max_header_bytes else None
 
-    async def _body(self, receive: Receive) -> bytes | None:
+    def _refusal(self, status: int, address: str) -> tuple[int, str]:
+        """Status and code for what is refused unread, within the allowance of its address."""
+        if status == 503:
+            return status, "no_room"
+        fate = self._door.rejection_rate.fate(address)
+        code, _ = _DETAILS[429 if fate == "too_many" else status]
+        if fate == "kept":
+            log.info("delivery refused by its headers", status=status, reason=code)
+        return (429 if fate == "too_many" else status), code
+
+    async def _body(self, headers: list[Header], receive: Receive) -> bytes | None:
         """The body's bytes; None once they go over the cap. Nothing beyond the cap is kept."""
         message = await receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
             body: bytes = message.get("body", b"")
             return body if len(body) <= self._limits.max_body_bytes else None
+        if _declared(headers) > self._limits.max_body_bytes:
+            return None
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        parts, size = [], 0
-        while True:
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            part = message.get("body", b"")
-            size += len(part)
-            if size > self._limits.max_body_bytes:
-                return None
-            parts.append(part)
-            if not message.get("more_body", False):
-                return b"".join(parts)
-            message = await receive()
+        """A body in several parts. Raises NoRoom when those under way are too much together."""
+        parts, size, counted = [], 0, 0
+        try:
+            while True:
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                size += len(part)
+                if size > self._limits.max_body_bytes:
+                    return None
+                self._long_bytes -= counted
+                counted = max(0, size - FREE_BYTES)
+                self._long_bytes += counted
+                if counted and self._long_bytes > self._limits.max_bodies_bytes:
+                    raise NoRoom
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+                message = await receive()
+        finally:
+            self._long_bytes -= counted
+
+
+def _declared(headers: list[Header]) -> int:
+    """What the sender says the body's length will be; 0 where it does not say."""
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            return int(value[:19])
+    return 0
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
 
 
 def _url(scope: Scope) -> str:
@@ -138,8 +193,8 @@ async def _send_problem(send: Send, status: int) -> None:
     code, detail = _DETAILS[status]
     body = problem_body(status, code, detail)
     headers = [_PROBLEM, (b"content-length", b"%d" % len(body))]
-    if status == 503:
-        headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+    if status in _RETRY_AFTER:
+        headers.append(_RETRY_AFTER[status])
     if status in (413, 415, 431):
         headers.append(_CLOSE)  # the rest of the body is not worth reading
     await send({"type": "http.response.start", "status": status, "headers": headers})

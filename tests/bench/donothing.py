@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.bootstrap import BACKLOG, KEEP_ALIVE_S
+from app.bootstrap import BACKLOG
+from app.config import Settings
 
 ANSWER = b'{"verdict":"stored","delivery":"dlv_000000000000000000000000000000"}'
 
@@ -41,5 +42,5 @@ if __name__ == "__main__":
         server_header=False,
         proxy_headers=False,
         backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_keep_alive=Settings().idle_deadline_s,
     )

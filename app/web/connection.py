@@ -1,0 +1,193 @@
+"""One connection: uvicorn's, with deadlines, a bound on its head, and no doubt about its framing.
+
+A request that two programs could read in two ways is refused, and its connection closed, because
+what is behind it may be taken for a second request (RFC 9112, sections 3.2, 6.1 and 11.2).
+The parser refuses most of them by itself; what it lets through is refused here. What was complete
+before the doubtful bytes still gets its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from app.operations.receive_delivery import RETRY_AFTER_S
+from app.web.gate import Gate
+from app.web.problems import MEDIA_TYPE, problem_body
+
+_HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
+
+UNREAD_BYTES: Final = 65_536
+"""What a reader must take in the time it has: as much as may wait before we stop writing."""
+
+
+def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
+    """A whole answer, made once: whoever is refused by the thousand costs one write each."""
+    body = problem_body(status, code, detail)
+    lines = [
+        b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()),
+        b"content-type: " + MEDIA_TYPE.encode(),
+        b"content-length: %d" % len(body),
+        b"connection: close",
+        *([more] if more else []),
+    ]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+_MALFORMED = _answer(400, "request_malformed", "The request is not well-formed HTTP/1.1.")
+_HEAD = _answer(
+    431, "headers_too_large", "The header fields are larger than this endpoint accepts."
+)
+_BUSY = _answer(
+    503,
+    "too_many_connections",
+    "Too many connections are open; come again in a moment.",
+    more=b"retry-after: %d" % RETRY_AFTER_S,
+)
+
+
+class AmbiguousRequest(Exception):
+    """A request whose end, or whose addressee, could be taken for another."""
+
+
+class GuardedConnection(HttpToolsProtocol):
+    """One connection under a gate's limits. Subclassed for each server by `guarded`."""
+
+    gate: Gate
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let in, or told that there are too many."""
+        super().connection_made(transport)
+        self._owed_since: float | None = self.loop.time()
+        self._unread: tuple[int, float] | None = None
+        self._stage, self._fields, self._unframed = "", 0, 0
+        self._deaf = not self.gate.admits(self, self.client[0] if self.client else "")
+        if self._deaf:
+            transport.write(_BUSY)
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone, whoever ended it."""
+        self.gate.leaves(self)
+        super().connection_lost(exc)
+
+    # --- receiving --------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request; of no request any more once one was refused."""
+        if self._deaf:
+            return
+        self._unset_keepalive_if_required()
+        if self._owed_since is None:
+            self._owed_since = self.loop.time()
+        self._unframed += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Ignored, as RFC 9110 (7.8) allows; the bytes behind it are of no protocol we speak.
+            self._deaf = True
+            self.cycle.keep_alive = False
+        except httptools.HttpParserError:
+            self._refuse(_MALFORMED, "malformed")
+        else:
+            if self._unframed > self.gate.limits.max_head_bytes:
+                self._refuse(_HEAD, "head_too_large")
+
+    def on_message_begin(self) -> None:
+        """A request begins: from now on its sender owes us the rest."""
+        super().on_message_begin()
+        self._stage = "head"
+        if self._owed_since is None:
+            self._owed_since = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        """The head is complete: refused unless its framing and its addressee are certain."""
+        hosts = 0
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+                if not _HOST.fullmatch(value):
+                    raise AmbiguousRequest("a host that is none")
+            elif name == b"transfer-encoding" and value.lower() != b"chunked":
+                raise AmbiguousRequest("a coding other than chunked")
+        if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            raise AmbiguousRequest("no host, or several")
+        super().on_headers_complete()
+        self._stage, self._fields = "body", len(self.headers)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._unframed = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The whole request is here: now we owe the answer."""
+        if len(self.headers) != self._fields:
+            raise AmbiguousRequest("header fields behind the body, where nobody looks for them")
+        self._stage, self._unframed = "", 0
+        self._owed_since = None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer is out. A request behind it had to wait for us; its time begins now."""
+        if self._owed_since is not None:
+            self._owed_since = self.loop.time()
+        super().on_response_complete()
+
+    def _refuse(self, answer: bytes, reason: str) -> None:
+        """Take nothing more. Whole requests before this one get their answers; this gets one at
+        most, and nothing behind it any."""
+        self._deaf = True
+        self.gate.refused[reason] += 1
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        in_body = self._stage == "body"
+        if cycle is not None and not cycle.response_complete and not in_body:
+            cycle.keep_alive = False
+        elif cycle is not None and in_body and (cycle.response_started or self.pipeline):
+            self.abort()
+        else:
+            self.transport.write(answer)
+            self.transport.close()
+
+    # --- deadlines --------------------------------------------------------------------------------
+
+    def overdue(self, now: float) -> str | None:
+        """Why the connection must go: the sender or the reader has taken too long."""
+        limits = self.gate.limits
+        if self._owed_since is not None and now - self._owed_since > limits.receive_deadline_s:
+            # While an answer is being made, what is pipelined behind it has to wait for us.
+            cycle = cast("RequestResponseCycle | None", self.cycle)
+            if not self.pipeline and (cycle is None or cycle.response_complete or cycle.more_body):
+                return "receive_deadline"
+        return self._reader_overdue(now)
+
+    def _reader_overdue(self, now: float) -> str | None:
+        waiting = self.transport.get_write_buffer_size()
+        if not waiting:
+            self._unread = None
+        elif self._unread is None or waiting <= self._unread[0] - UNREAD_BYTES:
+            self._unread = (waiting, now)
+        elif now - self._unread[1] > self.gate.limits.send_deadline_s:
+            return "send_deadline"
+        return None
+
+    def resume_writing(self) -> None:
+        """The reader has taken most of what was waiting."""
+        self._unread = None
+        super().resume_writing()
+
+    def abort(self) -> None:
+        """Close now, whatever is still to be sent."""
+        self._deaf = True
+        self.transport.abort()
+
+
+def guarded(gate: Gate) -> type[asyncio.Protocol]:
+    """The class of connections that a server under this gate makes."""
+    members: dict[str, Any] = {"gate": gate}
+    return type("Connection", (GuardedConnection,), members)
