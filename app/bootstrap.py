@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
+import httpx2
 import structlog
 import uvicorn
 from starlette.applications import Starlette
 
 from app.checkout.client import ClientSettings
 from app.clock import Clock, SystemClock
-from app.config import Settings
+from app.config import Settings, SourceSettings
 from app.errors import ConfigurationError, UnreachableError
 from app.logs import tell_left_out
+from app.operations.confirm_events import Confirmer
+from app.operations.confirming import Confirming
 from app.operations.desk import Desk
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
 from app.operations.worker import FoldWorker
+from app.outbound.asker import LIMIT_S, Asker
+from app.outbound.http import outgoing_client
+from app.providers.doctor import Account
 from app.providers.profile import load_profile
+from app.providers.questions import Questions
 from app.providers.source import Source
 from app.store.store import Store, StoreSettings, open_store
 from app.web.api import Api
@@ -70,6 +77,45 @@ def gate_limits(settings: Settings) -> GateLimits:
     )
 
 
+def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
+    """A source's secrets as its profile takes them: by key id where they are given so."""
+    if given.keys:
+        return {name: key.get_secret_value() for name, key in given.keys.items()}
+    return [secret.get_secret_value() for secret in given.secrets]
+
+
+def accounts(settings: Settings) -> dict[str, Account]:
+    """Every configured source with its secrets, for the signature doctor."""
+    return {
+        name: Account(name=name, profile=load_profile(given.profile), secrets=secrets_of(given))
+        for name, given in settings.sources.items()
+    }
+
+
+def askers(settings: Settings, client: httpx2.AsyncClient) -> dict[str, Asker]:
+    """Whoever asks back the provider of each source whose profile demands it.
+
+    Raises ConfigurationError with every credential that is missing.
+    """
+    found: dict[str, Asker] = {}
+    problems: list[str] = []
+    for name, given in settings.sources.items():
+        rule = load_profile(given.profile).fetch_back
+        if rule is None:
+            continue
+        credentials = {key: value.get_secret_value() for key, value in given.credentials.items()}
+        environment = settings.environment or "sandbox"
+        try:
+            questions = Questions(name, rule, environment=environment, credentials=credentials)
+        except ConfigurationError as error:
+            problems += error.problems
+        else:
+            found[name] = Asker(questions, client)
+    if problems:
+        raise ConfigurationError(problems)
+    return found
+
+
 def compile_sources(settings: Settings) -> dict[str, Source]:
     """Every configured source. Raises ConfigurationError with the mistakes of all of them."""
     sources, problems = {}, []
@@ -78,8 +124,12 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
         try:
             profile = load_profile(given.profile)
             variable = f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS"
-            secrets = [secret.get_secret_value() for secret in given.secrets]
-            sources[name] = Source(name=name, profile=profile, secrets=secrets)
+            sources[name] = Source(name=name, profile=profile, secrets=secrets_of(given))
+            if sources[name].signs_address and settings.public_url is None:
+                problems.append(
+                    "TALLYHOOK_PUBLIC_URL: say where the internet reaches this service; "
+                    f"profile {profile.name} of source {name} signs that address"
+                )
         except ConfigurationError as error:
             problems += [f"{variable}: {problem}" for problem in error.problems]
     if problems:
@@ -114,12 +164,15 @@ class Service:
         sources: dict[str, Source],
         clock: Clock,
         with_worker: bool,
+        askers: Mapping[str, Asker],
     ) -> None:
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
         desk = Desk(store=store, policy=settings.policy(), clock=clock)
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
+        confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
+        self.confirming = Confirming(confirmer) if askers else None
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
@@ -140,6 +193,7 @@ class Service:
             max_body_bytes=settings.max_body_bytes,
             max_header_bytes=settings.max_header_bytes,
             max_bodies_bytes=settings.max_bodies_bytes,
+            public_url=settings.public_url or "",
         )
         api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
         health = Health(desk, reasons=self.reasons, metrics=metrics)
@@ -154,6 +208,8 @@ class Service:
             reasons.append("the journal is not running")
         if self.worker is not None and not self.worker.alive:
             reasons.append("the fold worker is not running")
+        if self.confirming is not None and not self.confirming.alive:
+            reasons.append("the task that asks providers back is not running")
         return reasons
 
     @property
@@ -171,21 +227,31 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The journal and the worker at work; on leaving, all that waits has been written."""
+        """Journal and background tasks at work; on leaving, all that waits has been written."""
         self.store.writer.on_poison = lambda: self._break("the store failed")
         journal = asyncio.create_task(self._supervise("the journal", self._run_journal()))
-        worker = None
-        if self.worker is not None:
-            worker = asyncio.create_task(self._supervise("the fold worker", self.worker.run()))
+        tasks = []
+        for name, part in self._parts():
+            tasks.append((part, asyncio.create_task(self._supervise(name, part.run()))))
         await asyncio.sleep(0)
         try:
             yield
         finally:
+            # What asks back stores its answers through the journal, which therefore ends last.
+            if self.confirming is not None:
+                self.confirming.stop()
+                await asyncio.gather(*(task for part, task in tasks if part is self.confirming))
             self.store.journal.close()
             await journal
-            if self.worker is not None and worker is not None:
-                self.worker.stop()
-                await worker
+            for part, task in tasks:
+                part.stop()
+                await task
+
+    def _parts(self) -> Iterator[tuple[str, FoldWorker | Confirming]]:
+        if self.worker is not None:
+            yield "the fold worker", self.worker
+        if self.confirming is not None:
+            yield "the task that asks providers back", self.confirming
 
     async def _run_journal(self) -> None:
         self._journal_alive = True
@@ -211,16 +277,19 @@ async def open_service(
     """A service at work on its own store, without a socket."""
     # Before the store: a database is stamped with its environment when it is made.
     sources = compile_sources(settings)
-    async with open_store(store_settings(settings), purpose="serving") as store:
-        service = Service(
-            store,
-            settings,
-            sources=sources,
-            clock=clock or SystemClock(),
-            with_worker=with_worker,
-        )
-        async with service.running():
-            yield service
+    async with outgoing_client(timeout_s=LIMIT_S) as client:
+        asking = askers(settings, client)
+        async with open_store(store_settings(settings), purpose="serving") as store:
+            service = Service(
+                store,
+                settings,
+                sources=sources,
+                clock=clock or SystemClock(),
+                with_worker=with_worker,
+                askers=asking,
+            )
+            async with service.running():
+                yield service
 
 
 class _Server(uvicorn.Server):

@@ -33,7 +33,7 @@ from pydantic_settings import (
 
 from app.config_checks import CHECKS
 from app.config_reading import PREFIX, Reading, given_variables, read_secret_file
-from app.config_values import base_url, database_url, listed, lowered, networks
+from app.config_values import base_url, database_url, listed, lowered, named, networks
 from app.errors import ConfigurationError
 from reconcile.instants import SECOND
 from reconcile.policy import Policy
@@ -42,6 +42,7 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 Secrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(listed)]
+NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
@@ -60,6 +61,8 @@ class SourceSettings(BaseModel):
     profile       a shipped profile's name, or the path of a file of one's own (with / or .toml)
     secrets       newest first, wherever they came from: any of them may match
     secrets_file  where they came from, if a file; `read_secret_file` reads it again
+    keys          of profiles whose requests name their key: key id, or the part's name, to the key
+    credentials   with which the provider is asked back, by the names that the profile uses
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,6 +70,8 @@ class SourceSettings(BaseModel):
     profile: Profile = "checkout"
     secrets: Secrets = ()
     secrets_file: Path | None = None
+    keys: NamedSecrets = Field(default_factory=dict)
+    credentials: NamedSecrets = Field(default_factory=dict)
 
 
 class CheckoutSettings(BaseModel):
@@ -103,6 +108,7 @@ class Settings(BaseSettings):
     database_url: DatabaseUrl = Field(default="sqlite+aiosqlite:///var/tallyhook.db", repr=False)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
+    public_url: BaseUrl | None = None
 
     payment_window_s: int = _number(1800, 1, 30 * 86_400)
     grace_s: int = _number(300, 0, 7 * 86_400)

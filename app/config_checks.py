@@ -63,9 +63,10 @@ def _each_source_has_secrets(settings: Settings, reading: Reading) -> None:
     for name in settings.sources:
         variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS"
         both = {variable, variable + "_FILE"}
+        others = {f"{PREFIX}SOURCES__{name.upper()}__{key}" for key in ("KEYS", "CREDENTIALS")}
         if both <= reading.given.keys():
             reading.problem(variable, f"is given beside {variable}_FILE; keep one of the two")
-        elif not both & (reading.given.keys() | reading.problems.keys()):
+        elif not (both | others) & (reading.given.keys() | reading.problems.keys()):
             reading.problem(variable, f"is missing; give it, or {variable}_FILE")
     if reading.serving and not settings.sources and not reading.problems:
         reading.warnings.append(

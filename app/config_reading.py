@@ -63,6 +63,9 @@ class Reading:
         ]
 
 
+_ONE_SECRET = re.compile(r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]*", re.DOTALL)
+
+
 def printable(name: str) -> str:
     """A name that someone else chose, safe to print: ASCII, at most 100 characters."""
     return name[:100].encode("ascii", "backslashreplace").decode().translate(_CONTROLS)
@@ -131,11 +134,12 @@ def _dotenv(path: Path, reading: Reading) -> list[tuple[str, str]]:
 def read_secret_file(path: Path, variable: str, reading: Reading) -> list[str]:
     """The secrets of a file, one a line, newest first; blank lines do not count.
 
+    A key in PEM is one secret with all its lines.
     A file that cannot be read, holds none, or can be read by everyone on a live machine is
     reported under `variable`; the answer is then what could be read.
     """
-    secrets = [line.strip() for line in _text(path, variable, reading).splitlines()]
-    secrets = [secret for secret in secrets if secret]
+    text = _text(path, variable, reading)
+    secrets = [found.group().strip() for found in _ONE_SECRET.finditer(text)]
     if not secrets and variable not in reading.problems:
         reading.problem(variable, "names a file without a secret; write one on each line")
     _check_mode(path, variable, reading)

@@ -42,6 +42,22 @@ def listed(value: Any) -> Any:
     return parts
 
 
+def named(value: Any) -> Any:
+    """A JSON object of texts; an object as it is.
+
+    Raises ValueError for anything else.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(part, str) for part in found.values()):
+        raise ValueError('must be a JSON object of texts, such as {"api_key": "value"}')
+    return found
+
+
 def networks(value: Any) -> Any:
     """IP addresses or networks, none of which takes in everybody.
 

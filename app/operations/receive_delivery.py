@@ -10,7 +10,7 @@ its bytes up to a bound; what is signed but cannot be read is kept whole and ack
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -21,15 +21,16 @@ from app.clock import Clock
 from app.errors import StorePoisoned, StoreUnavailable
 from app.ids import new_id
 from app.logs import Line
+from app.operations.judge_delivery import Incoming, Refused, digest_of, judge_delivery
+from app.operations.kept_requests import keep_head
 from app.operations.rejection_rate import RejectionRate
-from app.providers.places import Headers
-from app.providers.reading import Unreadable
 from app.providers.source import Source
-from app.store.intake import Arrival
+from app.store.intake import Arrival, StoredVerdict
 from app.store.journal import Journal
 from app.store.rejections import Rejection
-from reconcile.events import Event
 from reconcile.instants import MILLISECOND, Instant
+
+__all__ = ["Answer", "Door", "Incoming", "receive_delivery"]
 
 log = structlog.get_logger()
 
@@ -38,8 +39,8 @@ _log_delivery = Line(
     *("delivery", "source", "verdict", "event_id", "kind", "order", "digest", "duration_ms"),
 )
 
-_UNSTORED: Final = ("authorization", "cookie", "proxy-authorization")
-"""Headers that may hold credentials; their values are never kept."""
+_TELLING: Final = ("duplicate_with_different_body", "unreadable", "stored", "duplicate")
+"""Of the verdicts of one delivery's parts, which speaks for all: what a person should look at."""
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
 """Every other rejection is a matter of signature or age: 401, and the sender is not told which."""
@@ -72,18 +73,6 @@ class Door:
     rejection_rate: RejectionRate
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """One request as it came. `body` is None where it went over the size limit; `address` is the
-    sender's, as the proxies that are believed tell it."""
-
-    source: str
-    headers: Headers
-    body: bytes | None
-    url: str = ""
-    address: str = ""
-
-
 async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
     """Judge one request and keep it. Returns only after the commit; raises nothing of its own."""
     now = door.clock.now()
@@ -96,50 +85,44 @@ async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
     if body is None:  # 2
         refusal = ("body_too_large", "the body is larger than TALLYHOOK_MAX_BODY_BYTES")
         return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
-    refused = source.verify(incoming.headers, body, now=now, url=incoming.url)  # 3, 4
-    if refused is not None:
-        refusal = (refused.reason, refused.sentence)
-        return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
-    digest = hashlib.sha256(body).hexdigest()
-    event, environment, problem = _read(source, incoming.headers, body, digest)  # 6
-    if environment is not None and environment != door.environment:  # 5
-        refusal = ("wrong_environment", f"the event is of {environment}, this is another")
-        return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
-    arrival = Arrival(
-        delivery_id=delivery_id,
-        received_at=now,
-        source=source.name,
-        digest=digest,
-        headers=_header_text(incoming.headers),
-        body=body,
-        event=event,
-        problem=problem,
+    judged = judge_delivery(  # 3 to 6
+        source, incoming, body, now=now, delivery_id=delivery_id, environment=door.environment
     )
-    return await _keep(door, arrival, source.acknowledgement_status)  # 7, 8
+    if isinstance(judged, Refused):
+        refusal = (judged.verdict, judged.problem)
+        return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
+    return await _keep(door, judged, source.acknowledgement_status)  # 7, 8
 
 
-def _read(
-    source: Source, headers: Headers, body: bytes, digest: str
-) -> tuple[Event | None, str | None, str | None]:
-    """The event, the environment it names, and why there is no event if there is none."""
+async def _keep(door: Door, arrivals: list[Arrival], acknowledgement: int) -> Answer:
+    """Store every part of one delivery. Where one is not stored, all are to be sent again: those
+    that were are duplicates then."""
+    first = arrivals[0]
     try:
-        reading = source.read(body, digest=digest, headers=headers)
-    except Unreadable as unreadable:
-        return None, None, str(unreadable)
-    return reading.events[0], reading.environment, None
-
-
-async def _keep(door: Door, arrival: Arrival, acknowledgement: int) -> Answer:
-    try:
-        verdict = await door.journal.submit(arrival)
+        if len(arrivals) == 1:
+            verdicts = [await door.journal.submit(first)]
+        else:
+            verdicts = await asyncio.gather(*map(door.journal.submit, arrivals))
     except (StoreUnavailable, StorePoisoned) as error:
         log.warning(
             "delivery not stored",
-            delivery=arrival.delivery_id,
-            source=arrival.source,
+            delivery=first.delivery_id,
+            source=first.source,
             error_class=type(error).__name__,
         )
-        return Answer(503, None, arrival.delivery_id)
+        return Answer(503, None, first.delivery_id)
+    duration = (door.clock.now() - first.received_at) // MILLISECOND
+    for arrival, verdict in zip(arrivals, verdicts, strict=True):
+        _log_kept(arrival, verdict, duration)
+    return Answer(acknowledgement, _verdict_of(verdicts), first.delivery_id)
+
+
+def _verdict_of(verdicts: list[StoredVerdict]) -> StoredVerdict:
+    """One word for all parts of a delivery: the most telling."""
+    return verdicts[0] if len(verdicts) == 1 else min(verdicts, key=_TELLING.index)
+
+
+def _log_kept(arrival: Arrival, verdict: StoredVerdict, duration_ms: int) -> None:
     event = arrival.event
     _log_delivery(
         arrival.delivery_id,
@@ -149,9 +132,8 @@ async def _keep(door: Door, arrival: Arrival, acknowledgement: int) -> Answer:
         None if event is None else event.kind,
         None if event is None else event.order,
         arrival.digest,
-        (door.clock.now() - arrival.received_at) // MILLISECOND,
+        duration_ms,
     )
-    return Answer(acknowledgement, verdict, arrival.delivery_id)
 
 
 async def _reject(
@@ -171,9 +153,9 @@ async def _reject(
         received_at=now,
         source=_shown_source(incoming.source),
         verdict=verdict,
-        digest=hashlib.sha256(body).hexdigest(),
+        digest=digest_of(body, incoming.url),
         size=len(body),
-        headers=_header_text(incoming.headers),
+        headers=keep_head(incoming.headers, method=incoming.method, url=incoming.url),
         body=body[: door.rejected_body_bytes],
         problem=problem,
     )
@@ -188,14 +170,3 @@ async def _reject(
 def _shown_source(name: str) -> str:
     """A name from the path as it may be kept: short and printable."""
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:40])
-
-
-def _header_text(headers: Headers) -> str:
-    """`name: value` lines as received (Latin-1 keeps every byte), credentials left out."""
-    lines = []
-    for name, value in headers:
-        text = name.decode("latin-1")
-        if text in _UNSTORED:
-            value = b"(left out)"
-        lines.append(f"{text}: {value.decode('latin-1')}")
-    return "\n".join(lines)

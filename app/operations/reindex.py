@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.errors import ConfigurationError
 from app.operations.desk import Desk
-from app.providers.reading import Unreadable
+from app.operations.read_again import read_again
 from app.providers.source import Source
 from app.store.deliveries import RawDelivery, raw_deliveries
 from app.store.indexing import Reread, drop_index, index_again
@@ -55,16 +55,5 @@ def _read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
                 "are stored; configure it, or they could not be read again"
             ]
         )
-    try:
-        reading = source.read(
-            delivery.body, digest=delivery.digest, headers=_headers(delivery.headers)
-        )
-    except Unreadable as unreadable:
-        return Reread(delivery=delivery, event=None, problem=str(unreadable))
-    return Reread(delivery=delivery, event=reading.events[0], problem=None)
-
-
-def _headers(text: str) -> list[tuple[bytes, bytes]]:
-    """Headers as they were received, from the lines they were kept as."""
-    pairs = (line.partition(": ") for line in text.split("\n") if line)
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, _, value in pairs]
+    event, problem = read_again(source, delivery)
+    return Reread(delivery=delivery, event=event, problem=problem)

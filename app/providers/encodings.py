@@ -6,12 +6,20 @@ Decoders raise ValueError for anything but one exact spelling; hexadecimal may b
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 WHSEC: Final = "whsec_"
 """Marks a symmetric secret of Standard Webhooks 1.0."""
+
+WHPK: Final = "whpk_"
+WHSK: Final = "whsk_"
+"""Mark the public and the private key of Standard Webhooks 1.0, which are ed25519 keys."""
+
+_SEED_BYTES: Final = 32
+_RAW_KEY_IN_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +92,26 @@ def _whsec_or_text_secret(secret: str) -> bytes:
     return _whsec_secret(secret) if secret.startswith(WHSEC) else _text_secret(secret)
 
 
+def _key_material(secret: str) -> bytes:
+    """What `asymmetric.load_key` reads: PEM and JWK as they are, all else as its bytes."""
+    text = secret.strip()
+    if text.startswith("-----BEGIN"):
+        return text.replace("\\n", "\n").encode("ascii")
+    if text.startswith("{"):
+        return text.encode("utf-8")
+    if _RAW_KEY_IN_HEX.fullmatch(text):
+        return binascii.unhexlify(text)
+    if text.startswith(WHSK):
+        # A private key may be written as its seed alone; nothing behind the seed is read.
+        return _base64_secret(text.removeprefix(WHSK)).ljust(2 * _SEED_BYTES, b"\0")
+    return _base64_secret("".join(text.removeprefix(WHPK).split()))
+
+
 SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
     "text": _text_secret,
     "hex": _hex_secret,
     "base64": _base64_secret,
     "whsec": _whsec_secret,
     "whsec_or_text": _whsec_or_text_secret,
-    # As configured: the scheme reads any of the spellings of a key (public_keys.py).
-    "public_key": _text_secret,
+    "public_key": _key_material,
 }

@@ -108,6 +108,5 @@ def _build(name: str, values: dict[str, Any]) -> Profile:
         amounts=AmountsRule(**amounts),
         fetch_back=fetch_back and FetchBackRule(**fetch_back),
         rests_on=values["rests_on"] and RestsOnRule(**values["rests_on"]),
-        redelivery_days=values["redelivery"] and values["redelivery"]["days"],
         claims=values["claims"],
     )

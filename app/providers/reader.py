@@ -107,7 +107,8 @@ class Reader:
 
     def _several(self, facts: Facts, items: list[Item]) -> Reading:
         """Each event by itself: one that cannot be read takes no other with it."""
-        events, raws, problems = [], [], []
+        events, raws = [], []
+        unread: list[tuple[bytes, str]] = []
         environments = set()
         for number, item in enumerate(items, 1):
             own = facts.of(item.document, digest=item.digest)
@@ -116,9 +117,9 @@ class Reader:
                 events.append(self._event(own))
                 raws.append(item.raw)
             except Unreadable as error:
-                problems.append(f"event {number} of {len(items)}: {error}")
+                unread.append((item.raw, f"event {number} of {len(items)}: {error}"))
         if not events:
-            raise Unreadable(problems[0])
+            raise Unreadable(unread[0][1])
         if len(environments - {None}) > 1:
             raise Unreadable("the body has events of both environments")
         environment = next(iter(environments - {None}), None)
@@ -126,7 +127,7 @@ class Reader:
             events=tuple(events),
             environment=environment,
             raws=tuple(raws),
-            problems=tuple(problems),
+            unread=tuple(unread),
         )
 
     def _event(self, facts: Facts) -> Event:

@@ -18,10 +18,10 @@ class Reading:
     events       the facts in it, in the order of the body; at least one
     environment  `sandbox`, `live`, or None where the provider does not say
     raws         the bytes of each event, where the body holds several or the event is a part of it
-    problems     why others of its events could not be read, one sentence each
+    unread       others of its events that could not be read: the bytes of each, and why
     """
 
     events: tuple[Event, ...]
     environment: str | None
     raws: tuple[bytes, ...] = ()
-    problems: tuple[str, ...] = ()
+    unread: tuple[tuple[bytes, str], ...] = ()

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from app.providers.dates import ZONE
 from app.providers.fields import LOCATIONS, compile_location
+from app.providers.headers import header_values
 from app.providers.named.registry import NAMED
 from app.providers.paths import compile_path
 from app.providers.places import compile_place
@@ -159,6 +160,13 @@ def claims(pair: tuple[str, Any]) -> str:
     if "*" in word[:-1]:
         raise ValueError("may have a * at its end only")
     return one_of(CLAIM_KINDS)(meaning)
+
+
+def header(pair: tuple[str, Any]) -> str:
+    """The value of a header that we send, under its name in lower case."""
+    name, value = pair
+    header_values(name)  # raises for what is no header name
+    return words(value)
 
 
 def decimals(pair: tuple[str, Any]) -> int:

@@ -26,6 +26,7 @@ from app.providers.rule_kinds import (
     decimals,
     flag,
     handshake_answer,
+    header,
     integer,
     items_path,
     listed,
@@ -89,6 +90,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "acknowledgement": {
         "status": Rule(integer(200, 299), 200),
+        "redelivery_days": Rule(integer(1, 90), 30),
         "body": Rule(answer_text, None),
         "type": Rule(words, "application/json"),
     },
@@ -135,6 +137,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "credential": Rule(words, None),
         "token_url": Rule(text, None),
         "sandbox_token_url": Rule(text, None),
+        "token_method": Rule(one_of(["GET", "POST"]), "POST"),
+        "token_body": Rule(text, "grant_type=client_credentials"),
         "body": Rule(text, None),
         "kind": Rule(locations),
         "payment": Rule(locations, ()),
@@ -142,7 +146,6 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "amount": Rule(locations, ()),
         "currency": Rule(locations, ()),
     },
-    "redelivery": {"days": Rule(integer(1, 400))},
     "rests_on": {"mark": Rule(one_of(MARKS)), "source": Rule(listed(text))},
 }
 
@@ -150,13 +153,14 @@ FREE: Final[Mapping[str, Rule]] = {
     "signature.options": Rule(options, ()),
     "acknowledgement.fields": Rule(constants, ()),
     "amounts.decimals": Rule(decimals, ()),
+    "fetch_back.headers": Rule(header, ()),
     "fetch_back.claims": Rule(claims, ()),
     "claims": Rule(claims, ()),
 }
 """Sections whose keys are the file's own."""
 
 _MAY_BE_ABSENT: Final = frozenset(
-    {"signature.also", "timestamp", "handshake", "fetch_back", "redelivery", "rests_on"}
+    {"signature.also", "timestamp", "handshake", "fetch_back", "rests_on"}
 )
 
 

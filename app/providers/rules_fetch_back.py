@@ -12,6 +12,7 @@ from app.providers.schemes import UNSIGNED
 
 _REFERENCES: Final = ("id", "order", "session", "payment")
 _REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
+_CREDENTIAL: Final = re.compile(r"credential:[a-z0-9_]{1,40}")
 _AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
 
 
@@ -25,8 +26,11 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
     for key in ("url", "sandbox_url", "token_url", "sandbox_token_url"):
         if rule[key] is not None and (fault := _address_fault(rule[key], key)):
             yield Mistake(f"fetch_back.{key}", fault)
-    if fault := _reference_fault(rule["body"] or ""):
-        yield Mistake("fetch_back.body", fault)
+    texts = {"body": rule["body"] or "", "token_body": rule["token_body"]}
+    texts |= {f'headers."{name}"': value for name, value in rule["headers"]}
+    for key, text in texts.items():
+        if fault := _reference_fault(text, credentials=True):
+            yield Mistake(f"fetch_back.{key}", fault)
     if rule["body"] is not None and rule["method"] != "POST":
         yield Mistake("fetch_back.body", "means nothing with method GET")
     if not _AUTH.fullmatch(rule["auth"]):
@@ -52,9 +56,15 @@ def _address_fault(text: str, key: str) -> str | None:
     return _reference_fault(text)
 
 
-def _reference_fault(text: str) -> str | None:
-    # A JSON body has braces of its own; a reference is one of our words in braces.
+def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
+    # A JSON body has braces of its own; a reference is one of our words in braces. An address is
+    # kept and shown, so no credential may stand in it.
     for name in _REFERENCE.findall(text):
+        if name.startswith("credential:"):
+            if not credentials:
+                return "must not hold a credential; put it into a header or the body"
+            if not _CREDENTIAL.fullmatch(name):
+                return "has a credential whose name is not lower case letters, digits or _"
         if re.fullmatch(r"[a-z_]+", name) and name not in _REFERENCES:
             return f"has an unknown reference; known are {{{'}, {'.join(_REFERENCES)}}}"
     return None

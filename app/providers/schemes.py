@@ -9,18 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from cryptography.hazmat.primitives import hashes
-
-from app.providers.asymmetric import ecdsa_p256, ed25519_key, rsa_pkcs1, rsa_pss
+from app.providers.asymmetric import ASYMMETRIC_SCHEMES
 
 
 class Key(Protocol):
-    """One secret made ready for one scheme. `secret` is what `{secret}` stands for."""
+    """One secret made ready for one scheme.
 
-    @property
-    def secret(self) -> bytes:
-        """The shared secret's bytes; empty where there is none."""
-        ...
+    secret  the shared secret's bytes, what `{secret}` stands for; empty where there is none
+    """
+
+    secret: bytes
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         """Whether any of the signatures is this key's of `content`. Never raises; tries all."""
@@ -119,14 +117,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     **_hashed(HashKey, *_DIGESTS),
     "token": Scheme(TokenKey, covers=False),
     "basic": Scheme(TokenKey, covers=False),
-    "rsa-sha1": Scheme(rsa_pkcs1(hashes.SHA1()), asymmetric=True),  # noqa: S303  # Wise still signs so
-    "rsa-sha256": Scheme(rsa_pkcs1(hashes.SHA256()), asymmetric=True),
-    "rsa-sha512": Scheme(rsa_pkcs1(hashes.SHA512()), asymmetric=True),
-    "rsa-pss-sha256": Scheme(rsa_pss(hashes.SHA256()), asymmetric=True),
-    "rsa-pss-sha512": Scheme(rsa_pss(hashes.SHA512()), asymmetric=True),
-    "ecdsa-sha256": Scheme(ecdsa_p256(raw=False), asymmetric=True),
-    "ecdsa-sha256-raw": Scheme(ecdsa_p256(raw=True), asymmetric=True),
-    "ed25519": Scheme(ed25519_key, asymmetric=True),
+    **{name: Scheme(make, asymmetric=True) for name, make in ASYMMETRIC_SCHEMES.items()},
 }
 
 UNSIGNED: Final = "none"

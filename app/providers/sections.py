@@ -86,12 +86,14 @@ class RequestRule:
 class AcknowledgementRule:
     """Section [acknowledgement]: the answer that ends the provider's retries.
 
-    status  200 to 299
-    body    a constant text of media type `type`; None: our own JSON
-    fields  (name, location or constant) of a JSON object instead
+    status           200 to 299
+    redelivery_days  after how many days at the latest they end by themselves
+    body             a constant text of media type `type`; None: our own JSON
+    fields           (name, location or constant) of a JSON object instead
     """
 
     status: int
+    redelivery_days: int
     body: str | None
     type: str
     fields: Pairs
@@ -162,7 +164,10 @@ class FetchBackRule:
 
     url, sandbox_url  a fixed host; the path and query may hold {id} {order} {session} {payment}
     credential        the name under which the source configures it; None without `auth`
-    kind … currency   locations in the answer
+    headers           further headers of every request, with {credential:NAME} where one is meant
+    token_method, token_body
+                      how the access token of `oauth` is asked for
+    kind … currency   locations in the answer; no `amount`: the request fixed it, nobody else could
     claims            the answer's words; empty: the profile's own
     """
 
@@ -173,6 +178,9 @@ class FetchBackRule:
     credential: str | None
     token_url: str | None
     sandbox_token_url: str | None
+    token_method: str
+    token_body: str
+    headers: Pairs
     body: str | None
     kind: Locations
     payment: Locations
@@ -194,9 +202,8 @@ class RestsOnRule:
 class Profile:
     """How one provider signs, names, dates and prices its events.
 
-    verifies_only    no event of it moves money
-    confirm          `fetch_back`: an event counts only after the provider was asked
-    redelivery_days  the provider's whole retry span; None where it is not known
+    verifies_only  no event of it moves money
+    confirm        `fetch_back`: an event counts only after the provider was asked
     """
 
     name: str
@@ -213,5 +220,4 @@ class Profile:
     amounts: AmountsRule
     fetch_back: FetchBackRule | None
     rests_on: RestsOnRule | None
-    redelivery_days: int | None
     claims: Claims

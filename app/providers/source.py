@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app.errors import ConfigurationError
+from app.providers.answers import AnswerReader
+from app.providers.coverage import reads_address, signs_address
 from app.providers.fields import event_id as checked_id
 from app.providers.judging import Judge, compile_judge
 from app.providers.named.contract import Arrived, Secrets, Signed
 from app.providers.places import Headers
 from app.providers.reader import Reader
-from app.providers.reading import Reading
+from app.providers.reading import Reading, Unreadable
 from app.providers.refusal import Reason, Refusal
 from app.providers.sections import Profile
+from reconcile.events import Event
 from reconcile.instants import Instant
 
 __all__ = ["Reason", "Refusal", "Signed", "Source"]
@@ -22,6 +25,8 @@ class Source:
     """A name, a profile and its secrets (newest first, or by key id), compiled once.
 
     acknowledgement_status  the HTTP status the provider wants to hear
+    covers_address          whether its address matters: signed, or read for what it says
+    signs_address           whether the host it was sent to is signed
     floor                   whether secrets must be as long as the profile says; published
                             examples have short ones
 
@@ -39,9 +44,12 @@ class Source:
         self.name = name
         self.profile = profile
         self.acknowledgement_status: int = profile.acknowledgement.status
+        self.covers_address = reads_address(profile)
+        self.signs_address = signs_address(profile)
         given = Secrets(named=secrets) if isinstance(secrets, Mapping) else Secrets(listed=secrets)
         self._judge: Judge = compile_judge(name, profile, given, floor=floor)
         self._reader = Reader(name, profile)
+        self._answers = AnswerReader(name, profile) if profile.fetch_back else None
 
     def verify(
         self,
@@ -74,6 +82,15 @@ class Source:
         """
         payload = self._judge.payload(Arrived(method, url, headers, body))
         return self._reader.read(payload, digest=digest, headers=headers, url=url)
+
+    def read_answer(self, kept: bytes, *, digest: str) -> Event:
+        """What the provider answered when it was asked back. Raises Unreadable.
+
+        kept  what `answers.keep_answer` made; digest: its SHA-256, 64 hex digits
+        """
+        if self._answers is None:
+            raise Unreadable("the profile no longer says how to read what its provider answers")
+        return self._answers.read(kept, digest=digest)
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """The headers with which the provider itself would send `body`, with the newest secret.

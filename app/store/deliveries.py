@@ -35,7 +35,10 @@ class DiaryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawDelivery:
-    """A stored delivery's own bytes, to be read again."""
+    """A stored delivery's own bytes, to be read again.
+
+    whole  of one of several events in one request: the whole body
+    """
 
     delivery_id: str
     received_at: Instant
@@ -45,6 +48,7 @@ class RawDelivery:
     digest: str
     headers: str
     body: bytes
+    whole: bytes | None
 
 
 def _entry(row: Sequence[Any]) -> DiaryEntry:
@@ -89,9 +93,10 @@ async def raw_deliveries(
     """Every delivery that holds its own body, by arrival, about `at_once` at a time."""
     result = await connection.stream(
         text(
-            "SELECT id, received_at, source, verdict, event_id, digest, headers, body "
-            "FROM deliveries "
-            "WHERE body IS NOT NULL ORDER BY id"
+            "SELECT id, received_at, source, verdict, event_id, deliveries.digest, headers, "
+            "deliveries.body, envelopes.body FROM deliveries "
+            "LEFT JOIN envelopes ON envelopes.digest = deliveries.envelope "
+            "WHERE deliveries.body IS NOT NULL ORDER BY id"
         )
     )
     async for rows in _by_arrival(result.partitions(at_once)):
@@ -105,6 +110,7 @@ async def raw_deliveries(
                 digest=row[5],
                 headers=row[6],
                 body=row[7],
+                whole=row[8],
             )
             for row in rows
         ]

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
@@ -54,6 +55,15 @@ async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str
         for key in keys
     }
     return await _with_foreign(connection, found)
+
+
+async def is_known(connection: AsyncConnection, event: Event) -> bool:
+    """Whether this very event is stored."""
+    found = await connection.execute(
+        text("SELECT 1 FROM events WHERE event_id=:event_id AND source=:source AND digest=:digest"),
+        {"event_id": event.event_id, "source": event.source, "digest": event.digest},
+    )
+    return found.first() is not None
 
 
 async def _records(connection: AsyncConnection, keys: Sequence[str]) -> dict[str, list[Record]]:

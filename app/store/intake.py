@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from app.store.confirmations import UNCONFIRMED, awaiting
 from app.store.links import Linking, LinkMemory
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.store.statements import Script, inserting, selecting
@@ -22,6 +23,14 @@ from reconcile.instants import Instant
 StoredVerdict = Literal["stored", "duplicate", "duplicate_with_different_body", "unreadable"]
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The body of a request that brought several events, and its SHA-256."""
+
+    digest: str
+    body: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """One verified delivery on its way into the store.
@@ -29,6 +38,7 @@ class Arrival:
     headers  `name: value` lines, Latin-1, credentials left out
     event    what the body says; None where it could not be read
     problem  why it could not be read, one sentence
+    whole    of one of several events in one request: the whole body, of which `body` is a part
     """
 
     delivery_id: str
@@ -39,6 +49,7 @@ class Arrival:
     body: bytes
     event: Event | None
     problem: str | None = None
+    whole: Whole | None = None
 
 
 NewEvent = tuple[Event, str, Instant]
@@ -106,9 +117,23 @@ def append(
         columns=DELIVERY_COLUMNS,
         rows=[_delivery_row(a, verdict) for a, verdict in zip(arrivals, verdicts, strict=True)],
     )
+    yield from _keeping_whole(dialect, arrivals)
     yield from write_index(dialect, linking, fresh)
     yield from marking_due(dialect, due)
     return verdicts, linking
+
+
+def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:
+    """Bodies of several events, each once, however often they came."""
+    bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
+    if bodies:
+        yield from inserting(
+            dialect,
+            table="envelopes",
+            columns=("digest", "body"),
+            rows=list(bodies.items()),
+            conflict="ON CONFLICT DO NOTHING",
+        )
 
 
 def _due(arrivals: Sequence[Arrival], known: KnownEvents, linking: Linking) -> dict[str, Instant]:
@@ -142,11 +167,12 @@ def _delivery_row(arrival: Arrival, verdict: StoredVerdict) -> tuple[object, ...
         arrival.headers,
         None if verdict == "duplicate" else arrival.body,
         arrival.problem,
+        None if arrival.whole is None else arrival.whole.digest,
     )
 
 
 def write_index(dialect: str, linking: Linking, fresh: Sequence[NewEvent]) -> Script[None]:
-    """Write new events, links, adoptions and contested pairs."""
+    """Write new events, links, adoptions and contested pairs, and what is to be confirmed."""
     if fresh:
         orders = linking.orders
         yield from inserting(
@@ -164,6 +190,7 @@ def write_index(dialect: str, linking: Linking, fresh: Sequence[NewEvent]) -> Sc
             ],
             conflict="ON CONFLICT DO NOTHING",
         )
+        yield from awaiting(dialect, [(e, at) for e, _, at in fresh if e.standing == UNCONFIRMED])
     yield from linking.write(dialect)
 
 

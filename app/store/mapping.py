@@ -25,6 +25,7 @@ DELIVERY_COLUMNS: Final = (
     "headers",
     "body",
     "problem",
+    "envelope",
 )
 
 EVENT_COLUMNS: Final = (
@@ -46,6 +47,7 @@ EVENT_COLUMNS: Final = (
     "order_amount",
     "order_currency",
     "reason",
+    "standing",
 )
 
 RECORD_COLUMNS: Final = (
@@ -95,6 +97,7 @@ def event_row(
         None if order_money is None else order_money.minor,
         None if order_money is None else order_money.currency,
         event.reason,
+        event.standing,
     )
 
 
@@ -103,7 +106,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     # fmt: off
     (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
      session, payment, movement, amount, currency, order_amount, order_currency,
-     reason) = row
+     reason, standing) = row
     # fmt: on
     if claim not in _CLAIMS:
         raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
@@ -131,6 +134,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
             money=money,
             order_money=order_money,
             reason=reason,
+            standing=standing,
         ),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -97,6 +98,50 @@ class RejectionRing:
         if last is not None:
             mark = "?" if dialect == "sqlite" else "$1"
             yield f"DELETE FROM rejections WHERE id <= {mark}", (last,)  # noqa: S608
+
+
+async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejection | None:
+    """A kept rejection by its id, its bytes included."""
+    rows = await connection.execute(
+        text(f"SELECT {', '.join(_COLUMNS)} FROM rejections WHERE id = :id"),  # noqa: S608
+        {"id": delivery_id},
+    )
+    row = rows.first()
+    return None if row is None else _rejection(row)
+
+
+async def kept_rejections(
+    connection: AsyncConnection, *, after: str, at_once: int
+) -> list[Rejection]:
+    """The next rejections in the order of their arrival, their bytes included."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {', '.join(_COLUMNS)} FROM rejections "  # noqa: S608
+            "WHERE id > :after ORDER BY id LIMIT :at_once"
+        ),
+        {"after": after, "at_once": at_once},
+    )
+    return [_rejection(row) for row in rows]
+
+
+async def let_go(connection: AsyncConnection, delivery_ids: Sequence[str]) -> None:
+    """Take rejections out of the ring: they have been accepted, and are deliveries now."""
+    for delivery_id in delivery_ids:
+        await connection.execute(text("DELETE FROM rejections WHERE id = :id"), {"id": delivery_id})
+
+
+def _rejection(row: Sequence[Any]) -> Rejection:
+    return Rejection(
+        delivery_id=row[0],
+        received_at=row[1],
+        source=row[2],
+        verdict=row[3],
+        digest=row[4],
+        size=row[5],
+        headers=row[6],
+        body=row[7],
+        problem=row[8],
+    )
 
 
 def _kept(body: int, headers: int, *, rows: int = 1) -> int:

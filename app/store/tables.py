@@ -99,6 +99,17 @@ class DeliveryRow(_Table, table=True):
     headers: str = _text()
     body: bytes | None = _blob()
     problem: str | None = _text(null=True)
+    envelope: str | None = _text(null=True)
+
+
+class EnvelopeRow(_Table, table=True):
+    """The whole body of a request that brought several events. Each of its deliveries holds its own
+    event's bytes; the signature may cover the whole."""
+
+    __tablename__ = "envelopes"
+    __table_args__ = _STRICT
+    digest: str = _text(primary=True)
+    body: bytes | None = _blob()
 
 
 class EventRow(_Table, table=True):
@@ -143,6 +154,20 @@ class EventRow(_Table, table=True):
     order_amount: int | None = _big(null=True)
     order_currency: str | None = _text(null=True)
     reason: str | None = _text(null=True)
+    standing: str = Field(sa_column=Column(Text, nullable=False, server_default=text("'said'")))
+
+
+class ConfirmationRow(_Table, table=True):
+    """An event that does not count by itself, until its provider's own answer settles it."""
+
+    __tablename__ = "confirmations"
+    __table_args__ = (Index("ix_confirmations_due_at", "due_at"), _CLUSTERED)
+    event_id: str = _text(primary=True)
+    source: str = _text(primary=True)
+    digest: str = _text(primary=True)
+    asked_since: int = _big()
+    due_at: int = _big()
+    tries: int = _big()
 
 
 class LinkRow(_Table, table=True):

@@ -45,11 +45,15 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes that a request may bring, and all long bodies together; each is a setting."""
+    """Bytes that a request may bring, and all long bodies together; each is a setting.
+
+    public_url  what comes before the path where the internet reaches us; empty: nobody needs it
+    """
 
     max_body_bytes: int
     max_header_bytes: int
     max_bodies_bytes: int
+    public_url: str = ""
 
 
 FREE_BYTES: Final = 65_536
@@ -98,7 +102,8 @@ class Webhooks:
             self._metrics.count(source, code, perf_counter() - began)
             await _send_problem(send, status)
             return
-        incoming = Incoming(source, headers, body, _url(scope), address)
+        url = self._limits.public_url + _target(scope)
+        incoming = Incoming(source, headers, body, url, address, scope["method"])
         answer = await receive_delivery(self._door, incoming)
         self._metrics.count(incoming.source, answer.verdict, perf_counter() - began)
         await _send_answer(send, answer)
@@ -169,8 +174,8 @@ def _address(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def _url(scope: Scope) -> str:
-    """The path and query as requested. Schemes that sign a URL get their own from the profile."""
+def _target(scope: Scope) -> str:
+    """The path and query as requested."""
     query = scope.get("query_string", b"")
     path: str = scope["path"]
     return f"{path}?{query.decode('latin-1')}" if query else path

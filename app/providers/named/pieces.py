@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qsl
 
 from app.providers.encodings import ENCODINGS
-from app.providers.places import Headers, header_values
+from app.providers.headers import Headers, header_values
 from app.providers.refusal import Refusal
 
 from_base64 = ENCODINGS["base64"].decode

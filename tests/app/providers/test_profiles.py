@@ -79,7 +79,7 @@ def test_the_smallest_profile_loads(tmp_path: Path) -> None:
     assert profile.timestamp is None
     assert profile.name == "mine"
     assert profile.acknowledgement.status == 200
-    assert profile.redelivery_days == 30
+    assert profile.acknowledgement.redelivery_days == 30
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
         ("signature", {"mac": ["hmac-sha256"]}, "signature.mac: must be one of hmac-md5"),
         ("signature", {"encoding": "base32"}, "signature.encoding: must be one of hex, base64"),
         ("timestamp", {"where": "header:x-time"}, "must cover {ts}"),
-        ("redelivery", {"days": 0}, "whole number from 1 to 400"),
-        ("redelivery", {"days": 401}, "whole number from 1 to 400"),
+        ("acknowledgement", {"redelivery_days": 0}, "whole number from 1 to 90"),
+        ("acknowledgement", {"redelivery_days": 91}, "whole number from 1 to 90"),
         ("acknowledgement", {"status": True}, "whole number from 200 to 299"),
         ("acknowledgement", {"status": 404}, "whole number from 200 to 299"),
         ("event", {"order": ...}, "event.order: is missing"),

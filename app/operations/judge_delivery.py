@@ -1,0 +1,106 @@
+"""Steps 3 to 6 of a delivery's way: is it genuine and of its time, and what does it say?
+
+The same for a request at the door and for a kept one that is judged again; neither is stored here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+
+from app.operations.kept_requests import keep_head
+from app.providers.places import Headers
+from app.providers.reading import Reading, Unreadable
+from app.providers.source import Source
+from app.store.intake import Arrival, Whole
+from reconcile.events import Event
+from reconcile.instants import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One request as it came. `body` is None where it went over the size limit; `url` is what the
+    provider was told to call, query included; `address` is the sender's, as the proxies that are
+    believed tell it."""
+
+    source: str
+    headers: Headers
+    body: bytes | None
+    url: str = ""
+    address: str = ""
+    method: str = "POST"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why it is not accepted: a rejection verdict, and one sentence for our own log."""
+
+    verdict: str
+    problem: str
+
+
+def judge_delivery(
+    source: Source,
+    incoming: Incoming,
+    body: bytes,
+    *,
+    now: Instant,
+    delivery_id: str,
+    environment: str,
+) -> Refused | list[Arrival]:
+    """An arrival for each event of the body, in its order; one where it cannot be read.
+
+    now          when it arrived
+    delivery_id  of the first; the others are numbered after it
+    """
+    headers, method, url = incoming.headers, incoming.method, incoming.url
+    refusal = source.verify(headers, body, now=now, method=method, url=url)  # 3, 4
+    if refusal is not None:
+        return Refused(refusal.reason, refusal.sentence)
+    digest = digest_of(body, url)
+    head = keep_head(headers, method=method, url=url if source.covers_address else "")
+    arrived = partial(Arrival, received_at=now, source=source.name, headers=head)
+    try:  # 6
+        reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
+    except Unreadable as why:
+        unread = arrived(
+            delivery_id=delivery_id, digest=digest, body=body, event=None, problem=str(why)
+        )
+        return [unread]
+    if reading.environment is not None and reading.environment != environment:  # 5
+        return Refused(
+            "wrong_environment", f"the event is of {reading.environment}, this is another"
+        )
+    if not reading.raws:
+        event = reading.events[0]
+        return [arrived(delivery_id=delivery_id, digest=digest, body=body, event=event)]
+    whole = Whole(digest, body)
+    return [
+        arrived(
+            delivery_id=_numbered(delivery_id, number),
+            digest=hashlib.sha256(raw).hexdigest(),
+            body=raw,
+            event=event,
+            problem=problem,
+            whole=whole,
+        )
+        for number, (raw, event, problem) in enumerate(_parts(reading))
+    ]
+
+
+def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
+    """The bytes of each event, and the event or why there is none."""
+    read = zip(reading.raws, reading.events, strict=True)
+    return [(raw, event, None) for raw, event in read] + [
+        (raw, None, why) for raw, why in reading.unread
+    ]
+
+
+def digest_of(body: bytes, url: str) -> str:
+    """SHA-256 of what a request says: its body; of one without, its address."""
+    return hashlib.sha256(body or url.encode("latin-1", "replace")).hexdigest()
+
+
+def _numbered(delivery_id: str, number: int) -> str:
+    return f"{delivery_id}-{number}" if number else delivery_id

@@ -1,0 +1,44 @@
+"""Reads a stored delivery's bytes again, as its source's profile reads them now."""
+
+from __future__ import annotations
+
+import hashlib
+
+from app.operations.judge_delivery import digest_of
+from app.operations.kept_requests import kept_headers, kept_method, kept_url
+from app.providers.answers import is_answer
+from app.providers.reading import Reading, Unreadable
+from app.providers.source import Source
+from app.store.deliveries import RawDelivery
+from reconcile.events import Event
+
+
+def read_again(source: Source, delivery: RawDelivery) -> tuple[Event | None, str | None]:
+    """Its event, or why there is none."""
+    try:
+        if is_answer(delivery.headers):
+            return source.read_answer(delivery.body, digest=delivery.digest), None
+        reading = _reading(source, delivery)
+    except Unreadable as unreadable:
+        return None, str(unreadable)
+    if delivery.whole is None:
+        return reading.events[0], None
+    for event in reading.events:
+        if event.digest == delivery.digest:
+            return event, None
+    for raw, why in reading.unread:
+        if hashlib.sha256(raw).hexdigest() == delivery.digest:
+            return None, why
+    return None, "the body has no such event where the profile says that its events are"
+
+
+def _reading(source: Source, delivery: RawDelivery) -> Reading:
+    body = delivery.body if delivery.whole is None else delivery.whole
+    url = kept_url(delivery.headers)
+    return source.read(
+        body,
+        digest=digest_of(body, url),
+        headers=kept_headers(delivery.headers),
+        method=kept_method(delivery.headers),
+        url=url,
+    )

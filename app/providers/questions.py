@@ -1,0 +1,144 @@
+"""What is asked of a provider about one of its events: requests to hosts that the profile fixes.
+
+The address never comes out of an event: only references do, percent-encoded into the path or the
+query. Credentials stand in headers and bodies, never in an address, which is kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+from app.errors import ConfigurationError
+from app.providers.sections import FetchBackRule
+from reconcile.events import Event
+
+_REFERENCE: Final = re.compile(r"\{(id|order|session|payment|credential:[a-z0-9_]{1,40})\}")
+
+Fill = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One request to the provider. `told` is how it may be shown and kept: no credential in it."""
+
+    method: str
+    url: str
+    headers: dict[str, str] = field(repr=False)
+    body: bytes | None = field(repr=False)
+
+    @property
+    def told(self) -> str:
+        """Method and address."""
+        return f"{self.method} {self.url}"
+
+
+class Questions:
+    """Compiled once for a source. Raises ConfigurationError for a credential that is missing."""
+
+    def __init__(
+        self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
+    ) -> None:
+        self._rule = rule
+        self._credentials = credentials
+        sandbox = environment == "sandbox"
+        self._url = rule.sandbox_url if sandbox and rule.sandbox_url else rule.url
+        self._token_url = (
+            rule.sandbox_token_url if sandbox and rule.sandbox_token_url else rule.token_url
+        )
+        missing = sorted(credentials_of(rule) - credentials.keys())
+        if missing:
+            variable = f"TALLYHOOK_SOURCES__{source.upper()}__CREDENTIALS"
+            raise ConfigurationError(
+                [f"{variable}: give {name!r}; the provider is asked with it" for name in missing]
+            )
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether an access token has to be asked for first."""
+        return self._rule.auth == "oauth"
+
+    def about(self, event: Event, *, access_token: str = "") -> Question | None:
+        """What is asked about this event; None where it lacks a reference that the question needs.
+
+        access_token  where `needs_token`: what `token` was answered with
+        """
+        rule = self._rule
+        try:
+            url = self._filled(self._url, event, _percent)
+            body = None if rule.body is None else self._filled(rule.body, event, _in_json).encode()
+        except LookupError:
+            return None
+        headers = self._authorization(access_token) | self._headers()
+        if body is not None:
+            headers["content-type"] = "application/json"
+        return Question(method=rule.method, url=url, headers=headers, body=body)
+
+    def token(self) -> Question:
+        """How an access token is asked for: client credentials (RFC 6749, section 4.4)."""
+        rule = self._rule
+        assert self._token_url is not None
+        headers = self._headers()
+        if rule.credential is not None:
+            headers["authorization"] = _basic(self._credentials[rule.credential])
+        body = None
+        if rule.token_method == "POST":  # noqa: S105  # an HTTP method
+            body = self._filled(rule.token_body, None, _in_json).encode()
+            form = not rule.token_body.startswith("{")
+            headers["content-type"] = (
+                "application/x-www-form-urlencoded" if form else "application/json"
+            )
+        return Question(method=rule.token_method, url=self._token_url, headers=headers, body=body)
+
+    def _authorization(self, access_token: str) -> dict[str, str]:
+        rule = self._rule
+        if rule.auth == "oauth":
+            return {"authorization": f"Bearer {access_token}"}
+        if rule.auth == "none" or rule.credential is None:
+            return {}
+        credential = self._credentials[rule.credential]
+        if rule.auth == "bearer":
+            return {"authorization": f"Bearer {credential}"}
+        if rule.auth == "basic":
+            return {"authorization": _basic(credential)}
+        return {rule.auth.partition(":")[2]: credential}
+
+    def _headers(self) -> dict[str, str]:
+        return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
+
+    def _filled(self, template: str, event: Event | None, write: Fill) -> str:
+        return _REFERENCE.sub(lambda match: write(self._value(match[1], event)), template)
+
+    def _value(self, name: str, event: Event | None) -> str:
+        if name.startswith("credential:"):
+            return self._credentials[name.partition(":")[2]]
+        assert event is not None
+        value = event.event_id if name == "id" else getattr(event, name)
+        if value is None:
+            raise LookupError(name)
+        return str(value)
+
+
+def credentials_of(rule: FetchBackRule) -> set[str]:
+    """The names of every credential that asking needs."""
+    texts = [rule.body or "", rule.token_body, *(str(text) for _, text in rule.headers)]
+    found = {name for text in texts for name in _REFERENCE.findall(text)}
+    named = {name.partition(":")[2] for name in found if name.startswith("credential:")}
+    return named | ({rule.credential} if rule.credential is not None else set())
+
+
+def _percent(value: str) -> str:
+    return quote(value, safe="")
+
+
+def _in_json(value: str) -> str:
+    return json.dumps(value)[1:-1]
+
+
+def _basic(credential: str) -> str:
+    return f"Basic {base64.b64encode(credential.encode()).decode()}"

@@ -1,0 +1,47 @@
+"""Several events in one body, and events that count only once their provider was asked."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def _big(name: str) -> sa.Column[int]:
+    kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Column(name, kind, autoincrement=False, nullable=False)
+
+
+def upgrade() -> None:
+    op.add_column("deliveries", sa.Column("envelope", sa.Text(), nullable=True))
+    op.add_column(
+        "events", sa.Column("standing", sa.Text(), nullable=False, server_default=sa.text("'said'"))
+    )
+    op.create_table(
+        "envelopes",
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=True),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_envelopes")),
+        sqlite_strict=True,
+    )
+    op.create_table(
+        "confirmations",
+        sa.Column("event_id", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        _big("asked_since"),
+        _big("due_at"),
+        _big("tries"),
+        sa.PrimaryKeyConstraint("event_id", "source", "digest", name=op.f("pk_confirmations")),
+        sqlite_strict=True,
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_confirmations_due_at", "confirmations", ["due_at"])
+
+
+def downgrade() -> None:
+    raise NotImplementedError("a database is not taken back: restore a backup of before")
