@@ -25,6 +25,8 @@ from app.logs import tell_left_out
 from app.operations.confirm_events import Confirmer
 from app.operations.confirming import Confirming
 from app.operations.desk import Desk
+from app.operations.prune import Retention
+from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
 from app.operations.worker import FoldWorker
@@ -42,6 +44,7 @@ from app.web.gate import SWEEP_S, Gate, GateLimits
 from app.web.health import Health
 from app.web.metrics import Metrics
 from app.web.webhooks import Limits, Webhooks
+from reconcile.instants import DAY
 
 log = structlog.get_logger()
 
@@ -137,6 +140,24 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
     return sources
 
 
+def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
+    """How long bodies are kept; None where they are kept for ever. Raises ConfigurationError where
+    a source may deliver again after its bodies would be gone."""
+    days = settings.retention_days
+    if days == 0:
+        return None
+    spans = {name: each.profile.acknowledgement.redelivery_days for name, each in sources.items()}
+    problems = [
+        f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {span} days within which source {name} "
+        f"may deliver again; write {max(spans.values())} or more, or 0 to keep everything"
+        for name, span in spans.items()
+        if span > days
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+    return Retention(quiet=days * DAY, sources=frozenset(sources))
+
+
 @asynccontextmanager
 async def open_desk(settings: Settings, *, purpose: str) -> AsyncIterator[Desk]:
     """A desk on its own store, for a purpose: see `open_store`."""
@@ -173,6 +194,8 @@ class Service:
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
         self.confirming = Confirming(confirmer) if askers else None
+        retention = retention_of(settings, sources) if with_worker else None
+        self.pruner = None if retention is None else Pruner(desk, retention)
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
@@ -247,11 +270,13 @@ class Service:
                 part.stop()
                 await task
 
-    def _parts(self) -> Iterator[tuple[str, FoldWorker | Confirming]]:
+    def _parts(self) -> Iterator[tuple[str, FoldWorker | Confirming | Pruner]]:
         if self.worker is not None:
             yield "the fold worker", self.worker
         if self.confirming is not None:
             yield "the task that asks providers back", self.confirming
+        if self.pruner is not None:
+            yield "the pruner", self.pruner
 
     async def _run_journal(self) -> None:
         self._journal_alive = True
@@ -399,15 +424,23 @@ async def _announce(server: uvicorn.Server, settings: Settings) -> None:
 
 
 async def work(settings: Settings) -> None:
-    """Fold due orders, and nothing else, until SIGTERM or SIGINT."""
+    """Fold due orders, and prune settled ones, until SIGTERM or SIGINT."""
+    retention = (
+        retention_of(settings, compile_sources(settings)) if settings.retention_days else None
+    )
     async with open_desk(settings, purpose="serving") as desk:
         worker = FoldWorker(desk, batch=settings.worker_batch)
         task = asyncio.create_task(worker.run())
+        pruner = None if retention is None else Pruner(desk, retention)
+        pruning = None if pruner is None else asyncio.create_task(pruner.run())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.stop)
         log.info("working", environment=desk.store.environment)
         await asyncio.gather(task, return_exceptions=True)
+        if pruner is not None and pruning is not None:
+            pruner.stop()
+            await pruning
         if not task.cancelled() and task.exception() is not None:
             raise UnreachableError("the fold worker failed; see the log") from task.exception()
     log.info("stopped")

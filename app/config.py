@@ -134,6 +134,8 @@ class Settings(BaseSettings):
     rejections_per_minute: int = _number(3000, 1, 1_000_000)
     rejections_per_minute_per_address: int = _number(600, 1, 1_000_000)
 
+    retention_days: int = _number(0, 0, 3650)
+
     longpoll_max_s: int = _number(60, 1, 600)
     page_max: int = _number(1000, 1, 10_000)
     worker_batch: int = _number(500, 1, 10_000)
@@ -268,7 +270,9 @@ def _sentence(mistake: Any, field: str) -> str:
 
 
 def _unit(field: str) -> str:
-    return {"s": " of seconds", "bytes": " of bytes"}.get(field.rpartition("_")[2], "")
+    return {"s": " of seconds", "days": " of days", "bytes": " of bytes"}.get(
+        field.rpartition("_")[2], ""
+    )
 
 
 def _bounds(field: str) -> list[str]:

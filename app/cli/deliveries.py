@@ -39,9 +39,14 @@ def show_delivery(
     """Show one arrival: its verdict, why, and its headers. Never its body."""
     from app.cli.running import with_desk
     from app.operations.read_deliveries import show_delivery
+    from reconcile.instants import format_instant
 
     entry = with_desk(lambda desk, settings: show_delivery(desk, delivery))
-    row = _row(entry) | {"digest": entry.digest, "headers": entry.headers.split("\n")}
+    row = _row(entry) | {
+        "digest": entry.digest,
+        "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),
+        "headers": entry.headers.split("\n") if entry.headers else [],
+    }
     if form is not Format.table:
         document(row, form)
         return

@@ -1,4 +1,4 @@
-"""Commands that keep the store safe: backup and restore."""
+"""Commands that keep the store safe and small: backup, restore, prune."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from typing import Annotated
 
 import typer
 
-from app.cli.output import Format, FormatOption, document, measure, note, refuse_csv
+from app.cli.output import (
+    Format,
+    FormatOption,
+    document,
+    emit,
+    measure,
+    note,
+    progress,
+    refuse_csv,
+)
 
 
 def register(application: typer.Typer) -> None:
     """Add the commands."""
     application.command()(backup)
     application.command()(restore)
+    application.command()(prune)
 
 
 def backup(
@@ -83,4 +93,42 @@ def restore(
         "Now: `tallyhook db check`, then `serve`. What came after the backup is not in it: have "
         "the provider deliver it again, revoke again what tokens were revoked since, and set "
         f"readers of the outcome feed back to {contents.last_revision}."
+    )
+
+
+def prune(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list what would be let go.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=0, max=100_000, help="Orders listed at most.")] = 100,
+    form: FormatOption = Format.table,
+) -> None:
+    """Let bodies and headers of settled orders go, as `serve` does by itself from time to time."""
+    from app.bootstrap import compile_sources, retention_of
+    from app.cli.running import with_desk
+    from app.config import load_settings
+    from app.errors import UsageError
+    from app.operations.prune import prune_settled
+
+    refuse_csv(form)
+    settings = load_settings()
+    retention = retention_of(settings, compile_sources(settings))
+    if retention is None:
+        raise UsageError("everything is kept: TALLYHOOK_RETENTION_DAYS is 0; give it days")
+    with progress("looking", None) as advance:
+        pruning = with_desk(
+            lambda desk, settings: prune_settled(
+                desk, retention, dry_run=dry_run, keep=limit, progress=advance
+            ),
+            purpose="reading" if dry_run else "writing",
+        )
+    found = pruning.document()
+    if form is not Format.table:
+        document({"dry_run": dry_run, **found}, form)
+        return
+    columns = ("order", "outcome", "last_heard", "deliveries", "bytes")
+    emit(found["settled"], columns=columns, form=form)
+    note(
+        f"{'To let go' if dry_run else 'Let go'}: {found['deliveries']} bodies and headers of "
+        f"{found['orders']} orders, {found['bytes']} bytes, and {found['rejections']} rejections."
     )

@@ -62,16 +62,15 @@ def show_order(
     from app.cli.ledger_text import print_ledger
     from app.cli.running import with_desk
     from app.errors import UsageError
-    from app.operations.read_orders import explain_order
-    from reconcile.explain import ledger_document
+    from app.operations.read_orders import order_document
     from reconcile.instants import parse_instant
 
     try:
         instant = None if as_of is None else parse_instant(as_of)
     except ValueError as error:
         raise UsageError(f"--as-of: {error}") from None
-    ledger = with_desk(lambda desk, settings: explain_order(desk, reference, as_of=instant))
+    found = with_desk(lambda desk, settings: order_document(desk, reference, as_of=instant))
     if form is Format.table:
-        print_ledger(ledger_document(ledger))
+        print_ledger(found)
     else:
-        document(ledger_document(ledger), form)
+        document(found, form)

@@ -36,12 +36,18 @@ def upgrade() -> None:
 
 @group.command("check")
 def check(form: FormatOption = Format.table) -> None:
-    """Check that every stored body has its digest and every ledger equals its history."""
+    """Check that every layer of the store is what the one below it gives: the file, the bodies and
+    their digests, the index, the ledgers. Names the first rows that do not fit."""
+    from app.bootstrap import compile_sources
     from app.cli.running import with_desk
+    from app.config import load_settings
     from app.operations.check_store import check_store
 
+    sources = compile_sources(load_settings())
     with progress("checking", None) as advance:
-        report = with_desk(lambda desk, settings: check_store(desk, progress=advance))
+        report = with_desk(
+            lambda desk, settings: check_store(desk, sources=sources, progress=advance)
+        )
     _conclude(report, report.problems, form)
 
 

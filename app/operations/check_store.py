@@ -1,66 +1,214 @@
-"""Checks the store against itself: bodies by their digests, ledgers by their histories."""
+"""Checks the store against itself: each layer is built again from the one that it rests on.
+
+    1 the file       SQLite's own check, indexes included; the rest needs a file that can be read
+    2 bodies         have the digest and size that their delivery was acknowledged with
+    3 index          events, links, contests and verdicts are what the bodies give, as in `reindex`
+    4 ledgers        cached and published ones are what the histories give, as in `refold --all`
+    5 due marks      every order comes up when its ledger changes next
+
+On one snapshot, while the service runs. Orders that are due are not compared: their mark says that
+their ledger is behind.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from app.errors import StorePoisoned
 from app.operations.desk import Desk
-from app.store.deliveries import raw_deliveries
-from app.store.histories import scan
+from app.operations.judge_delivery import digest_of
+from app.operations.kept_requests import kept_url
+from app.operations.reindex import read_again
+from app.providers.source import Source
+from app.store.comparing import (
+    cached_rows,
+    differences,
+    feed_gaps,
+    ledgers_without_history,
+    lonely_duplicates,
+    scratch_index,
+)
+from app.store.deliveries import RawDelivery, raw_deliveries
+from app.store.histories import gather, scan
+from app.store.indexing import index_again
 from app.store.integrity import damage
-from app.store.ledgers import cached_positions
+from app.store.ledgers import Due, latest_positions, ledger_row, marks_of
 from reconcile.fold import fold
-from reconcile.revise import position_of
+from reconcile.history import History
+from reconcile.instants import Instant
+from reconcile.ledger import Ledger
+from reconcile.revise import Position, position_of, revise
 
-AT_ONCE = 500
-MAX_PROBLEMS = 50
+AT_ONCE: Final = 500
+"""Bodies in memory at a time."""
+
+MAX_PROBLEMS: Final = 50
+"""Problems that are told; the others are counted."""
+
+_READ: Final = frozenset(("stored", "duplicate_with_different_body"))
+"""Which body of one id was the first can look otherwise by arrival than it was by commit."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What was looked at, and what does not fit."""
+    """What was looked at, and what does not fit: `found` problems, the first of them told."""
 
     bodies: int = 0
+    pruned: int = 0
     orders: int = 0
+    found: int = 0
     problems: list[str] = field(default_factory=list)
 
     def sentence(self) -> str:
         """For a person."""
-        verdict = f"{len(self.problems)} problems" if self.problems else "all is as it should be"
-        return f"{self.bodies} bodies and {self.orders} ledgers checked: {verdict}"
+        verdict = f"{self.found} problems" if self.found else "all is as it should be"
+        return (
+            f"{self.bodies} bodies and {self.orders} ledgers checked, {self.pruned} bodies were "
+            f"pruned: {verdict}"
+        )
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
-        return {"bodies": self.bodies, "orders": self.orders, "problems": self.problems}
+        return {
+            "bodies": self.bodies,
+            "pruned": self.pruned,
+            "orders": self.orders,
+            "found": self.found,
+            "problems": self.problems,
+        }
 
     def add(self, problem: str) -> None:
-        """Keep a problem; after the first some, only that there are more matters."""
+        """Count a problem; the first some are kept."""
+        self.found += 1
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
 
 
-async def check_store(desk: Desk, *, progress: Callable[[int], None]) -> Report:
-    """Check everything. Orders that are due are folded but not compared: their mark says so."""
-    report, now = Report(), desk.clock.now()
-    async with desk.store.reading() as connection:
-        for problem in await damage(connection):
-            report.add(problem)
-        async for deliveries in raw_deliveries(connection, at_once=AT_ONCE):
-            for delivery in deliveries:
-                if hashlib.sha256(delivery.body).hexdigest() != delivery.digest:
-                    report.add(f"the body of {delivery.delivery_id} does not have its digest")
-            report.bodies += len(deliveries)
-            progress(len(deliveries))
+async def check_store(
+    desk: Desk, *, sources: Mapping[str, Source], progress: Callable[[int], None]
+) -> Report:
+    """Check everything. Raises ConfigurationError where the source of a delivery is missing."""
+    return await _Check(desk, sources, progress).run()
+
+
+class _Check:
+    """One check, layer by layer, on one snapshot."""
+
+    def __init__(
+        self, desk: Desk, sources: Mapping[str, Source], progress: Callable[[int], None]
+    ) -> None:
+        self._desk = desk
+        self._sources = sources
+        self._progress = progress
+        self._report = Report()
+        self._now: Instant = desk.clock.now()
+
+    async def run(self) -> Report:
+        self._add(await self._damage())  # 1
+        if not self._report.found:
+            async with self._desk.store.reading() as connection:
+                await self._index(connection)  # 2, 3
+                await self._ledgers(connection)  # 4, 5
+        return self._report
+
+    async def _damage(self) -> list[str]:
+        try:
+            async with self._desk.store.reading() as connection:
+                return await damage(connection, thorough=True)
+        except StorePoisoned as error:  # damage of a kind that ends the file's own check
+            return [str(error).partition(";")[0]]
+
+    def _add(self, problems: Sequence[str]) -> None:
+        for problem in problems:
+            self._report.add(problem)
+
+    # --- (2) bodies and (3) index ----------------------------------------------------------------
+
+    async def _index(self, connection: Any) -> None:
+        async with scratch_index(connection) as scratch:
+            async for deliveries in raw_deliveries(connection, at_once=AT_ONCE):
+                rereads = [read_again(delivery, self._sources) for delivery in deliveries]
+                verdicts = await index_again(scratch, rereads, now=self._now)
+                for reread, verdict in zip(rereads, verdicts, strict=True):
+                    given = None if reread.event is None else reread.event.event_id
+                    self._check_delivery(reread.delivery, verdict, given)
+                self._progress(len(deliveries))
+            async for sentence in differences(connection, scratch):
+                self._report.add(sentence)
+        for delivery in await lonely_duplicates(connection, limit=MAX_PROBLEMS):
+            self._report.add(f"{delivery} is a redelivery of an event that is not in the index")
+
+    def _check_delivery(self, delivery: RawDelivery, verdict: str, event_id: str | None) -> None:
+        name, body = delivery.delivery_id, delivery.body
+        if body is None:
+            self._report.pruned += 1
+            if delivery.pruned_at is None:
+                self._report.add(f"the body of {name} is gone, and was not pruned")
+            elif delivery.kept is None:
+                self._report.add(f"{name} was pruned, and its event is gone")
+        else:
+            self._report.bodies += 1
+            if digest_of(body, kept_url(delivery.headers)) != delivery.digest:
+                self._report.add(f"the body of {name} does not have its digest")
+        same = verdict == delivery.verdict or {verdict, delivery.verdict} <= _READ
+        if not same or event_id != delivery.event_id:
+            self._report.add(f"the verdict of {name} is not what its body gives")
+
+    # --- (4) ledgers and (5) due marks -----------------------------------------------------------
+
+    async def _ledgers(self, connection: Any) -> None:
         async for histories in scan(connection):
-            orders = [history.order for history in histories]
-            cached = await cached_positions(connection, orders, now=now)
-            for history in histories:
-                ledger = fold(history, policy=desk.policy, as_of=now)
-                if cached.get(history.order) not in (None, position_of(ledger)):
-                    report.add(f"the ledger of {history.order} is not what its history gives")
-            report.orders += len(orders)
-            progress(len(orders))
-    return report
+            await self._compare(connection, histories)
+        async for orders in ledgers_without_history(connection):
+            await self._compare(connection, list((await gather(connection, orders)).values()))
+        self._add(await feed_gaps(connection))
+
+    async def _compare(self, connection: Any, histories: Sequence[History]) -> None:
+        orders = [history.order for history in histories]
+        marks = {mark.order: mark for mark in await marks_of(connection, orders)}
+        cached = await cached_rows(connection, orders)
+        published = await latest_positions(connection, orders)
+        for history in histories:
+            order = history.order
+            mark = marks.get(order)
+            if mark is None:
+                self._report.add(f"order {order} has no due mark")
+            elif mark.due_at is None or mark.due_at > self._now:
+                self._check_order(history, mark, cached.get(order), published.get(order))
+        self._report.orders += len(orders)
+        self._progress(len(orders))
+
+    def _check_order(
+        self,
+        history: History,
+        mark: Due,
+        cached: tuple[Any, ...] | None,
+        published: Position | None,
+    ) -> None:
+        order = history.order
+        ledger = self._folded(history)
+        if ledger is None:
+            return
+        position = position_of(ledger)
+        if cached is None:
+            self._report.add(f"the ledger of {order} is not cached, and nothing is due")
+        elif _without_instant(cached) != _without_instant(ledger_row(ledger, position)):
+            self._report.add(f"the ledger of {order} is not what its history gives")
+        if revise(published, ledger, after=position) is not None:
+            self._report.add(f"what was last published of {order} is not what its history gives")
+        if mark.due_at != ledger.next_decision_at:
+            self._report.add(f"the due mark of {order} is not at its ledger's next decision")
+
+    def _folded(self, history: History) -> Ledger | None:
+        try:
+            return fold(history, policy=self._desk.policy, as_of=self._now)
+        except Exception as error:
+            self._report.add(f"order {history.order} cannot be folded ({type(error).__name__})")
+            return None
+
+
+def _without_instant(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A cached row without `as_of`: a ledger stays what it is until its next decision."""
+    return (row[0], *row[2:])

@@ -13,12 +13,13 @@ from app.store.deliveries import RawDelivery
 from reconcile.events import Event
 
 
-def read_again(source: Source, delivery: RawDelivery) -> tuple[Event | None, str | None]:
-    """Its event, or why there is none."""
+def read_bytes_again(source: Source, delivery: RawDelivery) -> tuple[Event | None, str | None]:
+    """Its event, or why there is none. A pruned delivery has no bytes to read."""
+    assert delivery.body is not None
     try:
         if is_answer(delivery.headers):
             return source.read_answer(delivery.body, digest=delivery.digest), None
-        reading = _reading(source, delivery)
+        reading = _reading(source, delivery, delivery.body)
     except Unreadable as unreadable:
         return None, str(unreadable)
     if delivery.whole is None:
@@ -32,8 +33,8 @@ def read_again(source: Source, delivery: RawDelivery) -> tuple[Event | None, str
     return None, "the body has no such event where the profile says that its events are"
 
 
-def _reading(source: Source, delivery: RawDelivery) -> Reading:
-    body = delivery.body if delivery.whole is None else delivery.whole
+def _reading(source: Source, delivery: RawDelivery, own: bytes) -> Reading:
+    body = own if delivery.whole is None else delivery.whole
     url = kept_url(delivery.headers)
     return source.read(
         body,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from app.errors import NotFoundError
 from app.operations.desk import Desk
 from app.store.histories import gather
 from app.store.ledgers import listed_orders
+from app.store.retention import Pruned, pruned_among
+from reconcile.explain import ledger_document
 from reconcile.fold import fold
 from reconcile.history import History
-from reconcile.instants import Instant
+from reconcile.instants import Instant, format_instant
 from reconcile.ledger import Ledger
 
 FOLDS_IN_A_ROW: Final = 25
@@ -24,13 +26,39 @@ async def explain_order(desk: Desk, order: str, *, as_of: Instant | None = None)
 
     Raises NotFoundError for an order of which nothing was known by then.
     """
+    return (await _explained(desk, order, as_of))[0]
+
+
+async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None) -> dict[str, Any]:
+    """The same as JSON values; under `pruned`, beside the ledger, what of the order's deliveries
+    has been let go by now. Raises as `explain_order` does."""
+    ledger, pruned = await _explained(desk, order, as_of)
+    document = ledger_document(ledger)
+    if pruned is not None:
+        document["pruned"] = _pruned_document(pruned)
+    return document
+
+
+async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Ledger, Pruned | None]:
     instant = desk.clock.now() if as_of is None else as_of
     async with desk.store.reading() as connection:
         history = (await gather(connection, [order]))[order]
+        pruned = await pruned_among(connection, [d.delivery_id for d in history.deliveries])
     known = history.known_at(instant)
     if not _spoken_of(known):
         raise NotFoundError(f"nothing is known of order {order!r}")
-    return fold(known, policy=desk.policy, as_of=instant)
+    return fold(known, policy=desk.policy, as_of=instant), pruned
+
+
+def _pruned_document(pruned: Pruned) -> dict[str, Any]:
+    last = format_instant(pruned.last_at)
+    count = "1 delivery" if pruned.deliveries == 1 else f"{pruned.deliveries} deliveries"
+    return {
+        "deliveries": pruned.deliveries,
+        "last_at": last,
+        "sentence": f"The bodies and headers of {count} were let go, the last at {last}; their "
+        "digests, dates, amounts and references are kept.",
+    }
 
 
 def _spoken_of(history: History) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.errors import ConfigurationError
 from app.operations.desk import Desk
-from app.operations.read_again import read_again
+from app.operations.read_again import read_bytes_again
 from app.providers.source import Source
 from app.store.deliveries import RawDelivery, raw_deliveries
 from app.store.indexing import Reread, drop_index, index_again
@@ -21,7 +21,8 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """How many deliveries were read again, and what came of them."""
+    """How many deliveries were read again, and what came of them. A pruned one counts as what it
+    was read as when its body was there."""
 
     read: int
     events: int
@@ -37,7 +38,7 @@ async def reindex(
     async with desk.store.reading() as reading, desk.store.writing() as writing:
         await drop_index(writing, now=now)
         async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
-            rereads = [_read_again(delivery, sources) for delivery in deliveries]
+            rereads = [read_again(delivery, sources) for delivery in deliveries]
             await index_again(writing, rereads, now=now)
             read += len(rereads)
             events += sum(reread.event is not None for reread in rereads)
@@ -46,7 +47,11 @@ async def reindex(
     return Reindexed(read=read, events=events, unreadable=read - events)
 
 
-def _read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
+def read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
+    """One delivery as its source reads it now; without a body, as it was read before."""
+    if delivery.body is None:
+        problem = None if delivery.kept is not None else "its body and its event are gone"
+        return Reread(delivery=delivery, event=delivery.kept, problem=problem)
     source = sources.get(delivery.source)
     if source is None:
         raise ConfigurationError(
@@ -55,5 +60,5 @@ def _read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
                 "are stored; configure it, or they could not be read again"
             ]
         )
-    event, problem = read_again(source, delivery)
+    event, problem = read_bytes_again(source, delivery)
     return Reread(delivery=delivery, event=event, problem=problem)

@@ -9,12 +9,15 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store.mapping import EVENT_SELECT, delivery_of
+from app.store.statements import Rows, stream
+from reconcile.events import Event
 from reconcile.instants import MILLISECOND, Instant
 
 _SHOWN = "id, received_at, source, verdict, digest, size, problem, headers"
 _BOTH = (
-    f"SELECT {_SHOWN}, event_id FROM deliveries UNION ALL "  # noqa: S608
-    f"SELECT {_SHOWN}, NULL AS event_id FROM rejections"
+    f"SELECT {_SHOWN}, event_id, pruned_at FROM deliveries UNION ALL "  # noqa: S608
+    f"SELECT {_SHOWN}, NULL AS event_id, NULL AS pruned_at FROM rejections"
 )
 
 
@@ -31,12 +34,14 @@ class DiaryEntry:
     problem: str | None
     headers: str
     event_id: str | None
+    pruned_at: Instant | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawDelivery:
     """A stored delivery's own bytes, to be read again.
 
+    body   None where it was pruned; `kept` is then the event that was read from it
     whole  of one of several events in one request: the whole body
     """
 
@@ -47,8 +52,10 @@ class RawDelivery:
     event_id: str | None
     digest: str
     headers: str
-    body: bytes
+    body: bytes | None
     whole: bytes | None
+    pruned_at: Instant | None
+    kept: Event | None
 
 
 def _entry(row: Sequence[Any]) -> DiaryEntry:
@@ -62,6 +69,7 @@ def _entry(row: Sequence[Any]) -> DiaryEntry:
         problem=row[6],
         headers=row[7],
         event_id=row[8],
+        pruned_at=row[9],
     )
 
 
@@ -87,43 +95,53 @@ async def find_in_diary(connection: AsyncConnection, delivery_id: str) -> DiaryE
     return None if row is None else _entry(row)
 
 
+# The join only where there is no body, or it would look up every delivery there is.
+_RAW = (
+    "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.verdict, "  # noqa: S608
+    "deliveries.event_id, deliveries.digest, deliveries.headers, deliveries.body, "
+    "envelopes.body, deliveries.pruned_at, "
+    f"{EVENT_SELECT} FROM deliveries "
+    "LEFT JOIN envelopes ON envelopes.digest = deliveries.envelope LEFT JOIN events "
+    "ON deliveries.body IS NULL AND events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE deliveries.body IS NOT NULL OR deliveries.verdict <> 'duplicate' "
+    "ORDER BY deliveries.id"
+)
+
+
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Every delivery that holds its own body, by arrival, about `at_once` at a time."""
-    result = await connection.stream(
-        text(
-            "SELECT id, received_at, source, verdict, event_id, deliveries.digest, headers, "
-            "deliveries.body, envelopes.body FROM deliveries "
-            "LEFT JOIN envelopes ON envelopes.digest = deliveries.envelope "
-            "WHERE deliveries.body IS NOT NULL ORDER BY id"
-        )
+    """Every delivery that first brought its body, by arrival, about `at_once` at a time."""
+    async for rows in _by_arrival(stream(connection, _RAW, at_once=at_once)):
+        yield [_raw(row) for row in rows]
+
+
+def _raw(row: Sequence[Any]) -> RawDelivery:
+    source_of_event = row[11]
+    return RawDelivery(
+        delivery_id=row[0],
+        received_at=row[1],
+        source=row[2],
+        verdict=row[3],
+        event_id=row[4],
+        digest=row[5],
+        headers=row[6],
+        body=row[7],
+        whole=row[8],
+        pruned_at=row[9],
+        kept=None if source_of_event is None else delivery_of(row[10:]).event,
     )
-    async for rows in _by_arrival(result.partitions(at_once)):
-        yield [
-            RawDelivery(
-                delivery_id=row[0],
-                received_at=row[1],
-                source=row[2],
-                verdict=row[3],
-                event_id=row[4],
-                digest=row[5],
-                headers=row[6],
-                body=row[7],
-                whole=row[8],
-            )
-            for row in rows
-        ]
 
 
 async def _by_arrival(
-    partitions: AsyncIterator[Sequence[Sequence[Any]]],
-) -> AsyncIterator[list[Sequence[Any]]]:
+    partitions: AsyncIterator[Rows],
+) -> AsyncIterator[Rows]:
     """Rows that come by id, put in the order of arrival: an id tells the millisecond and no more.
 
     The rows of a partition's last millisecond wait for the next, which may bring more of them.
     """
-    waiting: list[Sequence[Any]] = []
+    waiting: Rows = []
     async for rows in partitions:
         waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))
         last = waiting[-1][1] // MILLISECOND

@@ -49,11 +49,12 @@ def _linking_records(dialect: str) -> Script[None]:
 
 async def index_again(
     connection: AsyncConnection, rereads: Sequence[Reread], *, now: Instant
-) -> None:
+) -> list[StoredVerdict]:
     """Index some deliveries, in the order of their arrival, and correct their verdicts."""
     verdicts = await run(connection, _indexing(connection.dialect.name, rereads, now))
     for reread, verdict in zip(rereads, verdicts, strict=True):
         await _correct(connection, reread, verdict)
+    return verdicts
 
 
 def _indexing(dialect: str, rereads: Sequence[Reread], now: Instant) -> Script[list[StoredVerdict]]:

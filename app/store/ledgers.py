@@ -20,7 +20,7 @@ from reconcile.instants import Instant
 from reconcile.ledger import Ledger, Outcome
 from reconcile.revise import Position, Revision
 
-_LEDGER_COLUMNS = (
+LEDGER_COLUMNS = (
     "order_key",
     "as_of",
     "outcome",
@@ -43,7 +43,7 @@ _REVISION_COLUMNS = (
 )
 
 _REPLACE_LEDGER = "ON CONFLICT (order_key) DO UPDATE SET " + ", ".join(
-    f"{name}=excluded.{name}" for name in _LEDGER_COLUMNS[1:]
+    f"{name}=excluded.{name}" for name in LEDGER_COLUMNS[1:]
 )
 
 LATEST_POSITIONS = (
@@ -189,8 +189,8 @@ def _publishing(dialect: str, publication: Publication, marks: Sequence[Mark]) -
         yield from inserting(
             dialect,
             table="ledgers",
-            columns=_LEDGER_COLUMNS,
-            rows=[_ledger_row(each, positions[order]) for order, each in ledgers.items()],
+            columns=LEDGER_COLUMNS,
+            rows=[ledger_row(each, positions[order]) for order, each in ledgers.items()],
             conflict=_REPLACE_LEDGER,
         )
     if publication.revisions:
@@ -228,7 +228,8 @@ def _taking_numbers(dialect: str, name: str, count: int) -> Script[int]:
     return int(rows[0][0]) - count + 1
 
 
-def _ledger_row(ledger: Ledger, position: Position) -> tuple[Any, ...]:
+def ledger_row(ledger: Ledger, position: Position) -> tuple[Any, ...]:
+    """The cached row of a ledger: the values of LEDGER_COLUMNS."""
     codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
     return (
         ledger.order,
@@ -319,17 +320,3 @@ async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
 async def drop_caches(connection: AsyncConnection) -> None:
     """Empty the ledger cache."""
     await connection.execute(text("DELETE FROM ledgers"))
-
-
-async def cached_positions(
-    connection: AsyncConnection, orders: Iterable[str], *, now: Instant
-) -> dict[str, Position]:
-    """The position of each order's cached ledger, of those orders that are not due at `now`."""
-    rows = await select_in(
-        connection,
-        sql="SELECT ledgers.order_key, outcome, fulfillable, substance, due_at FROM ledgers "
-        "LEFT JOIN order_due ON order_due.order_key = ledgers.order_key "
-        "WHERE ledgers.order_key IN ({})",
-        values=orders,
-    )
-    return {row[0]: position_in(row) for row in rows if row[4] is None or row[4] > now}

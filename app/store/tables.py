@@ -76,10 +76,17 @@ class CounterRow(_Table, table=True):
 
 
 class DeliveryRow(_Table, table=True):
-    """One verified arrival. `body` is NULL where an earlier delivery holds the same bytes."""
+    """One verified arrival. `body` is NULL where an earlier delivery holds the same bytes, and
+    after it was pruned; `headers` are then empty."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
+        Index(
+            "ix_deliveries_envelope",
+            "envelope",
+            sqlite_where=text("envelope IS NOT NULL"),
+            postgresql_where=text("envelope IS NOT NULL"),
+        ),
         Index(
             "ix_deliveries_again",
             "event_id",
@@ -99,6 +106,7 @@ class DeliveryRow(_Table, table=True):
     headers: str = _text()
     body: bytes | None = _blob()
     problem: str | None = _text(null=True)
+    pruned_at: int | None = _big(null=True)
     envelope: str | None = _text(null=True)
 
 

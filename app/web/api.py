@@ -12,7 +12,7 @@ from app.errors import NotFoundError
 from app.operations.desk import Desk
 from app.operations.manage_tokens import who_is
 from app.operations.read_feed import Published, read_feed
-from app.operations.read_orders import explain_order, list_orders
+from app.operations.read_orders import list_orders, order_document
 from app.operations.tell_order import tell_order
 from app.web.openapi import API_DOCUMENT
 from app.web.problems import ApiProblem
@@ -24,7 +24,7 @@ from app.web.reading import (
     order_reference,
     told_order,
 )
-from reconcile.explain import ledger_document, ledger_summary
+from reconcile.explain import ledger_summary
 from reconcile.instants import format_instant
 from reconcile.ledger import FINDING_CODES, OUTCOMES
 
@@ -63,12 +63,12 @@ class Api:
         await self._authorize(request)
         as_of = instant_parameter(request, "as_of")
         try:
-            ledger = await explain_order(self._desk, order_reference(request), as_of=as_of)
+            found = await order_document(self._desk, order_reference(request), as_of=as_of)
         except NotFoundError:
             raise ApiProblem(
                 404, "order_unknown", "Nothing is known of an order of this reference."
             ) from None
-        return _json(ledger_document(ledger))
+        return _json(found)
 
     async def list_orders(self, request: Request) -> Response:
         """GET /api/v1/orders?outcome=&finding=&after=&limit="""
@@ -90,8 +90,7 @@ class Api:
         order = order_reference(request)
         document = json_object(await _capped_body(request))
         await tell_order(self._desk, told_order(order, document))
-        ledger = await explain_order(self._desk, order)
-        return _json(ledger_document(ledger))
+        return _json(await order_document(self._desk, order))
 
     async def outcomes(self, request: Request) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""

@@ -59,6 +59,15 @@ _LEDGER: Final = {
         "findings": _OBJECTS,
         "next_decision_at": {"anyOf": [_INSTANT, {"type": "null"}]},
         "fingerprint": {"type": "string"},
+        "pruned": {
+            "type": "object",
+            "description": "Only where bodies and headers of its deliveries were let go.",
+            "properties": {
+                "deliveries": {"type": "integer"},
+                "last_at": _INSTANT,
+                "sentence": {"type": "string"},
+            },
+        },
     },
 }
 

@@ -11,7 +11,7 @@ LAYERS = (
     ("values", "money", "currencies", "instants", "canonical"),
     ("events", "records", "history", "correlate", "policy"),
     ("ledger", "movements", "reasons", "outcome", "findings"),
-    ("fold", "revise", "explain"),
+    ("fold", "revise", "explain", "settle"),
     ("match", "report", "evidence"),
 )
 """reconcile from the bottom up; a module `match_rules` is of the layer of `match`."""

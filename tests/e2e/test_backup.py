@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import open_desk
+from app.bootstrap import compile_sources, open_desk
 from app.clock import SystemClock
 from app.config import load_settings
 from app.operations.check_store import check_store
@@ -103,13 +103,14 @@ async def rebuilt(folder: Path) -> None:
         pass
 
     settings = load_settings(environ(folder))
+    sources = compile_sources(settings)
     async with open_desk(settings, purpose="alone") as desk:
-        assert (await check_store(desk, progress=quiet)).problems == []
+        assert (await check_store(desk, sources=sources, progress=quiet)).problems == []
         await refold_until_quiet(desk, limit=500, progress=quiet)
         before = await ledgers(desk)
         await refold_all(desk, progress=quiet)
         assert await ledgers(desk) == before
-        assert (await check_store(desk, progress=quiet)).problems == []
+        assert (await check_store(desk, sources=sources, progress=quiet)).problems == []
 
 
 async def ledgers(desk: Desk) -> tuple[list[bytes], list[Any]]:

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.clock import SetClock
 from app.operations.desk import Desk
+from app.providers.reading import Reading, Unreadable
 from app.store.histories import gather, scan
 from app.store.intake import Arrival
 from app.store.rejections import Rejection
@@ -25,6 +26,7 @@ from reconcile.policy import Policy
 from tests.reconcile.build import T, seconds
 
 _numbers = count()
+_arrived: dict[str, Event] = {}
 
 
 def said(event_id: str, claim: str = "pending", **fields: Any) -> Event:
@@ -37,6 +39,8 @@ def said(event_id: str, claim: str = "pending", **fields: Any) -> Event:
 def arrival(event: Event | None, *, at: int = 0, **fields: Any) -> Arrival:
     """A delivery of the event, `at` seconds after T. Ids rise in the order of the calls."""
     number = next(_numbers)
+    if event is not None:
+        _arrived[event.digest] = event
     body = (event.digest if event is not None else f"unreadable {number}").encode()
     content: dict[str, Any] = {
         "delivery_id": f"dlv_{number:08}",
@@ -49,6 +53,19 @@ def arrival(event: Event | None, *, at: int = 0, **fields: Any) -> Arrival:
         "problem": None if event is not None else "the body is not JSON",
     }
     return Arrival(**{**content, **fields})
+
+
+class Remembering:
+    """A source that reads an arrival as the event it was made of."""
+
+    def read(self, body: bytes, *, digest: str, headers: object) -> Reading:
+        """The event of this digest."""
+        if digest not in _arrived:
+            raise Unreadable("the body is not JSON")
+        return Reading(events=(_arrived[digest],), environment=None)
+
+
+SOURCES: Any = {"shop": Remembering(), "other": Remembering()}
 
 
 def rejection(*, body: bytes = b"{}", headers: str = "a: b") -> Rejection:

@@ -21,6 +21,7 @@ from reconcile.history import History
 from reconcile.records import Record
 from tests.reconcile.build import seconds
 from tests.store.builders import (
+    SOURCES,
     all_histories,
     arrival,
     desk,
@@ -239,7 +240,7 @@ class HistoryContract:
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
         await tell(store, [said("n", "declined", payment="p"), said("m", "expired", session="s")])
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
-        report = await check_store(at, progress=lambda count: None)
+        report = await check_store(at, sources=SOURCES, progress=lambda count: None)
         assert [problem for problem in report.problems if "ledger" in problem] == []
         assert report.orders == 4
         listed = dict(await rows(store, "SELECT order_key, outcome FROM ledgers"))

@@ -149,6 +149,6 @@ class KeepingContract:
     async def test_mapping_refuses_what_is_not_ours(self) -> None:
         """A stored claim or kind outside the vocabulary is an error, not a value."""
         with pytest.raises(ValueError, match="none of ours"):
-            delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 10))
+            delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 11))
         with pytest.raises(ValueError, match="none of ours"):
             record_of(("r", 1, "order_paid", "A", 1, *[None] * 8))

@@ -21,7 +21,7 @@ from app.operations.check_store import check_store
 from app.operations.manage_tokens import issue_token
 from app.store import locks
 from app.store.store import Store, StoreSettings, open_store
-from tests.store.builders import arrival, desk, keep, opened, rejection, rows, said
+from tests.store.builders import SOURCES, arrival, desk, keep, opened, rejection, rows, said
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ async def test_a_damaged_page_poisons(
         with pytest.raises(StorePoisoned, match="damaged"):
             await keep(store, arrival(said("e2", order="A")))
         await refuses_for_good(store, known)
-        report = await check_store(desk(store), progress=lambda count: None)
+        report = await check_store(desk(store), sources=SOURCES, progress=lambda count: None)
         assert report.problems
 
 

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.contract_checking import CheckingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_verdicts import VerdictContract
 
 
-class TestSqlite(VerdictContract, HistoryContract, LedgerContract, KeepingContract):
+class TestSqlite(
+    VerdictContract, HistoryContract, LedgerContract, KeepingContract, CheckingContract
+):
     """Every property of the contract, on a database file."""
 
     @pytest.fixture

@@ -155,7 +155,10 @@ def test_the_store(run: Run, filled: dict[str, str]) -> None:
     assert done.err.startswith("Read 3 deliveries: 2 events, 1 unreadable.")
     assert run("refold", "--all").err == "Folded 2 orders.\n"
     checked = run("db", "check", "--format", "json")
-    assert (checked.code, checked.document) == (0, {"bodies": 3, "orders": 2, "problems": []})
+    assert (checked.code, checked.document) == (
+        0,
+        {"bodies": 3, "pruned": 0, "orders": 2, "found": 0, "problems": []},
+    )
     assert "all is as it should be" in run("db", "check").out
     for words in (["--all"], ["ORD-1", "O-1"]):
         proved = run("prove", *words, "--shuffles", "20", "--format", "json")
@@ -175,7 +178,7 @@ def test_the_check_that_finds_something(run: Run, filled: dict[str, str], tmp_pa
         )
     checked = run("db", "check", "--format", "json")
     assert checked.code == 1
-    assert len(checked.document["problems"]) == 2
+    assert checked.document["found"] >= 2
     text = " ".join(checked.document["problems"])
     assert "ORD-1" in text
     assert filled["pending"] in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from app.errors import ConfigurationError
-from app.operations.check_store import check_store
 from app.operations.reindex import Reindexed, reindex
 from app.operations.tell_order import Told, tell_order
 from app.providers.profile import SHIPPED, load_profile
@@ -133,32 +131,3 @@ async def test_a_missing_source_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
             await reindex(driver.desk, sources={}, progress=quiet)
         assert await dump(driver.service.store, *INDEX, "order_due") == before
-
-
-FLIPPED = "UPDATE deliveries SET body = CAST(replace(body, 'KES', 'KET') AS BLOB)"
-PLANTED = {
-    "another outcome": ("UPDATE ledgers SET outcome = 'failed'", "ledger"),
-    "another substance": ("UPDATE ledgers SET substance = 'x'", "ledger"),
-    "fulfillable": ("UPDATE ledgers SET fulfillable = 1 - fulfillable", "ledger"),
-    "a flipped byte": (
-        "UPDATE deliveries SET body = CAST(replace(body, 'KES', 'KET') AS BLOB)",
-        "body",
-    ),
-    "an event of another amount": ("UPDATE events SET amount = amount + 1", "ledger"),
-}
-
-
-@pytest.mark.parametrize("name", PLANTED)
-async def test_the_check_finds_what_was_planted(tmp_path: Path, name: str) -> None:
-    """A sound store has no problem; a ledger or a body that was changed is found and named."""
-    sql, word = PLANTED[name]
-    async with driving(tmp_path) as driver:
-        answer = await driver.send(event("e1"))
-        await driver.api("GET", "/outcomes?wait=10")
-        assert (await check_store(driver.desk, progress=quiet)).problems == []
-        async with driver.service.store.writing() as connection:
-            await connection.exec_driver_sql(sql)
-        (problem,) = (await check_store(driver.desk, progress=quiet)).problems
-        assert word in problem
-        assert ("ORD-1" if word == "ledger" else answer.json()["delivery"]) in problem
-        json.dumps((await check_store(driver.desk, progress=quiet)).document())

@@ -18,6 +18,13 @@ def _big(name: str) -> sa.Column[int]:
 
 def upgrade() -> None:
     op.add_column("deliveries", sa.Column("envelope", sa.Text(), nullable=True))
+    op.create_index(
+        "ix_deliveries_envelope",
+        "deliveries",
+        ["envelope"],
+        sqlite_where=sa.text("envelope IS NOT NULL"),
+        postgresql_where=sa.text("envelope IS NOT NULL"),
+    )
     op.add_column(
         "events", sa.Column("standing", sa.Text(), nullable=False, server_default=sa.text("'said'"))
     )

@@ -1,0 +1,27 @@
+"""When the body and headers of a delivery were pruned."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column(
+        "deliveries",
+        sa.Column(
+            "pruned_at",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=False,
+            nullable=True,
+        ),
+    )
+
+
+def downgrade() -> None:
+    raise NotImplementedError("a database is not taken back: restore a backup of before")

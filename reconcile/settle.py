@@ -1,0 +1,39 @@
+"""When an order is over: nothing of it waits, and nobody has spoken of it for a good while.
+
+Leaves out: what is done with an order that is over, and how long a good while is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reconcile.history import History
+from reconcile.instants import Duration, Instant
+from reconcile.ledger import Ledger, Outcome
+
+FINAL: Final[frozenset[Outcome]] = frozenset(
+    ("succeeded", "refunded", "partially_refunded", "failed", "canceled", "expired", "timed_out")
+)
+"""Outcomes that wait for nobody. `unresolved` waits for a person, `disputed` and `authorized` for
+the provider, `pending` and `not_attempted` for the customer."""
+
+
+def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
+    """Whether the order is over as of the ledger's instant.
+
+    It is when its outcome is final, no decision is to come, no finding is an error, it shares no
+    evidence with another order, and nothing was heard of it for `quiet`.
+    """
+    return (
+        ledger.outcome in FINAL
+        and ledger.next_decision_at is None
+        and not ledger.case.foreign
+        and all(finding.severity != "error" for finding in ledger.findings)
+        and last_heard(history) <= ledger.as_of - quiet
+    )
+
+
+def last_heard(history: History) -> Instant:
+    """When a delivery or record of the order last reached us; 0 where none ever did."""
+    received = [delivery.received_at for delivery in history.deliveries]
+    return max(received + [record.recorded_at for record in history.records], default=0)
