@@ -10,11 +10,17 @@ from tests.store.contract_checking import CheckingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
+from tests.store.contract_retention import RetentionContract
 from tests.store.contract_verdicts import VerdictContract
 
 
 class TestSqlite(
-    VerdictContract, HistoryContract, LedgerContract, KeepingContract, CheckingContract
+    VerdictContract,
+    HistoryContract,
+    LedgerContract,
+    KeepingContract,
+    CheckingContract,
+    RetentionContract,
 ):
     """Every property of the contract, on a database file."""
 

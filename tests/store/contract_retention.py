@@ -1,0 +1,226 @@
+"""What every database must keep when bodies are let go, and what a redelivery then finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from app.operations.check_store import check_store
+from app.operations.prove import prove_orders
+from app.operations.prune import Pruning, Retention, prune_orders, prune_settled, settled_orders
+from app.operations.refold import refold_all, refold_until_quiet
+from app.operations.reindex import reindex
+from app.store import schema
+from app.store.intake import append
+from app.store.links import LinkMemory
+from app.store.records import add_records
+from app.store.rejections import RejectionRing
+from app.store.statements import run
+from app.store.store import Store, StoreSettings
+from app.store.tables import metadata
+from reconcile.instants import DAY, SECOND
+from reconcile.money import Money
+from tests.store.builders import (
+    SOURCES,
+    arrival,
+    desk,
+    dump,
+    histories,
+    keep,
+    rejection,
+    rows,
+    said,
+)
+from tests.store.contract_checking import of_the_builders, quiet
+from tests.store.contract_histories import Part, session_opened, tell
+
+MONTH = 30 * DAY
+RETENTION = Retention(quiet=MONTH, sources=frozenset({"shop"}))
+LATER = 40 * DAY // SECOND
+"""Seconds after T: the month is over for what came at T."""
+
+TRUTH = ("deliveries", "events", "links", "contested", "records", "revisions")
+PRICE = Money(minor=150_000, currency="KES")
+PAID: dict[str, Any] = {"order": "A", "payment": "p", "session": "s", "money": PRICE}
+
+
+async def pruned(store: Store, *, at: int = LATER, dry_run: bool = False) -> Pruning:
+    """Fold what is due, then one pass, both `at` seconds after T."""
+    then = desk(store, at=at)
+    await refold_until_quiet(then, limit=100, progress=quiet)
+    return await prune_settled(then, RETENTION, dry_run=dry_run, keep=10, progress=quiet)
+
+
+async def emptied(store: Store) -> set[str]:
+    """The event ids of deliveries that were pruned; every row is whole or empty."""
+    found = await rows(store, "SELECT event_id, body, headers, pruned_at, verdict FROM deliveries")
+    for _, body, headers, pruned_at, verdict in found:
+        assert (pruned_at is not None) == (headers == "")
+        assert (body is None) == (pruned_at is not None or verdict == "duplicate")
+    return {row[0] for row in found if row[3] is not None}
+
+
+UNSETTLED: dict[str, list[Part]] = {
+    "disputed": [said("e1", "succeeded", **PAID), said("e2", "disputed", **PAID)],
+    "authorized": [said("e1", "authorized", **PAID)],
+    "unresolved": [said("e1", "refunded", **PAID)],
+    "two bodies": [said("e1", "succeeded", **PAID), said("e1", "declined", **PAID)],
+    "paid twice": [said("e1", "succeeded", **PAID, order_money=PRICE),
+                   said("e2", "succeeded", **{**PAID, "payment": "q"}, order_money=PRICE)],
+    "another's payment": [said("e1", "succeeded", **PAID),
+                          said("e2", "pending", **{**PAID, "order": "B"})],
+    "no order": [said("e1", "succeeded", payment="p", money=PRICE)],
+    "a source of which nothing is known": [said("e1", "declined", **PAID, source="other")],
+}  # fmt: skip
+
+
+class RetentionContract:
+    """Pruning. A subclass gives `url`."""
+
+    async def test_what_is_kept_and_what_goes(self, store: Store) -> None:
+        """Bodies and headers of all deliveries of a settled order go; everything else stays."""
+        paid, declined = said("e1", "succeeded", **PAID), said("e2", "declined", **PAID)
+        await tell(store, [paid, declined, paid, session_opened("A", "s")])
+        await keep(store, arrival(None), rejection())
+        await keep(store, arrival(said("e9", "declined", order="N"), at=LATER - 60))
+        await refold_until_quiet(desk(store, at=LATER), limit=100, progress=quiet)
+        gone = ["body", "headers", "pruned_at"]
+        before = await dump(store, *TRUTH, "ledgers", "order_due", leave_out=gone)
+        known = await histories(store, ["A"])
+        would = await pruned(store, dry_run=True)
+        assert await emptied(store) == set()
+        did = await pruned(store)
+        assert await emptied(store) == {"e1", "e2"}
+        assert would.document() == did.document()
+        assert (did.orders, did.deliveries, did.rejections) == (1, 3, 1)
+        assert did.size == sum(len("webhook-id: x") for _ in range(3)) + 2 * 64
+        assert await dump(store, *TRUTH, "ledgers", "order_due", leave_out=gone) == before
+        assert await histories(store, ["A"]) == known
+        assert await rows(store, "SELECT count(*) FROM rejections") == [(0,)]
+        assert (await pruned(store)).document()["deliveries"] == 0
+
+    async def test_never_too_early(self, store: Store) -> None:
+        """A month after the last word and not a second before; a redelivery is a word, too."""
+        event = said("e1", "declined", **PAID)
+        await keep(store, arrival(event))
+        await keep(store, arrival(event, at=5 * DAY // SECOND))
+        last = 35 * DAY // SECOND
+        assert (await pruned(store, at=last - 1)).orders == 0
+        assert (await pruned(store, at=last)).orders == 1
+
+    @pytest.mark.parametrize("kind", UNSETTLED)
+    async def test_what_is_not_settled_is_kept(self, store: Store, kind: str) -> None:
+        """Whatever waits for somebody, is wrong, or cannot be judged keeps its bodies."""
+        await tell(store, UNSETTLED[kind])
+        assert (await pruned(store)).orders == 0
+        assert await emptied(store) == set()
+
+    async def test_evidence_in_between(self, store: Store) -> None:
+        """What is said of an order after it was looked at keeps its bodies."""
+        await keep(store, arrival(said("e1", "succeeded", **PAID)))
+        then = desk(store, at=LATER)
+        await refold_until_quiet(then, limit=100, progress=quiet)
+        pages = [found async for _, found in settled_orders(then, RETENTION)]
+        await keep(store, arrival(said("e2", "refunded", **PAID), at=LATER))
+        assert [await prune_orders(then, found) for found in pages if found] == [[]]
+        assert await emptied(store) == set()
+
+    async def test_redeliveries_of_what_was_pruned(self, store: Store) -> None:
+        """The same is a duplicate, another body is told apart, and news is judged with the rest."""
+        paid = said("e1", "succeeded", **PAID)
+        await keep(store, arrival(paid))
+        assert (await pruned(store)).orders == 1
+        assert await keep(store, arrival(paid, at=LATER)) == ["duplicate"]
+        other = said("e1", "declined", **PAID)
+        assert await keep(store, arrival(other, at=LATER)) == ["duplicate_with_different_body"]
+        refund = said("e2", "refunded", **PAID, movement="r")
+        assert await keep(store, arrival(refund, at=LATER)) == ["stored"]
+        history = (await histories(store, ["A"]))["A"]
+        assert len(history.deliveries) == 4
+
+    async def test_everything_can_be_rebuilt(self, store: Store) -> None:
+        """After reindex and refold --all nothing of a pruned order is lost or changed."""
+        paid = said("e1", "succeeded", **PAID)
+        nameless = said("n1", "pending", payment="p")
+        await tell(store, [nameless, paid, session_opened("A", "s"), paid])
+        assert (await pruned(store)).deliveries == 3
+        await keep(store, arrival(said("e2", "refunded", **PAID, movement="r"), at=LATER))
+        then = desk(store, at=LATER)
+        await refold_until_quiet(then, limit=100, progress=quiet)
+        before = await dump(store, *TRUTH, "ledgers", leave_out=["row"])
+        done = await reindex(then, sources=SOURCES, progress=quiet)
+        assert (done.read, done.events, done.unreadable) == (3, 3, 0)
+        await refold_all(then, progress=quiet)
+        assert await dump(store, *TRUTH, "ledgers", leave_out=["row"]) == before
+        report = await check_store(then, sources=SOURCES, progress=quiet)
+        assert [each for each in report.problems if not of_the_builders(each)] == []
+        assert (report.bodies, report.pruned) == (1, 2)
+        proof = await prove_orders(then, None, shuffles=20, seed=1, progress=quiet)
+        assert proof.counter_examples == ()
+
+    async def test_the_check_knows_what_was_pruned(self, store: Store) -> None:
+        """A body that is gone without having been pruned, and a pruned event that is lost."""
+        await keep(store, arrival(said("e1", "succeeded", **PAID)))
+        await pruned(store)
+        then = desk(store, at=LATER)
+        for sql, words in (
+            ("UPDATE deliveries SET pruned_at=NULL", "is gone, and was not pruned"),
+            ("UPDATE deliveries SET pruned_at=1", None),
+            ("DELETE FROM events", "was pruned, and its event is gone"),
+        ):
+            async with store.writing() as connection:
+                await connection.exec_driver_sql(sql)
+            report = await check_store(then, sources=SOURCES, progress=quiet)
+            told = [each for each in report.problems if words is not None and words in each]
+            assert len(told) == (words is not None), report.problems
+
+    async def test_many_deliveries_of_one_order(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Pages and transactions of two rows prune all of it, and count each order once."""
+        for name in ("PAGE", "PRUNED_AT_ONCE"):
+            monkeypatch.setattr(f"app.operations.prune.{name}", 2)
+        events = [said(f"e{n}", "declined", **{**PAID, "payment": f"p{n}"}) for n in range(7)]
+        await tell(store, [*events, *events, said("f", "declined", order="F", payment="f")])
+        would = await pruned(store, dry_run=True)
+        did = await pruned(store)
+        assert would.document() == did.document()
+        assert (did.orders, did.deliveries) == (2, 15)
+        assert len(await emptied(store)) == 8
+
+    async def test_an_upgrade_from_the_first_version(self, url: str) -> None:
+        """A database made at 0001 has every row after the upgrade, and nothing counts as pruned."""
+        store = Store(StoreSettings(url=url, environment="sandbox"))
+        try:
+            async with store.writing() as connection:
+                await connection.run_sync(_to_first_version)
+                await schema.stamp_environment(connection, "sandbox")
+                dialect = connection.dialect.name
+                paid = said("e1", "succeeded", **PAID)
+                told = [arrival(paid), arrival(paid), arrival(None)]
+                await run(connection, append(dialect, told, LinkMemory()))
+                await add_records(connection, [session_opened("A", "s")])
+                ring = RejectionRing(max_count=10, max_bytes=10**6)
+                await run(connection, ring.append(dialect, [rejection()]))
+            before = await dump(store, *metadata.tables, leave_out=["pruned_at"])
+            assert await store.upgrade() == ("0001", schema.newest_version())
+            assert await dump(store, *metadata.tables, leave_out=["pruned_at"]) == before
+            assert await rows(store, "SELECT DISTINCT pruned_at FROM deliveries") == [(None,)]
+            async with store.reading() as connection:
+                found = await connection.run_sync(
+                    lambda plain: compare_metadata(MigrationContext.configure(plain), metadata)
+                )
+            assert found == []
+            assert (await pruned(store)).deliveries == 2
+        finally:
+            await store.close()
+
+
+def _to_first_version(connection: Any) -> None:
+    config = schema._config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "0001")
