@@ -73,6 +73,10 @@ UNSETTLED: dict[str, list[Part]] = {
                    said("e2", "succeeded", **{**PAID, "payment": "q"}, order_money=PRICE)],
     "another's payment": [said("e1", "succeeded", **PAID),
                           said("e2", "pending", **{**PAID, "order": "B"})],
+    "another's claim": [
+        said("e1", "declined", **PAID),
+        said("e2", "declined", **{**PAID, "order": "B"}),
+    ],
     "no order": [said("e1", "succeeded", payment="p", money=PRICE)],
     "a source of which nothing is known": [said("e1", "declined", **PAID, source="other")],
 }  # fmt: skip

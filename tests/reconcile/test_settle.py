@@ -1,0 +1,62 @@
+"""When an order is over, and that nothing but silence and a final word make it so."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import DAY, HOUR, SECOND, Duration
+from reconcile.ledger import OUTCOMES
+from reconcile.money import Money
+from reconcile.policy import Policy
+from reconcile.settle import FINAL, is_settled, last_heard
+from tests.reconcile.build import T, delivery, event, history, record
+
+PRICE = Money(minor=150_000, currency="KES")
+
+
+def settled(told: History, *, after: Duration, quiet: Duration = DAY) -> bool:
+    """Whether the order is over that long after T."""
+    ledger = fold(told, policy=Policy(), as_of=T + after)
+    return is_settled(told, ledger, quiet=quiet)
+
+
+def test_every_outcome_is_final_or_waits_for_somebody() -> None:
+    """A new outcome must be put on one of the two sides."""
+    waiting = {"unresolved", "disputed", "authorized", "pending", "not_attempted"}
+    assert set(OUTCOMES) == FINAL | waiting
+    assert not FINAL & waiting
+
+
+def test_silence_is_counted_from_the_last_arrival() -> None:
+    """Not from the provider's dates, and redeliveries and records count."""
+    declined = event("e1", "declined", payment="p", money=PRICE)
+    told = history(delivery("d1", 0, declined))
+    assert last_heard(told) == T
+    assert not settled(told, after=DAY - 1)
+    assert settled(told, after=DAY)
+    again = history(delivery("d1", 0, declined), delivery("d2", 3_600, declined))
+    assert last_heard(again) == T + HOUR
+    assert not settled(again, after=DAY)
+    assert settled(again, after=DAY + HOUR)
+    canceled = again | history(record("r1", "order_canceled", 7_200))
+    assert last_heard(canceled) == T + 2 * HOUR
+    assert not settled(canceled, after=DAY + HOUR)
+    assert last_heard(history()) == 0
+
+
+@pytest.mark.parametrize("quiet", [SECOND, DAY])
+def test_an_order_with_a_decision_to_come_is_not_over(quiet: Duration) -> None:
+    """While a deadline is ahead, however long nothing was heard, the order is open."""
+    told = history(
+        record("r1", "order_placed", 0, money=PRICE),
+        delivery("d1", 0, event("e1", "succeeded", payment="p", money=PRICE)),
+    )
+    assert not settled(told, after=DAY - 1, quiet=quiet)  # it may yet be found unfulfilled
+    assert settled(told, after=DAY, quiet=quiet)
+
+
+def test_an_order_of_which_nothing_is_known_is_not_over() -> None:
+    """There is nothing to be over."""
+    assert not settled(history(), after=365 * DAY)
