@@ -25,7 +25,7 @@ from app.logs import tell_left_out
 from app.operations.confirm_events import Confirmer
 from app.operations.confirming import Confirming
 from app.operations.desk import Desk
-from app.operations.prune import Retention
+from app.operations.prune import retention_for
 from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
@@ -44,7 +44,6 @@ from app.web.gate import SWEEP_S, Gate, GateLimits
 from app.web.health import Health
 from app.web.metrics import Metrics
 from app.web.webhooks import Limits, Webhooks
-from reconcile.instants import DAY
 
 log = structlog.get_logger()
 
@@ -140,24 +139,6 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
     return sources
 
 
-def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
-    """How long bodies are kept; None where they are kept for ever. Raises ConfigurationError where
-    a source may deliver again after its bodies would be gone."""
-    days = settings.retention_days
-    if days == 0:
-        return None
-    spans = {name: each.profile.acknowledgement.redelivery_days for name, each in sources.items()}
-    problems = [
-        f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {span} days within which source {name} "
-        f"may deliver again; write {max(spans.values())} or more, or 0 to keep everything"
-        for name, span in spans.items()
-        if span > days
-    ]
-    if problems:
-        raise ConfigurationError(problems)
-    return Retention(quiet=days * DAY, sources=frozenset(sources))
-
-
 @asynccontextmanager
 async def open_desk(settings: Settings, *, purpose: str) -> AsyncIterator[Desk]:
     """A desk on its own store, for a purpose: see `open_store`."""
@@ -194,7 +175,7 @@ class Service:
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
         self.confirming = Confirming(confirmer) if askers else None
-        retention = retention_of(settings, sources) if with_worker else None
+        retention = retention_for(settings.retention_days, sources) if with_worker else None
         self.pruner = None if retention is None else Pruner(desk, retention)
         self._journal_alive = False
         self._broken: list[str] = []
@@ -425,9 +406,9 @@ async def _announce(server: uvicorn.Server, settings: Settings) -> None:
 
 async def work(settings: Settings) -> None:
     """Fold due orders, and prune settled ones, until SIGTERM or SIGINT."""
-    retention = (
-        retention_of(settings, compile_sources(settings)) if settings.retention_days else None
-    )
+    retention = None
+    if settings.retention_days:  # only then are the sources needed
+        retention = retention_for(settings.retention_days, compile_sources(settings))
     async with open_desk(settings, purpose="serving") as desk:
         worker = FoldWorker(desk, batch=settings.worker_batch)
         task = asyncio.create_task(worker.run())

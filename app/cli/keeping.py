@@ -104,15 +104,15 @@ def prune(
     form: FormatOption = Format.table,
 ) -> None:
     """Let bodies and headers of settled orders go, as `serve` does by itself from time to time."""
-    from app.bootstrap import compile_sources, retention_of
+    from app.bootstrap import compile_sources
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.errors import UsageError
-    from app.operations.prune import prune_settled
+    from app.operations.prune import prune_settled, retention_for
 
     refuse_csv(form)
     settings = load_settings()
-    retention = retention_of(settings, compile_sources(settings))
+    retention = retention_for(settings.retention_days, compile_sources(settings))
     if retention is None:
         raise UsageError("everything is kept: TALLYHOOK_RETENTION_DAYS is 0; give it days")
     with progress("looking", None) as advance:

@@ -15,7 +15,9 @@ from typing import Any, Final
 
 import structlog
 
+from app.errors import ConfigurationError
 from app.operations.desk import Desk
+from app.providers.source import Source
 from app.store.histories import gather
 from app.store.ledgers import Due, marks_of, unchanged
 from app.store.retention import (
@@ -27,9 +29,13 @@ from app.store.retention import (
 )
 from reconcile.fold import fold
 from reconcile.history import History
-from reconcile.instants import Duration, Instant, format_instant
+from reconcile.instants import DAY, Duration, Instant, format_instant
 from reconcile.ledger import Outcome
 from reconcile.settle import is_settled, last_heard
+
+UNKNOWN_REDELIVERY_DAYS: Final = 30
+"""Where a profile does not say how long its provider delivers again: the longest that any
+publishes."""
 
 PAGE: Final = 100
 """Deliveries looked at in one go: some milliseconds of folding."""
@@ -53,6 +59,28 @@ class Retention:
 
     quiet: Duration
     sources: frozenset[str]
+
+
+def retention_for(days: int, sources: Mapping[str, Source]) -> Retention | None:
+    """What a setting of so many days means; None for 0, which keeps everything.
+
+    Raises ConfigurationError where a source may deliver again after its bodies would be gone.
+    """
+    if days == 0:
+        return None
+    spans = {
+        name: source.profile.redelivery_days or UNKNOWN_REDELIVERY_DAYS
+        for name, source in sources.items()
+    }
+    problems = [
+        f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {span} days within which source {name} "
+        f"may deliver again; write {max(spans.values())} or more, or 0 to keep everything"
+        for name, span in spans.items()
+        if span > days
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+    return Retention(quiet=days * DAY, sources=frozenset(sources))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
