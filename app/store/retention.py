@@ -111,7 +111,5 @@ async def drop_rejections(connection: AsyncConnection, rejections: Sequence[str]
 
 def _erasing(dialect: str, sql: str, values: Sequence[str]) -> Script[None]:
     if dialect == "sqlite":
-        yield "PRAGMA secure_delete=ON", ()
+        yield "PRAGMA secure_delete=ON", ()  # for as long as the connection lives
     yield from selecting(dialect, sql=sql, values=values)
-    if dialect == "sqlite":
-        yield "PRAGMA secure_delete=OFF", ()
