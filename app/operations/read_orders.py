@@ -30,13 +30,11 @@ async def explain_order(desk: Desk, order: str, *, as_of: Instant | None = None)
 
 
 async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None) -> dict[str, Any]:
-    """The same as JSON values; under `pruned`, beside the ledger, what of the order's deliveries
-    has been let go by now. Raises as `explain_order` does."""
+    """The same as JSON values, and as `pruned`, beside the ledger, what of the order's deliveries
+    has been let go by now; None where nothing was. Raises as `explain_order` does."""
     ledger, pruned = await _explained(desk, order, as_of)
-    document = ledger_document(ledger)
-    if pruned is not None:
-        document["pruned"] = _pruned_document(pruned)
-    return document
+    told = None if pruned is None else _pruned_document(pruned)
+    return {**ledger_document(ledger), "pruned": told}
 
 
 async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Ledger, Pruned | None]:

@@ -60,8 +60,8 @@ _LEDGER: Final = {
         "next_decision_at": {"anyOf": [_INSTANT, {"type": "null"}]},
         "fingerprint": {"type": "string"},
         "pruned": {
-            "type": "object",
-            "description": "Only where bodies and headers of its deliveries were let go.",
+            "type": ["object", "null"],
+            "description": "What of its deliveries was let go; null where nothing was.",
             "properties": {
                 "deliveries": {"type": "integer"},
                 "last_at": _INSTANT,
