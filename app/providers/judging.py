@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from app.errors import ConfigurationError
 from app.providers.headers import Headers
-from app.providers.keys import LEAST_IN_A_CHECK, compile_keys
+from app.providers.keys import compile_keys
 from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed
 from app.providers.named.registry import NAMED as NAMED_VERIFIERS
 from app.providers.refusal import Refusal
@@ -83,7 +83,7 @@ class ByName:
 _UNSIGNED: Final = Unsigned()
 
 
-def compile_judge(source: str, profile: Profile, secrets: Secrets, *, floor: bool) -> Judge:
+def compile_judge(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> Judge:
     """The judge that the profile's mac calls for. Raises ConfigurationError with every problem."""
     mac = profile.signature.mac
     if mac == UNSIGNED:
@@ -91,10 +91,15 @@ def compile_judge(source: str, profile: Profile, secrets: Secrets, *, floor: boo
     if mac.startswith(NAMED):
         _refuse_blank(source, secrets)
         factory = NAMED_VERIFIERS[mac.removeprefix(NAMED)]
-        return ByName(factory(source, dict(profile.signature.options), secrets))
-    least = profile.secret.least_bytes if floor else LEAST_IN_A_CHECK
-    keys = compile_keys(source, profile, secrets, least=least)
+        return ByName(factory(source, _options(profile), secrets))
+    keys = compile_keys(source, profile, secrets, strict=strict)
     return Declared(profile, Verifier(profile, keys))
+
+
+def _options(profile: Profile) -> dict[str, object]:
+    """As the file has them: a frozen profile holds its lists as tuples."""
+    pairs = profile.signature.options
+    return {name: [*value] if type(value) is tuple else value for name, value in pairs}
 
 
 def _refuse_blank(source: str, secrets: Secrets) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from app.errors import ConfigurationError
 from app.providers.encodings import SECRET_ENCODINGS
 from app.providers.named.contract import Secrets
 from app.providers.schemes import SCHEMES, UNSIGNED, Key, Scheme
 from app.providers.sections import Profile
-
-LEAST_IN_A_CHECK: Final = 1
-"""Bytes of a secret that only judges examples: published ones are short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +26,10 @@ class KeyRing:
     named: Mapping[bytes, Key] = field(default_factory=dict, repr=False)
 
 
-def compile_keys(source: str, profile: Profile, secrets: Secrets, *, least: int) -> KeyRing:
+def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> KeyRing:
     """One key for each secret, in order. Raises ConfigurationError with all problems at once.
 
-    least  bytes that a shared secret must have
+    strict  whether a shared secret must be long enough and without blanks around it
     """
     texts = [*secrets.listed, *secrets.named.values()]
     if profile.signature.mac == UNSIGNED:
@@ -45,7 +41,7 @@ def compile_keys(source: str, profile: Profile, secrets: Secrets, *, least: int)
     for number, secret in enumerate(texts, 1):
         made.append(None)
         try:
-            made[-1] = _key(secret, profile, least)
+            made[-1] = _key(secret, profile, strict=strict)
         except ValueError as error:
             problems.append(f"source {source}: secret {number} of {len(texts)} {error}")
     if problems:
@@ -70,13 +66,13 @@ def _is_also(profile: Profile, secret: str) -> bool:
     return also is not None and secret.startswith(also.secret_prefixes)
 
 
-def _key(secret: object, profile: Profile, least: int) -> Key:
+def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
     if type(secret) is not str:
         raise ValueError("is not a text")
     if not secret.strip():
         raise ValueError("is empty or blank")
     scheme, encoding = _scheme_of(profile, secret)
-    if secret != secret.strip() and not scheme.asymmetric:
+    if strict and secret != secret.strip() and not scheme.asymmetric:
         raise ValueError("begins or ends with a blank; remove it")
     try:
         value = SECRET_ENCODINGS[encoding](secret)
@@ -86,6 +82,7 @@ def _key(secret: object, profile: Profile, least: int) -> Key:
         raise ValueError(f"is not well-formed {encoding}")
     if scheme.asymmetric:
         return scheme.make(value)
+    least = profile.secret.least_bytes if strict else 1
     if len(value) < least:
         raise ValueError(f"is too short: {least} bytes at least, it has {len(value)}")
     return scheme.make(value)

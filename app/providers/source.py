@@ -27,8 +27,8 @@ class Source:
     acknowledgement_status  the HTTP status the provider wants to hear
     covers_address          whether its address matters: signed, or read for what it says
     signs_address           whether the host it was sent to is signed
-    floor                   whether secrets must be as long as the profile says; published
-                            examples have short ones
+    strict                  whether secrets must be as long as the profile says, and without blanks
+                            around them; those of published examples are not
 
     Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
     """
@@ -39,7 +39,7 @@ class Source:
         name: str,
         profile: Profile,
         secrets: Sequence[str] | Mapping[str, str],
-        floor: bool = True,
+        strict: bool = True,
     ) -> None:
         self.name = name
         self.profile = profile
@@ -47,7 +47,7 @@ class Source:
         self.covers_address = reads_address(profile)
         self.signs_address = signs_address(profile)
         given = Secrets(named=secrets) if isinstance(secrets, Mapping) else Secrets(listed=secrets)
-        self._judge: Judge = compile_judge(name, profile, given, floor=floor)
+        self._judge: Judge = compile_judge(name, profile, given, strict=strict)
         self._reader = Reader(name, profile)
         self._answers = AnswerReader(name, profile) if profile.fetch_back else None
 
