@@ -10,7 +10,16 @@ from collections.abc import Sequence
 
 import typer
 
-from app.cli import deliveries, keeping, orders, serving, store, tokens
+from app.cli import (
+    deliveries,
+    keeping,
+    orders,
+    profiles,
+    serving,
+    signature,
+    store,
+    tokens,
+)
 from app.errors import ConfigurationError, TallyhookError
 
 application = typer.Typer(
@@ -28,6 +37,8 @@ for module in (serving, store, keeping):
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(tokens.group, name="tokens")
+application.add_typer(profiles.group, name="profiles")
+application.add_typer(signature.group, name="signature")
 application.add_typer(store.group, name="db")
 
 

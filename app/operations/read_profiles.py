@@ -1,0 +1,69 @@
+"""Profiles as people look at them: which there are, what one says, what is wrong with a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from app.errors import ConfigurationError
+from app.providers.profile import load_profile, shipped_profiles
+from app.providers.sections import Profile
+
+
+def list_profiles() -> list[dict[str, Any]]:
+    """Every shipped profile: how it signs, what its events are worth, what its facts rest on."""
+    return [_summary(load_profile(name)) for name in shipped_profiles()]
+
+
+def _summary(profile: Profile) -> dict[str, Any]:
+    return {
+        "profile": profile.name,
+        "mac": profile.signature.mac,
+        "where": profile.signature.where,
+        "events": what_events_are_worth(profile),
+        "rests_on": profile.rests_on.mark if profile.rests_on else None,
+    }
+
+
+def what_events_are_worth(profile: Profile) -> str:
+    """`signed`, `fetched back` (they count only then), or `none` (it verifies only)."""
+    if profile.verifies_only:
+        return "none"
+    return "fetched back" if profile.confirm else "signed"
+
+
+def show_profile(name_or_path: str) -> dict[str, Any]:
+    """Everything that a profile says, section by section, defaults included.
+
+    Raises ConfigurationError with every mistake.
+    """
+    profile = load_profile(name_or_path)
+    shown = asdict(profile)
+    for section in (shown, *(each for each in shown.values() if type(each) is dict)):
+        for key, value in section.items():
+            if _is_free(value):
+                section[key] = dict(value)
+    return {"profile": shown.pop("name"), "events": what_events_are_worth(profile), **shown}
+
+
+def _is_free(value: Any) -> bool:
+    return type(value) is tuple and bool(value) and all(type(each) is tuple for each in value)
+
+
+def rows_of(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The same as dotted keys with their values; what is not there is left out."""
+    for key, value in shown.items():
+        if type(value) is dict:
+            yield from rows_of(value, f"{prefix}{key}.")
+        elif value not in (None, ()):
+            yield f"{prefix}{key}", list(value) if type(value) is tuple else value
+
+
+def check_profile(name_or_path: str) -> list[str]:
+    """Every mistake of a file, one sentence each with file, line and key; empty: it is in order."""
+    try:
+        load_profile(name_or_path)
+    except ConfigurationError as error:
+        return list(error.problems)
+    return []
