@@ -22,6 +22,7 @@ from app.clock import Clock, SystemClock
 from app.config import Settings, SourceSettings
 from app.errors import ConfigurationError, UnreachableError
 from app.logs import tell_left_out
+from app.open_files import affordable
 from app.operations.confirm_events import Confirmer
 from app.operations.confirming import Confirming
 from app.operations.desk import Desk
@@ -35,6 +36,7 @@ from app.outbound.http import outgoing_client
 from app.providers.doctor import Account
 from app.providers.profile import load_profile
 from app.providers.questions import Questions
+from app.providers.sections import Profile
 from app.providers.source import Source
 from app.store.store import Store, StoreSettings, open_store
 from app.web.api import Api
@@ -49,6 +51,10 @@ log = structlog.get_logger()
 
 SHUTDOWN_S = 10
 """Seconds that requests in flight have to finish when the service is told to stop."""
+
+MAX_TOLERANCE_S = 3600
+"""Seconds that a signature's time may differ from ours, in live. Providers sign each try afresh;
+with more, who has seen one delivery can send it again when its event has been forgotten."""
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
@@ -71,7 +77,7 @@ def gate_limits(settings: Settings) -> GateLimits:
     return GateLimits(
         receive_deadline_s=settings.receive_deadline_s,
         send_deadline_s=settings.send_deadline_s,
-        connections=settings.max_connections,
+        connections=affordable(settings.max_connections),
         per_address=settings.max_connections_per_address,
         # The request line and the separators come on top of what the setting counts.
         max_head_bytes=2 * settings.max_header_bytes,
@@ -125,6 +131,8 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
         variable = f"TALLYHOOK_SOURCES__{name.upper()}__PROFILE"
         try:
             profile = load_profile(given.profile)
+            if settings.environment == "live":
+                _refuse_long_tolerance(profile)
             variable = f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS"
             sources[name] = Source(name=name, profile=profile, secrets=secrets_of(given))
             if sources[name].signs_address and settings.public_url is None:
@@ -137,6 +145,17 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
     if problems:
         raise ConfigurationError(problems)
     return sources
+
+
+def _refuse_long_tolerance(profile: Profile) -> None:
+    rule = profile.timestamp
+    if rule is not None and max(rule.past_s, rule.future_s) > MAX_TOLERANCE_S:
+        raise ConfigurationError(
+            [
+                "takes deliveries signed more than an hour before or after they come, so that an "
+                f"old one can be played again; write at most {MAX_TOLERANCE_S} in [timestamp]"
+            ]
+        )
 
 
 @asynccontextmanager

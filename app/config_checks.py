@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from app import config_dangers
+from app.config_places import database_lies_well
 from app.config_reading import ENVIRONMENT, PREFIX, Reading
 from app.config_values import is_loopback
 
@@ -188,4 +190,6 @@ CHECKS: Final[tuple[Callable[[Settings, Reading], None], ...]] = (
     _checkout_is_encrypted,
     _checkout_has_its_source,
     _sizes_fit_together,
+    *config_dangers.CHECKS,
+    database_lies_well,
 )

@@ -33,6 +33,7 @@ class Reading:
 
     serving: bool
     given: dict[str, str] = field(default_factory=dict)
+    config_file: Path | None = None
     problems: dict[str, list[str]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -89,6 +90,7 @@ def given_variables(
     }
     # The mode can only be judged now: whether it matters depends on the environment.
     reading.given = given
+    reading.config_file = Path(path) if path else None
     if any(_SECRET.search(name) for name in from_file):
         _check_mode(Path(path), CONFIG, reading)
     return given

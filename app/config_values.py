@@ -123,7 +123,7 @@ def database_url(value: Any) -> Any:
     if not colon or scheme not in (_SQLITE, _POSTGRESQL):
         raise ValueError(f"must begin with {_SQLITE}:/// and a path, or {_POSTGRESQL}://")
     if scheme == _SQLITE:
-        _refuse_memory(rest)
+        _check_sqlite_path(rest)
     else:
         _split(value)
     return value.strip()
@@ -135,7 +135,7 @@ def _known(scheme: str) -> str:
     return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
 
 
-def _refuse_memory(rest: str) -> None:
+def _check_sqlite_path(rest: str) -> None:
     path, _, query = rest.partition("?")
     if not path.startswith("/"):
         raise ValueError(f"must have three slashes before a path: {_SQLITE}:///var/tallyhook.db")
@@ -143,6 +143,10 @@ def _refuse_memory(rest: str) -> None:
         raise ValueError(
             "must be a file: a database in memory loses what was acknowledged,"
             f" write {_SQLITE}:///var/tallyhook.db"
+        )
+    if query:
+        raise ValueError(
+            "must end with the path: what follows a question mark can turn off locks and syncing"
         )
 
 

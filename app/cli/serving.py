@@ -12,6 +12,10 @@ import typer
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
+EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  # refused nowhere, warned of in live
+"""Addresses that mean every one of this machine's."""
+
+
 def register(application: typer.Typer) -> None:
     """Add the commands."""
     application.command()(serve)
@@ -40,6 +44,12 @@ def serve(
     settings = load_settings(serving=True)
     for warning in settings.warnings:
         note(warning)
+    if settings.environment == "live" and host in EVERYWHERE and not settings.forwarded_allow_ips:
+        note(
+            "WARNING: --host lets everyone in without a proxy in front: the secrets of the API "
+            "travel unencrypted; listen on 127.0.0.1 behind one, and name it in "
+            "TALLYHOOK_FORWARDED_ALLOW_IPS"
+        )
     configure_logging(
         format=settings.log_format,
         level=settings.log_level,

@@ -33,10 +33,6 @@ from reconcile.instants import DAY, Duration, Instant, format_instant
 from reconcile.ledger import Outcome
 from reconcile.settle import is_settled, last_heard
 
-UNKNOWN_REDELIVERY_DAYS: Final = 30
-"""Where a profile does not say how long its provider delivers again: the longest that any
-publishes."""
-
 PAGE: Final = 100
 """Deliveries looked at in one go: some milliseconds of folding."""
 
@@ -69,8 +65,7 @@ def retention_for(days: int, sources: Mapping[str, Source]) -> Retention | None:
     if days == 0:
         return None
     spans = {
-        name: source.profile.redelivery_days or UNKNOWN_REDELIVERY_DAYS
-        for name, source in sources.items()
+        name: source.profile.acknowledgement.redelivery_days for name, source in sources.items()
     }
     problems = [
         f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {span} days within which source {name} "

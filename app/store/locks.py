@@ -15,7 +15,7 @@ from pathlib import Path
 
 import anyio
 
-from app.errors import StoreUnavailable, UsageError
+from app.errors import ConfigurationError, StoreUnavailable
 
 WAIT_S = 10.0
 """How long a writer waits for another process's transaction. Transactions take milliseconds."""
@@ -31,15 +31,17 @@ class ServiceLock:
         self._file: int | None = None
 
     def take(self) -> None:
-        """Raises UsageError when another process serves this database."""
+        """Raises ConfigurationError when another process serves this database."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise UsageError(
-                f"another process already serves {self._path.with_suffix('')}; stop it first, "
-                "or use PostgreSQL to run several"
+            raise ConfigurationError(
+                [
+                    "TALLYHOOK_DATABASE_URL: another process already serves "
+                    f"{self._path.with_suffix('')}; stop it first, or use PostgreSQL to run several"
+                ]
             ) from None
         self._file = descriptor
 

@@ -139,8 +139,10 @@ class Store:
                 )
 
     def _make_folder(self) -> None:
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self._path is not None and not self._path.exists():
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # SQLite gives its log the mode of the database; it would let everyone read both.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     async def open_reading(self) -> None:
         """Check that there is a database to read, and that it is this environment's."""

@@ -25,6 +25,10 @@ _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+
 UNREAD_BYTES: Final = 65_536
 """What a reader must take in the time it has: as much as may wait before we stop writing."""
 
+MAX_PIPELINED: Final = 64
+"""Requests that may wait behind one that is being answered. Nobody who delivers events sends any;
+each takes memory before anything of it is verified."""
+
 
 def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
     """A whole answer, made once: whoever is refused by the thousand costs one write each."""
@@ -53,6 +57,10 @@ _BUSY = _answer(
 
 class AmbiguousRequest(Exception):
     """A request whose end, or whose addressee, could be taken for another."""
+
+
+class TooManyPipelined(Exception):
+    """More requests at once than are taken; those before it are answered."""
 
 
 class GuardedConnection(HttpToolsProtocol):
@@ -107,6 +115,9 @@ class GuardedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is complete: refused unless its framing and its addressee are certain."""
+        version = self.parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise AmbiguousRequest("a version without header fields, or of the future")
         hosts = 0
         for name, value in self.headers:
             if name == b"host":
@@ -115,8 +126,10 @@ class GuardedConnection(HttpToolsProtocol):
                     raise AmbiguousRequest("a host that is none")
             elif name == b"transfer-encoding" and value.lower() != b"chunked":
                 raise AmbiguousRequest("a coding other than chunked")
-        if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+        if hosts != 1 and (hosts or version != "1.0"):
             raise AmbiguousRequest("no host, or several")
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise TooManyPipelined
         super().on_headers_complete()
         self._stage, self._fields = "body", len(self.headers)
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from tests.bench import figures
 from tests.bench.engine import SignedKilobyte, cost, crooked_history, fold_once, found_in
+from tests.bench.flood import flood
 from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
 from tests.bench.rebuild import rebuild
@@ -24,7 +25,7 @@ from tests.bench.report import Figure, print_facts, print_figures, write_json
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 VAR = Path(__file__).parents[2] / "var"
-PARTS = ("fold", "reading", "rebuild", "ingest", "flatness")
+PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood")
 
 
 def folding(_: Path, sizes: Sizes) -> list[Figure]:
@@ -49,6 +50,14 @@ def rebuilding(folder: Path, sizes: Sizes) -> list[Figure]:
     return figures.rebuild_figures(rebuild(folder, orders=sizes.rebuild_orders))
 
 
+def flooding(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Genuine deliveries in a flood."""
+    found = flood(
+        folder, unsigned=sizes.flood_unsigned, slow=sizes.flood_slow, rate=sizes.flood_rate
+    )
+    return figures.flood_figures(found)
+
+
 def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]:
     """Rounds of load: once, for whichever of the two figures are wanted."""
     flat = "flatness" in names
@@ -63,6 +72,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("fold", folding),
         ("reading", reading),
         ("rebuild", rebuilding),
+        ("flood", flooding),
     ]
     found: list[Figure] = []
     for name, part in parts:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from tests.bench.engine import WANTED, Cost
+from tests.bench.flood import RING_BYTES, Flooded
 from tests.bench.ingest import Rounds, Served
 from tests.bench.load import Leg
 from tests.bench.rebuild import Rebuilt
@@ -222,4 +223,54 @@ def reading_figures(verifying: Cost, reading: Cost, *, size: int, genuine: bool)
             details={"median µs": cost.median},
         )
         for name, cost in (("verifying", verifying), ("reading", reading))
+    ]
+
+
+def flood_figures(flooded: Flooded) -> list[Figure]:
+    """How many genuine deliveries got through, how fast, and what the flood cost."""
+    count, size = flooded.rejections
+    checks = {
+        "every slow connection was closed": not any(flooded.slow_left.values()),
+        "the rejections kept are within the ring's bound": size <= RING_BYTES,
+        "the log grew by no more than its budget": flooded.log <= flooded.log_bound,
+    }
+    during, before = flooded.flooded, flooded.quiet
+    return [
+        Figure(
+            name="genuine deliveries acknowledged in a flood",
+            value=during.share,
+            unit="of those sent",
+            bar=BARS["flood share"],
+            checks=checks,
+            details={
+                "unsigned requests": flooded.unsigned,
+                "seconds until all were answered": flooded.seconds,
+                "slow connections": flooded.slow,
+                "seconds until the last was closed": flooded.slow_gone_s,
+                "genuine deliveries": during.sent,
+                "rejections kept": count,
+                "bytes of rejections kept": size,
+                "bytes that the database's files grew by": flooded.written,
+                "bytes that the log grew by": flooded.log,
+            },
+        ),
+        Figure(
+            name="p99 of genuine deliveries in a flood",
+            value=during.p99_ms,
+            unit="ms",
+            bar=BARS["flood p99"],
+            sense="at most",
+            details={
+                "p50 ms": during.p50_ms,
+                "p50 before": before.p50_ms,
+                "p99 before": before.p99_ms,
+            },
+        ),
+        Figure(
+            name="memory a flood takes",
+            value=flooded.grown_mib,
+            unit="MiB",
+            bar=BARS["flood memory"],
+            sense="at most",
+        ),
     ]

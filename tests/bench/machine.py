@@ -52,6 +52,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def rss_mib(pid: int) -> float:
+    """Memory that the process holds now."""
+    fields = Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
+
+
 def peak_rss_mib(pid: int) -> float | None:
     """Most memory the process ever held; None once it has ended.
 

@@ -10,9 +10,12 @@ BARS = {
     "rebuild": 60_000.0,
     "rebuild memory": 400.0,
     "flatness": 0.85,
+    "flood share": 1.0,
+    "flood p99": 250.0,
+    "flood memory": 20.0,
 }
 """ingest: of the do-nothing rate; fold: µs; rebuild: events a second; memory: MiB; flatness: of
-the first round's rate."""
+the first round's rate; flood: of the genuine deliveries, ms, MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class Sizes:
     connections    each with one request under way
     rebuild_orders orders in the database that is rebuilt
     folds          folds in one repeat; `repeats` of them
+    flood_unsigned unsigned requests in a flood, beside `flood_slow` slow connections and
+                   `flood_rate` genuine deliveries a second
     """
 
     round_orders: int = 12_500
@@ -38,10 +43,20 @@ class Sizes:
     rebuild_orders: int = 250_000
     folds: int = 5_000
     repeats: int = 9
+    flood_unsigned: int = 100_000
+    flood_slow: int = 1_000
+    flood_rate: float = 100.0
 
 
 FULL = Sizes()
 QUICK = Sizes(
-    round_orders=3_125, rounds=4, ingest_rounds=3, warm=500, rebuild_orders=12_500, folds=1_000
+    round_orders=3_125,
+    rounds=4,
+    ingest_rounds=3,
+    warm=500,
+    rebuild_orders=12_500,
+    folds=1_000,
+    flood_unsigned=5_000,
+    flood_slow=50,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""

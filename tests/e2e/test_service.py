@@ -153,13 +153,13 @@ def test_a_crash_in_the_worker_ends_the_process(tmp_path: Path) -> None:
 
 
 def test_a_second_service_and_a_taken_port(tmp_path: Path) -> None:
-    """A second service on one database ends with 2; on a taken port, with 4. The first goes on."""
+    """A second service on one database ends with 3; on a taken port, with 4. The first goes on."""
     with serving(tmp_path) as process:
         second = command(tmp_path, "serve", "--port", "0")
-        assert second.returncode == 2
+        assert second.returncode == 3
         assert b"another process already serves" in second.stderr
         reindexed = command(tmp_path, "reindex")
-        assert reindexed.returncode == 2
+        assert reindexed.returncode == 3
         other = tmp_path / "other"
         other.mkdir()
         taken = command(other, "serve", "--port", str(process.port))

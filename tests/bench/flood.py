@@ -1,0 +1,176 @@
+"""Deliveries in a flood: unsigned requests, large bodies and slow clients, all at once.
+
+One process floods, one delivers genuine events at a steady rate from the same address, this one
+holds slow connections open and watches the server's memory and files.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from sqlite3 import connect
+
+from app.config import Settings
+from app.ids import new_secret
+from tests.bench.ingest import DATABASE, environment
+from tests.bench.load import Target, send
+from tests.bench.machine import rss_mib
+from tests.bench.processes import server
+from tests.bench.requests import PATH, secret_text
+from tests.bench.slow import SlowClients
+from tests.bench.steady import Steady
+
+UNSIGNED = (
+    f"POST {PATH} HTTP/1.1\r\nhost: flood\r\ncontent-length: 400\r\n\r\n".encode() + b"x" * 400
+)
+FLOODERS = 48
+WARM_S = 2.0
+WATCH_S = 0.25
+LONGEST_S = 600
+
+RING_BYTES = Settings().rejections_max_bytes
+LINE_BYTES = 400
+"""A log line at most, in a flood."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flooded:
+    """What a flood did.
+
+    quiet, flooded    the genuine deliveries before it and during it
+    unsigned, seconds how many unsigned requests were answered, in which time
+    slow, slow_left   slow connections, and those still open at the end, by kind
+    slow_gone_s       seconds until the last of them had been closed
+    grown_mib         the server's memory, at most, beyond what it had before
+    rejections        kept in the ring: how many, and their bodies' and headers' bytes
+    written, log      bytes that database and log grew by, the genuine deliveries' included
+    """
+
+    quiet: Steady
+    flooded: Steady
+    unsigned: int
+    seconds: float
+    slow: int
+    slow_left: dict[str, int]
+    slow_gone_s: float
+    grown_mib: float
+    rejections: tuple[int, int]
+    written: int
+    log: int
+
+    @property
+    def log_bound(self) -> int:
+        """Bytes that the budget allows in this time."""
+        minutes = 1 + int(max(self.seconds, self.slow_gone_s) // 60)
+        return minutes * Settings().log_lines_per_minute * LINE_BYTES
+
+
+@contextmanager
+def a_process(module: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """`python -m MODULE WORDS…`, gone when the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *words],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def flood(folder: Path, *, unsigned: int, slow: int, rate: float) -> Flooded:
+    """Start a service, flood it, and say what came of it."""
+    secret, log = secret_text(new_secret()), folder / "serve.log"
+    settings = environment(folder / DATABASE, secret)
+    with server(["app", "serve", "--port"], log=log, env=settings) as target:
+        provider = str(target.port), secret, str(rate)
+        with a_process("tests.bench.steady", *provider) as genuine:
+            time.sleep(WARM_S * 3)
+            quiet = _told(genuine)
+        memory, size, lines = rss_mib(target.pid), _size(folder), log.stat().st_size
+        with (
+            a_process("tests.bench.steady", *provider, "2") as genuine,
+            SlowClients(target.port, slow) as clients,
+            a_process("tests.bench.flood", str(target.port), str(unsigned)) as flooding,
+        ):
+            watched = _watch(target, clients, flooding)
+            flooded = _told(genuine)
+        return Flooded(
+            quiet=quiet,
+            flooded=flooded,
+            unsigned=unsigned,
+            seconds=watched.seconds,
+            slow=slow,
+            slow_left=watched.left,
+            slow_gone_s=watched.gone_s,
+            grown_mib=watched.peak_mib - memory,
+            rejections=_rejections(folder / DATABASE),
+            written=_size(folder) - size,
+            log=log.stat().st_size - lines,
+        )
+
+
+@dataclass(slots=True)
+class _Watched:
+    peak_mib: float = 0.0
+    seconds: float = 0.0
+    gone_s: float = float("inf")
+    left: dict[str, int] = None  # type: ignore[assignment]
+
+
+def _watch(target: Target, clients: SlowClients, flooding: subprocess.Popen[str]) -> _Watched:
+    """Let the slow ones drip until the flood is over and they are all gone, or too long."""
+    seen, began, dripped = _Watched(), time.monotonic(), 0.0
+    while time.monotonic() - began < LONGEST_S:
+        seen.peak_mib = max(seen.peak_mib, rss_mib(target.pid))
+        now = time.monotonic() - began
+        if now - dripped >= 1:
+            clients.drip()
+            dripped = now
+        seen.left = clients.still_open()
+        if not any(seen.left.values()):
+            seen.gone_s = min(seen.gone_s, now)
+        if flooding.poll() is not None:
+            seen.seconds = seen.seconds or now
+            # Twice as long as the slow ones have: then whoever is still there stays.
+            if not any(seen.left.values()) or now - seen.seconds > 25:
+                break
+        time.sleep(WATCH_S)
+    if flooding.poll() != 0:
+        raise RuntimeError("the flood broke off: the server hung up on it, or did not answer")
+    return seen
+
+
+def _told(genuine: subprocess.Popen[str]) -> Steady:
+    out, _ = genuine.communicate("", timeout=60)
+    return Steady(**json.loads(out))
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob(f"{DATABASE}*"))
+
+
+def _rejections(database: Path) -> tuple[int, int]:
+    sql = "SELECT count(*), coalesce(sum(length(body) + length(headers)), 0) FROM rejections"
+    with closing(connect(database)) as reading:
+        count, size = reading.execute(sql).fetchone()
+        return count, size
+
+
+def main(words: Sequence[str]) -> None:
+    """`PORT COUNT`: send so many unsigned requests, as fast as they are answered."""
+    port, count = map(int, words)
+    target = Target(port=port, pid=1)
+    send([UNSIGNED], target=target, connections=FLOODERS, warm=1, times=count)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,132 @@
+"""A provider that delivers at a steady rate, whatever else is going on, and notes what came of it.
+
+`python -m tests.bench.steady PORT SECRET RATE [SEED]`: delivers until its standard input ends, then
+writes what came of it as one JSON line.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import count
+from threading import Event
+
+from app.clock import SystemClock
+from tests.bench.load import is_whole, quantile
+from tests.bench.orders import Message, Stretch
+from tests.bench.requests import signed_request, source
+
+CONNECTIONS = 8
+
+Sent = tuple[bool, float]
+"""Whether one delivery was acknowledged, and seconds until it was or was given up."""
+
+PATIENCE_S = 10
+"""Seconds after which an answer no longer counts: providers wait about as long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """What came of the deliveries: how many were sent, how many acknowledged, and how fast."""
+
+    sent: int
+    acknowledged: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+    @property
+    def share(self) -> float:
+        """Acknowledged of all that were sent."""
+        return self.acknowledged / self.sent
+
+
+class Provider:
+    """Sends one delivery after the other; a lost connection is opened again, once for each."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._socket: socket.socket | None = None
+
+    def deliver(self, request: bytes) -> bool:
+        """Whether it was acknowledged as stored."""
+        try:
+            if self._socket is None:
+                self._socket = socket.create_connection(("127.0.0.1", self._port), PATIENCE_S)
+            self._socket.sendall(request)
+            answer = b""
+            while not is_whole(answer):
+                part = self._socket.recv(65_536)
+                if not part:
+                    raise ConnectionResetError
+                answer += part
+        except OSError:
+            self.close()
+            return False
+        return answer[9:12] == b"200" and b'"stored"' in answer
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def deliver_until(port: int, secret: str, rate: float, *, seed: int, stop: Event) -> list[Sent]:
+    """Deliver at this rate on one connection. Seconds count from when a delivery was due, so that
+    those that had to wait for a slow one are not forgotten."""
+    signer, clock, provider = source(secret), SystemClock(), Provider(port)
+    done: list[Sent] = []
+    due, messages = time.monotonic(), _messages(seed)
+    while not stop.wait(max(0.0, due - time.monotonic())):
+        request = signed_request(signer, next(messages), now=clock.now())
+        good = provider.deliver(request)
+        done.append((good, time.monotonic() - due))
+        due += 1 / rate
+    provider.close()
+    return done
+
+
+def _messages(seed: int) -> Iterator[Message]:
+    for number in count():
+        stretch = Stretch(seed=seed, first=number, count=1)
+        for messages in stretch.messages(ended_at=SystemClock().now()):
+            yield from messages
+
+
+def main(port: int, secret: str, rate: float, seed: int = 1) -> None:
+    """Deliver until standard input ends."""
+    stop = Event()
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        running = [
+            pool.submit(
+                deliver_until,
+                port,
+                secret,
+                rate / CONNECTIONS,
+                seed=1000 * seed + number,
+                stop=stop,
+            )
+            for number in range(CONNECTIONS)
+        ]
+        sys.stdin.read()
+        stop.set()
+    done = [sent for each in running for sent in each.result()]
+    ordered = sorted(seconds for _, seconds in done)
+    told = Steady(
+        sent=len(done),
+        acknowledged=sum(good for good, _ in done),
+        p50_ms=quantile(ordered, 0.5) * 1000,
+        p99_ms=quantile(ordered, 0.99) * 1000,
+        max_ms=ordered[-1] * 1000,
+    )
+    print(json.dumps(asdict(told)), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), *map(int, sys.argv[4:]))

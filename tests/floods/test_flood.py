@@ -1,0 +1,38 @@
+"""A flood of unsigned requests and slow clients stops no genuine delivery and fills nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.flood import RING_BYTES, Flooded, flood
+
+MIB = 1024 * 1024
+
+
+def check(flooded: Flooded, *, per_address: int = 600) -> None:
+    """What must hold of every flood, whatever its size. Prints what was seen."""
+    print(flooded)
+    assert flooded.flooded.sent > 0
+    assert flooded.flooded.acknowledged == flooded.flooded.sent
+    assert flooded.slow_left == dict.fromkeys(flooded.slow_left, 0)
+    assert flooded.grown_mib <= 20
+    kept, size = flooded.rejections
+    minutes = 2 + flooded.seconds // 60
+    assert 0 < kept <= per_address * minutes
+    assert size <= RING_BYTES
+    assert flooded.log <= flooded.log_bound
+
+
+@pytest.mark.slow
+def test_five_thousand_unsigned_requests_and_two_hundred_slow_clients(tmp_path: Path) -> None:
+    """All genuine deliveries get through; the slow ones are gone; memory and disk are bounded."""
+    check(flood(tmp_path, unsigned=5_000, slow=200, rate=50))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_a_hundred_thousand_unsigned_requests_and_a_thousand_slow_clients(tmp_path: Path) -> None:
+    """The same at full size."""
+    check(flood(tmp_path, unsigned=100_000, slow=1_000, rate=100))
