@@ -121,6 +121,8 @@ _OF_A_FILE: Final[tuple[Callable[[Path, Reading], None], ...]] = (
 def database_lies_well(settings: Settings, reading: Reading) -> None:
     """Every check of the place, for a process that serves from a file of SQLite."""
     path = sqlite_file(settings.database_url)
-    if reading.serving and path is not None and VARIABLE not in reading.problems:
-        for check in _OF_A_FILE:
+    if not reading.serving or path is None:
+        return
+    for check in _OF_A_FILE:
+        if VARIABLE not in reading.problems:
             check(path, reading)

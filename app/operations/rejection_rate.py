@@ -79,6 +79,8 @@ def network_of(address: str) -> str:
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"
     try:
-        return str(int(ipaddress.IPv6Address(address.partition("%")[0])) >> 64)
+        found = ipaddress.IPv6Address(address.partition("%")[0])
     except ValueError:
         return "none"
+    mapped = found.ipv4_mapped
+    return str(int(found) >> 64) if mapped is None else str(mapped)

@@ -64,7 +64,7 @@ class Journal:
         when it never will again. In both cases the item may or may not have been kept.
         """
         # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
-        limit = self._queue_limit if isinstance(item, Arrival) else self._queue_limit // 2
+        limit = self._queue_limit if isinstance(item, Arrival) else (self._queue_limit + 1) // 2
         if len(self._waiting) >= limit or self._closing:
             raise StoreUnavailable("too many deliveries are waiting to be written; try again")
         answer: asyncio.Future[StoredVerdict] = asyncio.get_running_loop().create_future()

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from app.operations.rejection_rate import network_of
+
 SWEEP_S: Final = 1.0
 """Seconds from one look at all connections to the next; nobody outstays a deadline by more."""
 
@@ -56,7 +58,7 @@ class Gate:
     def __init__(self, limits: GateLimits) -> None:
         self.limits = limits
         self.open: dict[Guarded, str] = {}
-        """Every open connection and its address."""
+        """Every open connection and whose it is."""
         self.refused: Counter[str] = Counter()
         """Connections that were not let in or were closed, by the reason."""
         self._of_address: Counter[str] = Counter()
@@ -67,20 +69,21 @@ class Gate:
         if len(self.open) >= self.limits.connections:
             self.refused["too_many_connections"] += 1
             return False
-        if self._of_address[address] >= self.limits.per_address and not self._is_proxy(address):
+        network = network_of(address)
+        if self._of_address[network] >= self.limits.per_address and not self._is_proxy(address):
             self.refused["too_many_of_one_address"] += 1
             return False
-        self.open[connection] = address
-        self._of_address[address] += 1
+        self.open[connection] = network
+        self._of_address[network] += 1
         return True
 
     def leaves(self, connection: Guarded) -> None:
         """The connection has ended. Harmless for one that was not let in."""
-        address = self.open.pop(connection, None)
-        if address is not None:
-            self._of_address[address] -= 1
-            if not self._of_address[address]:
-                del self._of_address[address]
+        network = self.open.pop(connection, None)
+        if network is not None:
+            self._of_address[network] -= 1
+            if not self._of_address[network]:
+                del self._of_address[network]
 
     def _is_proxy(self, address: str) -> bool:
         """Proxies speak for everybody, so how many connections they hold says nothing of anyone."""

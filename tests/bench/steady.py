@@ -21,7 +21,7 @@ from tests.bench.load import is_whole, quantile
 from tests.bench.orders import Message, Stretch
 from tests.bench.requests import signed_request, source
 
-CONNECTIONS = 8
+CONNECTIONS = 32
 
 Sent = tuple[bool, float]
 """Whether one delivery was acknowledged, and seconds until it was or was given up."""
@@ -101,7 +101,7 @@ def _messages(seed: int) -> Iterator[Message]:
 
 def main(port: int, secret: str, rate: float, seed: int = 1) -> None:
     """Deliver until standard input ends."""
-    stop = Event()
+    stop, each = Event(), rate / CONNECTIONS
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         running = [
             pool.submit(
@@ -116,7 +116,7 @@ def main(port: int, secret: str, rate: float, seed: int = 1) -> None:
         ]
         sys.stdin.read()
         stop.set()
-    done = [sent for each in running for sent in each.result()]
+    done = [sent for future in running for sent in future.result()]
     ordered = sorted(seconds for _, seconds in done)
     told = Steady(
         sent=len(done),
