@@ -43,6 +43,16 @@ class History:
             records=frozenset(r for r in self.records if r.recorded_at <= as_of),
         )
 
+    def instant_at(self, now: Instant) -> Instant:
+        """The instant to judge at when asked now: never before anything that is here was known.
+
+        A clock that was ahead and has been set right would otherwise make what it dated be
+        forgotten, until time caught up with it.
+        """
+        heard = max((d.received_at for d in self.deliveries), default=now)
+        recorded = max((r.recorded_at for r in self.records), default=now)
+        return max(now, heard, recorded)
+
     def only(self, cites: Iterable[str]) -> History:
         """The part that a set of cited event ids and record ids points at."""
         wanted = frozenset(cites)

@@ -203,7 +203,7 @@ class _Check:
 
     def _folded(self, history: History) -> Ledger | None:
         try:
-            return fold(history, policy=self._desk.policy, as_of=self._now)
+            return fold(history, policy=self._desk.policy, as_of=history.instant_at(self._now))
         except Exception as error:
             self._report.add(f"order {history.order} cannot be folded ({type(error).__name__})")
             return None

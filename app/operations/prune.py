@@ -198,7 +198,7 @@ def _settled(
         if any(each.event.source not in retention.sources for each in history.deliveries):
             continue
         try:
-            ledger = fold(history, policy=desk.policy, as_of=now)
+            ledger = fold(history, policy=desk.policy, as_of=history.instant_at(now))
         except Exception as error:
             log.error("an order cannot be folded", order=order, exc_info=error)
             continue

@@ -38,10 +38,11 @@ async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None
 
 
 async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Ledger, Pruned | None]:
-    instant = desk.clock.now() if as_of is None else as_of
+    now = desk.clock.now()
     async with desk.store.reading() as connection:
         history = (await gather(connection, [order]))[order]
         pruned = await pruned_among(connection, [d.delivery_id for d in history.deliveries])
+    instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
     if not _spoken_of(known):
         raise NotFoundError(f"nothing is known of order {order!r}")
@@ -87,7 +88,8 @@ async def list_orders(
         histories = await gather(connection, orders)
     ledgers = []
     for count, order in enumerate(orders, 1):
-        ledgers.append(fold(histories[order], policy=desk.policy, as_of=now))
+        history = histories[order]
+        ledgers.append(fold(history, policy=desk.policy, as_of=history.instant_at(now)))
         if count % FOLDS_IN_A_ROW == 0:
             await asyncio.sleep(0)  # a long page must not keep deliveries waiting
     return ledgers

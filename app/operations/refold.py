@@ -56,7 +56,7 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
         sharing = await contested_with(connection, [mark.order for mark in due])
         marks = due + await marks_of(connection, sharing.difference(mark.order for mark in due))
         histories = await gather(connection, [mark.order for mark in marks])
-    ledgers = _folded(histories, policy=desk.policy, as_of=now)
+    ledgers = _folded(histories, policy=desk.policy, now=now)
     async with desk.store.writing() as connection:
         marks = await unchanged(connection, marks)
         current = {m.order: ledgers[m.order] for m in marks if m.order in ledgers}
@@ -67,15 +67,13 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
     return len(due)
 
 
-def _folded(
-    histories: Mapping[str, History], *, policy: Policy, as_of: Instant
-) -> dict[str, Ledger]:
+def _folded(histories: Mapping[str, History], *, policy: Policy, now: Instant) -> dict[str, Ledger]:
     """The ledgers of the orders. One that cannot be folded is a fault of ours: it is logged and
     put aside, so that it does not stop the others."""
     ledgers = {}
     for order, history in histories.items():
         try:
-            ledgers[order] = fold(history, policy=policy, as_of=as_of)
+            ledgers[order] = fold(history, policy=policy, as_of=history.instant_at(now))
         except Exception as error:
             log.error("an order cannot be folded", order=order, exc_info=error)
     return ledgers
@@ -110,7 +108,7 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
         async for histories in scan(connection):
             for history in histories:
                 order = history.order
-                ledgers |= _folded({order: history}, policy=desk.policy, as_of=now)
+                ledgers |= _folded({order: history}, policy=desk.policy, now=now)
                 if order not in ledgers:
                     aside.append(order)
                 if published.upcoming is not None and published.upcoming <= order:

@@ -109,6 +109,21 @@ async def test_new_evidence_fetches_an_order_that_was_put_aside(
     assert published(driver) == ["O-1"]
 
 
+async def test_what_a_clock_ahead_has_dated_is_not_forgotten_when_it_is_set_right(
+    driver: Driver,
+) -> None:
+    """Money that is stored is known, whatever the clock says later."""
+    driver.clock.put(T + 200 * SECOND)
+    await driver.send(of_order("O-1", "e2"))
+    await refold_due(driver.desk, limit=10)
+    driver.clock.put(T)
+    await driver.send(of_order("O-1", "e1", "pending"))
+    assert await refold_due(driver.desk, limit=10) == 1
+    assert driver.rows("SELECT outcome FROM revisions ORDER BY seq") == [("succeeded",)]
+    assert driver.rows("SELECT outcome FROM ledgers") == [("succeeded",)]
+    assert (await driver.api("GET", "/orders/O-1")).json()["outcome"] == "succeeded"
+
+
 async def test_the_worker_outlives_an_order_that_cannot_be_folded(
     tmp_path: Path, unfoldable: set[str], log: io.StringIO
 ) -> None:
