@@ -1,0 +1,292 @@
+"""What must hold when all is delivered and every deadline has passed, whatever went wrong before.
+
+Each check takes what is stored and says what is wrong with it. The last instant is the clock's;
+every earlier one is taken from what was published.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
+
+from app.operations.check_store import check_store
+from app.operations.desk import Desk
+from app.operations.read_feed import Published, read_feed
+from app.operations.refold import refold_all
+from app.store.histories import gather
+from app.store.ledgers import count_due
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import MINUTE
+from reconcile.ledger import Ledger
+from reconcile.money import from_major
+from reconcile.policy import Policy
+from reconcile.revise import position_of
+from tests.simulation.machine import Down
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+MONEY_MOVED = frozenset(("succeeded", "partially_refunded", "refunded", "disputed", "unresolved"))
+"""Outcomes that say that money came in."""
+
+COMMIT_TIME = MINUTE
+"""The longest from an arrival to its commit: disks stall for seconds here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """One order as the provider knows it. Money as the sandbox writes it."""
+
+    outcome: str
+    captured: dict[str, str]
+    refunded: dict[str, str]
+    captured_minor: int
+
+
+def truth_in(document: bytes) -> dict[str, Truth]:
+    """The provider's account, by order."""
+    found = {}
+    for entry in json.loads(document):
+        found[entry["order"]] = Truth(
+            outcome=entry["outcome"],
+            captured=entry["captured"],
+            refunded=entry["refunded"],
+            captured_minor=_minor(entry["captured"]),
+        )
+    return found
+
+
+def _minor(money: dict[str, str]) -> int:
+    return from_major(Decimal(money["amount"]), money["currency"]).minor
+
+
+@dataclass(slots=True, kw_only=True)
+class Stored:
+    """Everything that the checks look at, read once."""
+
+    policy: Policy
+    histories: dict[str, History]
+    ledgers: dict[str, Ledger]
+    feed: list[Published]
+    substances: list[tuple[str, str]]
+    deliveries: dict[str, tuple[str, str | None, str]] = field(default_factory=dict)
+    events: list[tuple[str, str]] = field(default_factory=list)
+    due: int = 0
+
+
+async def problems(world: World) -> list[str]:
+    """Everything that is not as it must be."""
+    try:
+        stored = await world.machine.ask(lambda desk, _: _read(desk))
+        found = await world.machine.ask(lambda desk, _: _rebuilt(desk, len(stored.feed)))
+    except Down:
+        return ["the service does not run when nothing goes wrong any more"]
+    for check in (_kept, _once, _as_in_truth, _feed, _chained, _unsaid, _quiet, _one_session):
+        found += check(world, stored)
+    if stored.due:
+        found.append(f"{stored.due} orders are still due")
+    return found
+
+
+async def _read(desk: Desk) -> Stored:
+    now = desk.clock.now()
+    feed = await read_feed(desk, after=0, limit=10_000, wait_s=0)
+    async with desk.store.reading() as connection:
+        orders = await _column(connection, "SELECT order_key FROM order_due ORDER BY order_key")
+        histories = dict(await gather(connection, [row[0] for row in orders]))
+        deliveries = await _column(
+            connection, "SELECT id, verdict, event_id, digest FROM deliveries"
+        )
+        return Stored(
+            policy=desk.policy,
+            histories=histories,
+            ledgers={
+                order: fold(history, policy=desk.policy, as_of=now)
+                for order, history in histories.items()
+            },
+            feed=feed,
+            substances=await _column(
+                connection, "SELECT order_key, substance FROM revisions ORDER BY seq"
+            ),
+            deliveries={row[0]: (row[1], row[2], row[3]) for row in deliveries},
+            events=await _column(connection, "SELECT event_id, digest FROM events"),
+            due=await count_due(connection, now=now),
+        )
+
+
+async def _column(connection: Any, sql: str) -> list[Any]:
+    return [tuple(row) for row in await connection.execute(text(sql))]
+
+
+async def _rebuilt(desk: Desk, published: int) -> list[str]:
+    """The caches are what the histories give; rebuilding them all publishes nothing."""
+    report = await check_store(desk, progress=lambda _: None)
+    found = [f"the store: {problem}" for problem in report.problems]
+    await refold_all(desk, progress=lambda _: None)
+    again = await read_feed(desk, after=published, limit=100, wait_s=0)
+    return found + [f"rebuilding published {each.order} {each.outcome}" for each in again]
+
+
+def _kept(world: World, stored: Stored) -> Iterator[str]:
+    """Nothing acknowledged is lost: under the id and with the verdict that were answered."""
+    for promise in world.inward.promises:
+        row = stored.deliveries.get(promise.delivery)
+        if row is None:
+            yield f"{promise.delivery} ({promise.event}) was acknowledged and is lost"
+        elif row[:2] != (promise.verdict, promise.event):
+            yield f"{promise.delivery} was answered {promise.verdict} and is kept as {row[:2]}"
+
+
+def _once(_: World, stored: Stored) -> Iterator[str]:
+    """Every event is stored once, by the one delivery that was not a duplicate."""
+    first = Counter(
+        (event, digest)
+        for verdict, event, digest in stored.deliveries.values()
+        if verdict != "duplicate"
+    )
+    kept = Counter(stored.events)
+    for key in sorted(first.keys() | kept.keys(), key=str):
+        if (first[key], kept[key]) != (1, 1):
+            yield f"event {key[0]} was new {first[key]} times and is kept {kept[key]} times"
+
+
+def _as_in_truth(world: World, stored: Stored) -> Iterator[str]:
+    """Each order ends as the provider knows it, to the last minor unit."""
+    for order, truth in world.truth().items():
+        ledger = stored.ledgers.get(order)
+        if ledger is None:
+            yield f"{order} is {truth.outcome}, and nobody here has heard of it"
+            continue
+        if ledger.outcome != truth.outcome:
+            yield f"{order} is {truth.outcome}, and the ledger says {ledger.outcome}"
+        if ledger.fulfillable and truth.outcome != "succeeded":
+            yield f"{order} may be shipped, and is {truth.outcome}"
+        if truth.outcome != "unresolved":
+            yield from _money(order, ledger, truth)
+    for revision in stored.feed:
+        if revision.fulfillable and not world.is_paid(revision.order):
+            yield f"revision {revision.seq}: {revision.order} may be shipped without money"
+
+
+def _money(order: str, ledger: Ledger, truth: Truth) -> Iterator[str]:
+    for name in ("captured", "refunded"):
+        told = getattr(truth, name)
+        kept = sum(getattr(b, name) for b in ledger.balances if b.currency == told["currency"])
+        if kept != _minor(told):
+            yield f"{order} {name} {told}, and the ledger has {kept}"
+
+
+def _feed(world: World, stored: Stored) -> Iterator[str]:
+    """The feed is gap-free, and what the shop once read is what stands there."""
+    if [revision.seq for revision in stored.feed] != list(range(1, len(stored.feed) + 1)):
+        yield "the feed has gaps"
+    if world.shop.heard != stored.feed:
+        yield "the shop has read another feed than the one that is stored"
+
+
+def _by_order(stored: Stored) -> dict[str, list[Published]]:
+    orders: dict[str, list[Published]] = {}
+    for revision in stored.feed:
+        orders.setdefault(revision.order, []).append(revision)
+    return orders
+
+
+def _chained(_: World, stored: Stored) -> Iterator[str]:
+    """Each revision begins where the one before ended, and the last is the ledger."""
+    for order, revisions in _by_order(stored).items():
+        first = revisions[0]
+        if (first.before_outcome, first.before_fulfillable) != (None, None):
+            yield f"revision {first.seq} of {order} is its first and names an earlier one"
+        for one, next_ in pairwise(revisions):
+            left = (one.outcome, one.fulfillable)
+            if (next_.before_outcome, next_.before_fulfillable) != left:
+                yield f"revision {next_.seq} of {order} does not begin where {one.seq} ended"
+        last, ledger = revisions[-1], stored.ledgers[order]
+        if (last.outcome, last.fulfillable) != (ledger.outcome, ledger.fulfillable):
+            yield f"{order} was last published as {last.outcome}, and is {ledger.outcome}"
+    for order, ledger in stored.ledgers.items():
+        if ledger.outcome != "not_attempted" and order not in _by_order(stored):
+            yield f"{order} is {ledger.outcome} and was never published"
+
+
+def _unsaid(_: World, stored: Stored) -> Iterator[str]:
+    """Money that was published as received may go back or be doubted; it is never forgotten."""
+    for order, revisions in _by_order(stored).items():
+        for one, next_ in pairwise(revisions):
+            if one.outcome in MONEY_MOVED and next_.outcome not in MONEY_MOVED:
+                yield f"revision {next_.seq} of {order} takes {one.outcome} for {next_.outcome}"
+
+
+def _quiet(world: World, stored: Stored) -> Iterator[str]:
+    """A revision says something new, for new evidence or a decision that was announced.
+
+    What was known when, and why then, can be told from the receiver's instants only while its
+    clock was never set back.
+    """
+    substance: dict[str, str] = {}
+    at: dict[str, int] = {}
+    for (order, new), revision in zip(stored.substances, stored.feed, strict=True):
+        if substance.get(order) == new:
+            yield f"revision {revision.seq} of {order} says nothing new"
+        history = _told_once(stored.histories[order])
+        stepped = world.trace.counts["clock steps"] > 0
+        if not stepped and new not in _could_be_known(history, stored, revision.at):
+            yield f"revision {revision.seq} of {order} is not what was known then"
+        if not stepped and order in at and not _had_reason(history, stored, at[order], revision.at):
+            yield f"revision {revision.seq} of {order} came without a reason"
+        substance[order], at[order] = new, revision.at
+
+
+def _at(history: History, stored: Stored, instant: int) -> Ledger:
+    return fold(history.known_at(instant), policy=stored.policy, as_of=instant)
+
+
+def _could_be_known(history: History, stored: Stored, instant: int) -> Iterator[str]:
+    """What a fold as of this instant can have said: the newest evidence may not have been committed
+    when it was read, for what is dated before a commit is known after it."""
+    known = history.known_at(instant)
+    under_way = sorted(
+        [d.received_at for d in known.deliveries] + [r.recorded_at for r in known.records],
+        reverse=True,
+    )
+    for latest in [instant, *(at - 1 for at in under_way if at > instant - COMMIT_TIME)]:
+        ledger = fold(known.known_at(latest), policy=stored.policy, as_of=instant)
+        yield position_of(ledger).substance
+
+
+def _told_once(history: History) -> History:
+    """Without redeliveries: they may change nothing that is published."""
+    first = {}
+    for delivery in sorted(history.deliveries, key=lambda d: (d.received_at, d.delivery_id)):
+        first.setdefault(delivery.event.key, delivery)
+    return History(
+        order=history.order, deliveries=frozenset(first.values()), records=history.records
+    )
+
+
+def _had_reason(history: History, stored: Stored, before: int, now: int) -> bool:
+    heard = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
+    if any(before <= instant <= now for instant in heard):
+        return True
+    announced = _at(history, stored, before).next_decision_at
+    return announced is not None and announced <= now
+
+
+def _one_session(world: World, stored: Stored) -> Sequence[str]:
+    """One order has one key and one session, whatever became of the requests."""
+    found = []
+    sessions = Counter(s.asked.order for s in world.provider.sessions.values())
+    for order in world.orders:
+        if sessions[order.reference] > 1:
+            found.append(f"{order.reference} has {sessions[order.reference]} sessions")
+        if len(world.outward.keys.get(order.reference, ())) > 1:
+            found.append(f"{order.reference} was asked for with several keys")
+    return found

@@ -1,0 +1,206 @@
+"""Defects to plant in the product, each of which the simulation must find.
+
+Each is one way in which a careless change could break a promise. Without these, a simulation
+that looks at nothing would pass as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from app.operations import refold
+from app.store import engine, intake, journal, ledgers, records
+from reconcile.history import History
+from reconcile.revise import Revision
+
+Plant = Callable[[], Any]
+
+
+_UNHEARD: list[asyncio.Future[None]] = []
+"""Tasks that nobody waits for; without a reference they could vanish."""
+
+
+def ack_before_commit() -> Any:
+    """The sender is answered as soon as its delivery is in the queue."""
+    submit = journal.Journal.submit
+
+    async def early(self: journal.Journal, item: Any) -> str:
+        _UNHEARD.append(asyncio.ensure_future(_unheard(submit(self, item))))
+        await asyncio.sleep(0)
+        return "stored"
+
+    return patch.object(journal.Journal, "submit", early)
+
+
+async def _unheard(work: Any) -> None:
+    try:
+        await work
+    except Exception:
+        return
+
+
+def log_not_synced() -> Any:
+    """Commits return before the log is on the disk."""
+    plain = engine._on_connect
+
+    def lax(each: Any, pragmas: tuple[str, ...], check: Any = None) -> None:
+        plain(each, tuple(p.replace("=FULL", "=NORMAL") for p in pragmas), None)
+
+    return patch.object(engine, "_on_connect", lax)
+
+
+def dedupe_off() -> Any:
+    """Every delivery is taken for a new event."""
+    return patch.object(intake.KnownEvents, "judge", lambda self, event, linking: "stored")
+
+
+def first_body_wins() -> Any:
+    """A second body under one event id is taken for a redelivery."""
+    judge = intake.KnownEvents.judge
+
+    def lax(self: Any, event: Any, linking: Any) -> str:
+        verdict = judge(self, event, linking)
+        return "duplicate" if verdict == "duplicate_with_different_body" else verdict
+
+    return patch.object(intake.KnownEvents, "judge", lax)
+
+
+def last_word_wins() -> Any:
+    """Only the delivery that arrived last is folded."""
+    fold = refold.fold
+
+    def forgetful(history: History, **named: Any) -> Any:
+        known = history.known_at(named["as_of"]).deliveries
+        last = max(known, key=lambda d: (d.received_at, d.delivery_id), default=None)
+        return fold(replace(history, deliveries=frozenset({last} - {None})), **named)
+
+    return patch.object(refold, "fold", forgetful)
+
+
+def due_mark_lost() -> Any:
+    """New evidence does not set its order due again."""
+    marking = intake.marking_due
+
+    def once(dialect: str, due: dict[str, int]) -> Any:
+        for statement, values in marking(dialect, due):
+            yield statement.replace("DO UPDATE SET generation", "DO NOTHING --"), values
+
+    return _both(intake, records, "marking_due", once)
+
+
+@contextmanager
+def _both(one: Any, other: Any, name: str, value: Any) -> Iterator[None]:
+    with patch.object(one, name, value), patch.object(other, name, value):
+        yield
+
+
+def evidence_overtaken() -> Any:
+    """A fold settles its mark although evidence arrived while it was under way."""
+    settling = ledgers._settling
+
+    def blind(dialect: str, marks: Any) -> Any:
+        for statement, values in settling(dialect, marks):
+            yield statement.replace("WHERE order_due.generation=excluded.generation", ""), values
+
+    async def all_of(_: Any, marks: Any) -> list[Any]:
+        return list(marks)
+
+    return _two(
+        patch.object(ledgers, "_settling", blind), patch.object(refold, "unchanged", all_of)
+    )
+
+
+@contextmanager
+def _two(one: Any, other: Any) -> Iterator[None]:
+    with one, other:
+        yield
+
+
+def deadline_ignored() -> Any:
+    """No order is looked at again because its deadline has passed."""
+    settling = ledgers._settling
+
+    def never(dialect: str, marks: Any) -> Any:
+        yield from settling(dialect, [(order, None, generation) for order, _, generation in marks])
+
+    return patch.object(ledgers, "_settling", never)
+
+
+def revised_for_nothing() -> Any:
+    """Every fold publishes a revision, whether or not it says something new."""
+
+    def always(before: Any, ledger: Any, *, after: Any) -> Revision:
+        return Revision(order=ledger.order, at=ledger.as_of, before=before, after=after, because=())
+
+    return patch.object(refold, "revise", always)
+
+
+def environment_not_checked() -> Any:
+    """Events of the other environment are taken like one's own."""
+    from app.operations import receive_delivery as door
+
+    read = door._read
+
+    def blind(*given: Any) -> Any:
+        event, _, problem = read(*given)
+        return event, None, problem
+
+    return patch.object(door, "_read", blind)
+
+
+def signature_not_checked() -> Any:
+    """Whatever comes is believed."""
+    from app.providers.source import Source
+
+    return patch.object(Source, "verify", lambda *_, **__: None)
+
+
+def key_made_afresh() -> Any:
+    """A checkout that was interrupted is begun again with a new key."""
+    from app.operations import open_checkout
+
+    async def nothing(self: Any) -> None:
+        return None
+
+    def unseen(known: Any) -> None:
+        return None
+
+    commit = open_checkout._Opening._write_intent
+
+    async def write(self: Any) -> None:
+        with patch.object(open_checkout, "payment_of", unseen):
+            await commit(self)
+
+    find = open_checkout._Opening._find
+
+    async def find_own(self: Any) -> Any:
+        if not getattr(self, "_looked", False):
+            self._looked = True
+            return None
+        return await find(self)
+
+    opening = open_checkout._Opening
+    return _two(
+        patch.object(opening, "_write_intent", write), patch.object(opening, "_find", find_own)
+    )
+
+
+PLANTS: tuple[Plant, ...] = (
+    ack_before_commit,
+    log_not_synced,
+    dedupe_off,
+    first_body_wins,
+    last_word_wins,
+    due_mark_lost,
+    evidence_overtaken,
+    deadline_ignored,
+    revised_for_nothing,
+    environment_not_checked,
+    signature_not_checked,
+    key_made_afresh,
+)

@@ -1,0 +1,155 @@
+"""The merchant: places orders, opens their checkouts, reads the feed, ships what may be shipped.
+
+What the shop must not lose it keeps outside of the receiver, as a shop does: which orders it has
+placed, how far it has read, what it was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from app.checkout.client import CheckoutClient
+from app.checkout.request import CheckoutRequest
+from app.errors import TallyhookError, UnreachableError
+from app.operations.desk import Desk
+from app.operations.open_checkout import CheckoutResult, open_checkout
+from app.operations.read_feed import Published, read_feed
+from app.operations.tell_order import Told, tell_order
+from app.sandbox.scenarios import SCENARIOS
+from reconcile.instants import Instant
+from reconcile.money import Money, major_text
+from tests.simulation.machine import Down, Machine
+from tests.simulation.trace import Trace
+
+TRIES = 12
+"""Tries of one thing before the shop gives up on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a customer wants, and how the shop goes about it."""
+
+    reference: str
+    money: Money
+    phone: str
+    placed: bool
+    starts_s: float
+
+    @property
+    def checkout(self) -> CheckoutRequest:
+        """The request that opens its session."""
+        return CheckoutRequest(
+            order=self.reference,
+            amount=major_text(self.money),
+            currency=self.money.currency,
+            phone=self.phone,
+            success_url="https://shop.example/thanks",
+            cancel_url="https://shop.example/cart",
+        )
+
+
+def drawn_orders(chance: random.Random) -> list[Order]:
+    """One or two orders within an hour, each with a scenario of its own."""
+    return [
+        Order(
+            reference=f"ORD-{number}",
+            money=Money(
+                minor=chance.randrange(500, 500_000), currency=chance.choice(("KES", "USD"))
+            ),
+            phone="2547000000" + chance.choice(sorted(SCENARIOS)),
+            placed=chance.random() < 0.7,
+            starts_s=chance.uniform(0, 3_600) * chance.random(),
+        )
+        for number in range(1, chance.randint(1, 2) + 1)
+    ]
+
+
+@dataclass(slots=True)
+class Shop:
+    """The merchant's own memory. `may_ship` says whether the money is really there."""
+
+    machine: Machine
+    chance: random.Random
+    trace: Trace
+    now: Callable[[], Instant]
+    may_ship: Callable[[str], bool]
+    heard: list[Published] = field(default_factory=list)
+    shipped: set[str] = field(default_factory=set)
+    wrongs: list[str] = field(default_factory=list)
+    prices: dict[str, Money] = field(default_factory=dict)
+
+    async def sell(self, order: Order) -> None:
+        """One order, from the customer's click to an answer about its session."""
+        self.prices[order.reference] = order.money
+        await asyncio.sleep(order.starts_s)
+        if order.placed:
+            told = Told(order=order.reference, money=order.money)
+            await self._insist(order, lambda desk, _: tell_order(desk, told), "placed")
+        result = await self._insist(order, lambda d, c: _opening(d, c, order), "checkout")
+        if result is None:
+            self.trace.say("shop", f"{order.reference} gives up", count="given up")
+
+    async def _insist(self, order: Order, work: object, what: str) -> object:
+        """Try until it is done; a person clicks again after seconds, then minutes."""
+        for number in range(TRIES):
+            try:
+                done = await self.machine.ask(work)  # type: ignore[arg-type]
+            except Down:
+                said = "nobody there"
+            except UnreachableError as error:
+                said = type(error).__name__
+            else:
+                if not isinstance(done, CheckoutResult) or done.state != "unknown":
+                    self.trace.say("shop", f"{order.reference} {what} done")
+                    return done
+                said = "unknown"
+            self.trace.say("shop", f"{order.reference} {what}: {said}")
+            await asyncio.sleep(self.chance.uniform(1, 30) * 1.7**number)
+        return None
+
+    async def read(self) -> None:
+        """Follow the feed for ever, at drawn intervals."""
+        while True:
+            await asyncio.sleep(10.0 ** self.chance.uniform(1.5, 5.4))
+            await self.look()
+
+    async def look(self) -> int:
+        """Read once. Returns how many revisions were new."""
+        after, limit = len(self.heard), self.chance.randint(1, 20)
+        try:
+            found = await self.machine.ask(
+                lambda desk, _: read_feed(desk, after=after, limit=limit, wait_s=0)
+            )
+        except (Down, TallyhookError):
+            return 0
+        for revision in found:
+            await self._hear(revision)
+        return len(found)
+
+    async def _hear(self, revision: Published) -> None:
+        if revision.seq != len(self.heard) + 1:
+            self.wrongs.append(f"the feed gave {revision.seq} after {len(self.heard)}")
+        self.heard.append(revision)
+        shown = f"{revision.seq} {revision.order} {revision.outcome}"
+        self.trace.say("feed", shown + (" fulfillable" if revision.fulfillable else ""))
+        if revision.fulfillable and revision.order not in self.shipped:
+            if not self.may_ship(revision.order):
+                self.wrongs.append(f"{revision.order} may be shipped, and there is no money")
+            self.shipped.add(revision.order)
+            await self._tell_shipped(revision.order)
+
+    async def _tell_shipped(self, reference: str) -> None:
+        """Half of all shops do, and once."""
+        money = self.prices[reference]
+        if self.chance.random() < 0.5:
+            told = Told(order=reference, money=money, fulfilled_at=self.now())
+            with suppress(Down, UnreachableError):
+                await self.machine.ask(lambda desk, _: tell_order(desk, told))
+
+
+async def _opening(desk: Desk, client: CheckoutClient, order: Order) -> CheckoutResult:
+    return await open_checkout(desk.store, client, request=order.checkout, clock=desk.clock)
