@@ -24,6 +24,9 @@ log = structlog.get_logger()
 IDLE_S: Final = 1.0
 """Longest sleep: other processes (a command, a second receiver) set orders due without a signal."""
 
+TRY_AGAIN_S: Final = 1.0
+"""Pause after the store could not take a round's work: a full disk or a busy database."""
+
 REST_SHARE: Final = 12.0
 """Under load the worker rests this many times as long as it worked: at most 1/13 of one core."""
 
@@ -59,7 +62,7 @@ class FoldWorker:
                 except StoreUnavailable as error:
                     # A full disk or a busy database: the marks stay, and the door still answers.
                     log.warning("orders not folded", error_class=type(error).__name__)
-                    await asyncio.sleep(IDLE_S)
+                    await asyncio.sleep(TRY_AGAIN_S)
         finally:
             self.alive = False
 
