@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from app.operations.rejection_rate import RejectionRate
 from app.store import schema
 from tests.simulation.disk import DiskQueue, NoThread, connecting
 from tests.simulation.loop import VirtualLoop
@@ -43,6 +44,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
     with ExitStack() as stack:
         for name, value in replaced.items():
             stack.enter_context(patch(name, value))
+        stack.enter_context(patch.dict(RejectionRate.__init__.__kwdefaults__, clock=loop.time))
         yield
 
 
