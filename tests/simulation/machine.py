@@ -173,7 +173,6 @@ class Machine:
         self.outward: httpx2.AsyncBaseTransport | None = None
         self.process: Process | None = None
         self.quiet = False
-        self.on_start: Callable[[Process], Awaitable[None]] | None = None
         self._root = folder
         self._number = 0
 

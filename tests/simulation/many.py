@@ -30,13 +30,6 @@ class Sum:
         if run.problems:
             self.failures.append(run)
 
-    def add_all(self, other: Sum) -> None:
-        """Another sum's runs as well."""
-        for name in ("seeds", "steps", "simulated_s", "real_s"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.counts += other.counts
-        self.failures += other.failures
-
     @property
     def ratio(self) -> float:
         """Simulated seconds in a real one."""
