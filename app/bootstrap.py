@@ -69,6 +69,7 @@ def store_settings(settings: Settings) -> StoreSettings:
         journal_batch=settings.journal_batch,
         rejections_max_count=settings.rejections_max_count,
         rejections_max_bytes=settings.rejections_max_bytes,
+        disk_low_water_mib=settings.disk_low_water_mb,
     )
 
 
@@ -256,10 +257,13 @@ class Service:
         tasks = []
         for name, part in self._parts():
             tasks.append((part, asyncio.create_task(self._supervise(name, part.run()))))
+        looking = asyncio.create_task(self._supervise("the database file", self._look()))
         await asyncio.sleep(0)
         try:
             yield
         finally:
+            self.store.closing.set()
+            await looking
             # What asks back stores its answers through the journal, which therefore ends last.
             if self.confirming is not None:
                 self.confirming.stop()
@@ -277,6 +281,10 @@ class Service:
             yield "the task that asks providers back", self.confirming
         if self.pruner is not None:
             yield "the pruner", self.pruner
+
+    async def _look(self) -> None:
+        if not self.store.looked:
+            await self.store.look()
 
     async def _run_journal(self) -> None:
         self._journal_alive = True

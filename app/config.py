@@ -92,7 +92,8 @@ class CheckoutSettings(BaseModel):
 class Settings(BaseSettings):
     """Every setting, checked. Built by `load_settings`, or in tests by keyword.
 
-    Numbers ending in `_s` are seconds, in `_bytes` bytes; the others count what they name.
+    Numbers ending in `_s` are seconds, in `_bytes` bytes, in `_mb` MiB; the others count what they
+    name.
     """
 
     model_config = SettingsConfigDict(
@@ -133,6 +134,7 @@ class Settings(BaseSettings):
     rejected_body_bytes: int = _number(64 * KIB, 0, 16 * MIB)
     rejections_per_minute: int = _number(3000, 1, 1_000_000)
     rejections_per_minute_per_address: int = _number(600, 1, 1_000_000)
+    disk_low_water_mb: int = _number(64, 0, MIB)
 
     retention_days: int = _number(0, 0, 3650)
 
@@ -270,7 +272,7 @@ def _sentence(mistake: Any, field: str) -> str:
 
 
 def _unit(field: str) -> str:
-    return {"s": " of seconds", "days": " of days", "bytes": " of bytes"}.get(
+    return {"s": " of seconds", "days": " of days", "bytes": " of bytes", "mb": " of MiB"}.get(
         field.rpartition("_")[2], ""
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.errors import StorePoisoned
+from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
 from app.store.ledgers import count_due, outcome_counts
 from reconcile.ledger import OUTCOMES
@@ -13,22 +13,36 @@ from reconcile.ledger import OUTCOMES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreState:
-    """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them)."""
+    """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
+
+    free     bytes that are free on the database's disk; None where a server looks after it
+    refuses  why nothing can be written now, one sentence; None when it can
+    """
 
     due: int
     queue: int
     outcomes: Mapping[str, int]
+    free: int | None
+    refuses: str | None
 
 
 async def store_state(desk: Desk) -> StoreState:
-    """Raises StoreUnavailable or StorePoisoned when the store does not work."""
+    """Raises StoreUnavailable or StorePoisoned when the store cannot even be read."""
     store = desk.store
     if store.writer.poison is not None:
         raise StorePoisoned(store.writer.poison)
-    await store.writer.check()
+    refuses = None
+    try:
+        await store.writer.check()
+    except StoreUnavailable as error:
+        refuses = str(error)
     async with store.reading() as connection:
         due = await count_due(connection, now=desk.clock.now())
         counts = await outcome_counts(connection)
     return StoreState(
-        due=due, queue=store.journal.depth, outcomes=dict.fromkeys(OUTCOMES, 0) | counts
+        due=due,
+        queue=store.journal.depth,
+        outcomes=dict.fromkeys(OUTCOMES, 0) | counts,
+        free=store.writer.space.free_bytes(),
+        refuses=refuses,
     )

@@ -25,9 +25,8 @@ BUSY_TIMEOUT_MS = 5_000
 WRITER_CACHE_KIB = 65_536
 """Page cache of the writing connection: the busy part of the dedupe index stays in memory."""
 
-CHECKPOINT_PAGES = 12_000
-"""Pages of 4 KiB in the write-ahead log before it is folded into the file: some 48 MB. Pages that
-change often are then folded once instead of many times."""
+LOG_BYTES = 64 * 1024 * 1024
+"""What stays of the write-ahead log's file when a reader let it grow longer than it should be."""
 
 STATEMENTS_KEPT = 2_048
 """Prepared statements kept: one for each batch size of each table."""
@@ -64,7 +63,8 @@ def writing_engine(url: str) -> AsyncEngine:
         "PRAGMA journal_mode=WAL",
         "PRAGMA synchronous=FULL",
         f"PRAGMA cache_size=-{WRITER_CACHE_KIB}",
-        f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}",
+        "PRAGMA wal_autocheckpoint=0",  # the writer folds the log: see `log_length`
+        f"PRAGMA journal_size_limit={LOG_BYTES}",
     )
     _on_connect(engine, (*_common_pragmas(), *pragmas), check=_check_durable)
     _on_begin(engine, "BEGIN IMMEDIATE")

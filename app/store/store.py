@@ -27,10 +27,16 @@ from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_eng
 from app.store.integrity import damage
 from app.store.journal import Journal
 from app.store.locks import ServiceLock, WriteLock
+from app.store.log_length import LogLength
 from app.store.rejections import RejectionRing
+from app.store.space import MIB, Space
 from app.store.writer import Writer
 
 log = structlog.get_logger()
+
+LOOKED_AT_FIRST = 64 * MIB
+"""Bytes of an SQLite file up to which all of it is looked at before anything is acknowledged: a
+second from a slow disk. A larger one is looked at while it serves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +48,8 @@ class StoreSettings:
     journal_queue: int = 4_096
     journal_batch: int = 512
     rejections_max_count: int = 10_000
-    rejections_max_bytes: int = 64 * 1024 * 1024
+    rejections_max_bytes: int = 64 * MIB
+    disk_low_water_mib: int = 64
 
 
 class Store:
@@ -52,14 +59,24 @@ class Store:
         self._sqlite = is_sqlite(settings.url)
         self._path = sqlite_path(settings.url) if self._sqlite else None
         self._service = ServiceLock(self._path) if self._path is not None else None
-        lock = WriteLock(self._path) if self._path is not None else None
+        self._log = LogLength(self._path) if self._path is not None else None
         self._reader = reading_engine(settings.url)
-        self.writer = Writer(writing_engine(settings.url), lock)
+        self.writer = Writer(
+            writing_engine(settings.url),
+            lock=WriteLock(self._path) if self._path is not None else None,
+            log=self._log,
+            space=Space(
+                self._path.absolute().parent if self._path is not None else None,
+                low_water_mib=settings.disk_low_water_mib,
+            ),
+        )
         self._ring = RejectionRing(
             max_count=settings.rejections_max_count, max_bytes=settings.rejections_max_bytes
         )
         self.environment = settings.environment
         self.evidence_arrived = asyncio.Event()
+        self.looked = True
+        """Whether the whole file has been looked at; else `look` is still to be called."""
         self.closing = asyncio.Event()
         """Set when the service stops: whoever waits for something new should wait no more."""
         self.on_commit: Callable[[int], None] = lambda count: None
@@ -92,7 +109,8 @@ class Store:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction, after every other writer's."""
+        """One transaction, after every other writer's. Raises StoreUnavailable without room."""
+        self.writer.space.check()
         async with self.writer.transaction() as connection:
             yield connection
 
@@ -100,28 +118,46 @@ class Store:
 
     async def open_alone(self) -> None:
         """Take the database for this process alone, make sure of the disk, bring it up to date."""
+        await self._take()
+        await self._checkpoint()
+
+    async def open_serving(self) -> None:
+        """The same, and look at the whole database, unless it is so large that `look` must."""
+        await self._take()
+        self.looked = self._path is None or self._path.stat().st_size <= LOOKED_AT_FIRST
+        if self.looked:
+            await self.look()
+        await self._checkpoint()
+        async with self.reading() as connection:
+            await self._ring.load(connection)
+
+    async def _take(self) -> None:
         self._make_folder()
         if self._service is not None and self._path is not None:
             self._service.take()
             _drop_cached_pages(self._path)
         await self.open_writing()
-        await self._checkpoint()
 
-    async def open_serving(self) -> None:
-        """The same, and look at the whole database before anything is acknowledged."""
-        await self.open_alone()
+    async def look(self) -> None:
+        """Look for damage in the whole file. Raises StorePoisoned, for good, when there is any.
+
+        Cut short, and no wiser, when `closing` is set.
+        """
         async with self.reading() as connection:
-            found = await damage(connection)
-            if found:
-                raise StorePoisoned(
-                    f"{found[0]}; restore a backup, or copy the file aside and start afresh"
-                )
-            await self._ring.load(connection)
+            found = await damage(connection, until=self.closing)
+        if found:
+            self.writer.fail(f"{found[0]}; nothing more is acknowledged")
+            raise StorePoisoned(
+                f"{found[0]}; restore a backup, or copy the file aside and start afresh"
+            )
 
     async def open_writing(self) -> None:
-        """Bring an SQLite database up to date, or check a PostgreSQL one, and check its stamp."""
+        """Bring an SQLite database up to date, or check a PostgreSQL one, and check its stamp.
+
+        On a full disk too: there is something to read, and to free space by.
+        """
         self._make_folder()
-        async with self.writing() as connection:
+        async with self.writer.transaction() as connection:
             current = await schema.current_version(connection)
             if current != schema.newest_version():
                 if not self._sqlite:
@@ -165,7 +201,7 @@ class Store:
         """Run the migrations that are due. Returns the versions before and after."""
         with _system_errors_explained():
             self._make_folder()
-            async with self.writing() as connection:
+            async with self.writer.transaction() as connection:
                 before = await schema.current_version(connection)
                 await schema.upgrade(connection)
                 await schema.stamp_environment(connection, self.environment)
@@ -189,8 +225,15 @@ class Store:
 
     async def close(self) -> None:
         """Give everything back. Harmless on a store that was never opened."""
-        await self._reader.dispose()
-        await self.writer.close()
+        closing = [self._reader.dispose, self.writer.close]
+        if self.writer.poison is not None:
+            # The last to close folds the log into the file. Readers cannot, and after an I/O error
+            # nobody may: the next start does, once it has dropped what the page cache shows.
+            closing.reverse()
+        for close in closing:
+            await close()
+        if self._log is not None:
+            self._log.close()
         if self._service is not None:
             self._service.release()
 

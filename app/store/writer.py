@@ -17,6 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.errors import StorePoisoned, StoreUnavailable
 from app.store.faults import as_store_error
 from app.store.locks import WriteLock
+from app.store.log_length import LogLength
+from app.store.space import Space
 from app.store.statements import Result, Rows, Script, run, run_transaction
 
 
@@ -37,9 +39,14 @@ def _touching(dialect: str) -> Script[None]:
 class Writer:
     """Serialises transactions. After a storage I/O error it refuses for ever."""
 
-    def __init__(self, engine: AsyncEngine, lock: WriteLock | None) -> None:
+    def __init__(
+        self, engine: AsyncEngine, *, lock: WriteLock | None, log: LogLength | None, space: Space
+    ) -> None:
+        """lock, log: between processes on one SQLite file, and its write-ahead log's length."""
         self._engine = engine
         self._between_processes = lock
+        self._log = log
+        self.space = space
         self._turn = asyncio.Lock()
         self._connection: AsyncConnection | None = None
         self._poison: str | None = None
@@ -81,7 +88,9 @@ class Writer:
             with anyio.CancelScope(shield=True):
                 try:
                     await self._take()
-                    yield await self._connected()
+                    connection = await self._connected()
+                    yield connection
+                    await self._fold_long_log(connection)
                 except DBAPIError as error:
                     raise self.judged(error) from error
                 finally:
@@ -100,9 +109,21 @@ class Writer:
                 return mode == "TRUNCATE"
         return False
 
-    async def commit(self, script: Script[Result]) -> Result:
-        """Run a script as one transaction. Raises as `transaction` does."""
+    async def _fold_long_log(self, connection: AsyncConnection) -> None:
+        """After a commit. Only an I/O error matters: the commit is made, the log can wait."""
+        if self._log is None or not self._log.wants_folding():
+            return
         try:
+            await run(connection, _asking("PRAGMA wal_checkpoint(PASSIVE)"))
+        except DBAPIError as error:
+            meaning = self.judged(error)
+            if not isinstance(meaning, StoreUnavailable):
+                raise meaning from error
+
+    async def commit(self, script: Script[Result]) -> Result:
+        """Run a script as one transaction, if the disk has room. Raises as `transaction` does."""
+        try:
+            self.space.check()
             async with self._alone() as connection:
                 result = await run_transaction(connection, script)
         except StoreUnavailable as error:
@@ -112,7 +133,11 @@ class Writer:
         return result
 
     async def check(self) -> None:
-        """If the last commit failed, try one that changes nothing; raises as `transaction` does."""
+        """Is there room, and if the last commit failed, does one that changes nothing succeed?
+
+        Raises as `transaction` does.
+        """
+        self.space.check()
         if self.trouble is not None:
             await self.commit(_touching(self.dialect))
 

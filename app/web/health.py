@@ -32,7 +32,8 @@ class Health:
         """200 while deliveries can be stored and folded; else 503 with the reasons."""
         reasons = self._reasons()
         try:
-            await store_state(self._desk)
+            state = await store_state(self._desk)
+            reasons += [state.refuses] if state.refuses else []
         except TallyhookError as error:
             reasons.append(str(error))
         status = 503 if reasons else 200
@@ -45,5 +46,12 @@ class Health:
             state = await store_state(self._desk)
         except TallyhookError as error:
             return Response(f"# {error}\n", status_code=503, media_type="text/plain")
-        self._metrics.set_state(due=state.due, queue=state.queue, orders=state.outcomes)
+        gauges = {
+            "orders_due": state.due,
+            "journal_queue": state.queue,
+            "store_writable": int(state.refuses is None),
+        }
+        if state.free is not None:
+            gauges["disk_free_bytes"] = state.free
+        self._metrics.set_state(gauges, orders=state.outcomes)
         return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

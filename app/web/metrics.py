@@ -36,7 +36,7 @@ class Metrics(Collector):
         self._deliveries: Counter[tuple[str, str]] = Counter()
         self._times = [0] * (len(_SECONDS) + 1)
         self._time_sum = 0.0
-        self._gauges: dict[str, int] = {}
+        self._gauges: Mapping[str, int] = {}
         self._orders: Mapping[str, int] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -48,9 +48,9 @@ class Metrics(Collector):
         self._times[bisect_left(_SECONDS, seconds)] += 1
         self._time_sum += seconds
 
-    def set_state(self, *, due: int, queue: int, orders: Mapping[str, int]) -> None:
-        """What the store says now."""
-        self._gauges = {"orders_due": due, "journal_queue": queue}
+    def set_state(self, gauges: Mapping[str, int], *, orders: Mapping[str, int]) -> None:
+        """What the store says now: values of the gauges below, and orders by outcome."""
+        self._gauges = gauges
         self._orders = orders
 
     def collect(self) -> Iterator[Metric]:
@@ -107,4 +107,6 @@ class Metrics(Collector):
 _GAUGES: Final = {
     "orders_due": "Orders whose fold is due and not yet done.",
     "journal_queue": "Arrivals that wait to be committed.",
+    "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
+    "disk_free_bytes": "Bytes that are free on the disk of the database.",
 }

@@ -188,7 +188,7 @@ async def test_a_damaged_page_poisons(
         await keep(store, arrival(known))
     damage(path)
 
-    async def unseen(connection: object) -> list[str]:
+    async def unseen(connection: object, **words: object) -> list[str]:
         return []
 
     monkeypatch.setattr("app.store.store.damage", unseen)

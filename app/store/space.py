@@ -1,0 +1,35 @@
+"""Room on the database's disk: writing stops while some is left, because a disk that is quite full
+can no longer fold the write-ahead log, and then no longer frees anything either."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from app.errors import StoreUnavailable
+
+MIB = 1024 * 1024
+
+
+class Space:
+    """The file system that holds the database; a database server looks after its own."""
+
+    def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
+        """low_water_mib: nothing is written while less than this is free; 0 never refuses."""
+        self._folder = folder
+        self._low_water_mib = low_water_mib
+
+    def free_bytes(self) -> int | None:
+        """What an ordinary program may still write; None where that cannot be known."""
+        if self._folder is None or not self._folder.is_dir():
+            return None
+        found = os.statvfs(self._folder)
+        return found.f_bavail * found.f_frsize
+
+    def check(self) -> None:
+        """Raises StoreUnavailable while less than the low water is free."""
+        free = self.free_bytes() if self._low_water_mib else None
+        if free is not None and free < self._low_water_mib * MIB:
+            raise StoreUnavailable(
+                f"less than {self._low_water_mib} MiB of the database's disk is free; free some"
+            )
