@@ -1,0 +1,78 @@
+"""Opens a database that a fault has left behind and says what is wrong with it.
+
+Not through the store's own code: whoever checks must not share its mistakes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_NO_EVENT = """
+SELECT count(*) FROM deliveries d WHERE d.verdict <> 'unreadable' AND NOT EXISTS (
+    SELECT 1 FROM events e
+    WHERE e.event_id = d.event_id AND e.source = d.source AND e.digest = d.digest)
+"""
+_NO_DELIVERY = """
+SELECT count(*) FROM events e
+WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id = e.delivery_id AND d.body IS NOT NULL)
+"""
+_NO_MARK = """
+SELECT count(*) FROM events e WHERE e.order_key IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM order_due o WHERE o.order_key = e.order_key)
+AND NOT EXISTS (SELECT 1 FROM ledgers l WHERE l.order_key = e.order_key)
+"""
+_NO_LINK = """
+SELECT count(*) FROM events e WHERE e.order_key IS NOT NULL AND e.payment IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM links l WHERE l.reference = e.payment AND l.source = e.source)
+"""
+_MADE = "SELECT count(*) FROM sqlite_master WHERE name = 'deliveries'"
+"""A database whose making was cut short holds nothing, and has promised nothing."""
+
+HALVES = {
+    "a delivery without its event": _NO_EVENT,
+    "an event without its delivery": _NO_DELIVERY,
+    "an order with neither mark nor ledger": _NO_MARK,
+    "an event whose payment has no link": _NO_LINK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A database as it was found. `corrupt` and `halves` are sentences; none is as it must be."""
+
+    deliveries: frozenset[str] = frozenset()
+    corrupt: tuple[str, ...] = ()
+    halves: tuple[str, ...] = field(default=())
+
+    def lost(self, acknowledged: Iterable[str]) -> set[str]:
+        """Those of the acknowledged deliveries that are not there."""
+        return set(acknowledged) - self.deliveries
+
+
+def look(path: Path) -> Found:
+    """Open a database as any program would, which replays its log, and look at all of it."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            checked = [row[0] for row in database.execute("PRAGMA quick_check(3)")]
+            if not database.execute(_MADE).fetchone()[0]:
+                return Found(corrupt=() if checked == ["ok"] else tuple(checked))
+            ids = frozenset(row[0] for row in database.execute("SELECT id FROM deliveries"))
+            halves = tuple(
+                name for name, query in HALVES.items() if database.execute(query).fetchone()[0]
+            )
+    except sqlite3.DatabaseError as error:
+        return Found(corrupt=(str(error),))
+    return Found(ids, () if checked == ["ok"] else tuple(checked), halves)
+
+
+def assert_kept(path: Path, acknowledged: Iterable[str]) -> Found:
+    """Nothing acknowledged is lost, nothing is damaged or half there."""
+    found = look(path)
+    assert found.corrupt == ()
+    assert found.halves == ()
+    assert found.lost(acknowledged) == set()
+    return found

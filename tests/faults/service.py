@@ -1,0 +1,88 @@
+"""The real `serve` as a child process: by itself, or under a tracer that records or injects."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.app.web.driving import environ
+from tests.e2e.processes import END_S, Process
+
+needs_strace = pytest.mark.skipif(
+    shutil.which("strace") is None, reason="there is no strace: apt-get install strace"
+)
+
+
+class Service:
+    """A running service. `pid` is its own, not its tracer's."""
+
+    def __init__(self, process: Process, *, traced: bool) -> None:
+        self.process = process
+        self.port = process.port
+        self.pid = _child(process.popen.pid) if traced else process.popen.pid
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def end(self, number: int) -> int:
+        """Send it a signal and wait for its end. Returns its exit code."""
+        self.signal(number)
+        return self.process.code()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self.process.popen.poll() is not None
+
+
+def _child(tracer: int) -> int:
+    found = Path(f"/proc/{tracer}/task/{tracer}/children").read_text().split()
+    assert len(found) == 1, found
+    return int(found[0])
+
+
+@contextmanager
+def a_service(
+    folder: Path, *, script: str = "", under: Sequence[str] = (), **more: str
+) -> Iterator[Service]:
+    """A service on a free port that says that it serves. It is surely gone afterwards.
+
+    script  Python that runs in its place, to plant something before it begins
+    under   the words of a tracer in front of it
+    """
+    with starting(folder, script=script, under=under, **more) as process:
+        process.wait_until_ready()
+        assert process.port, process.log
+        yield Service(process, traced=bool(under))
+
+
+@contextmanager
+def starting(
+    folder: Path, *, script: str = "", under: Sequence[str] = (), **more: str
+) -> Iterator[Process]:
+    """The same, that need not come so far as to serve."""
+    start = ["-c", script] if script else ["-m", "app"]
+    words = [*under, sys.executable, *start, "serve", "--port", "0"]
+    process = Process(words, environ(folder, **more))
+    try:
+        yield process
+    finally:
+        _end(process, traced=bool(under))
+
+
+def _end(process: Process, *, traced: bool) -> None:
+    if process.popen.poll() is None:
+        # A tracer that is killed lets its child run on.
+        pid = _child(process.popen.pid) if traced else process.popen.pid
+        os.kill(pid, 9)
+        process.popen.wait(END_S)
+    process.code()
+    assert process.popen.stderr is not None
+    process.popen.stderr.close()

@@ -1,0 +1,78 @@
+"""Whatever a disk keeps of what was not synced, every delivery acknowledged before a power cut is
+there after it: a running service is recorded, and its disk rebuilt as after a cut at each call."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.explorer import explore, explore_all
+from tests.faults.load import load
+from tests.faults.plants import EARLY, NORMAL, SMALL_LOG, script
+from tests.faults.service import a_service, needs_strace
+from tests.faults.trace import Call, events, recorder
+
+pytestmark = needs_strace
+
+ACKS = 110
+"""Acknowledgements in one of the two lives of a recorded service, at least."""
+
+
+def record(folder: Path, *plants: str, acks: int = ACKS) -> Path:
+    """A service that is killed under load, starts again, and is stopped under load."""
+    folder.mkdir()
+    for life, number in (("1", signal.SIGKILL), ("2", signal.SIGTERM)):
+        under = recorder(folder / f"{life}.trace")
+        with (
+            a_service(folder, script=script(SMALL_LOG, *plants), under=under) as service,
+            load(service.port, name=life) as driver,
+        ):
+            driver.until(acks)
+            service.end(number)
+    return folder
+
+
+def calls(recording: Path) -> int:
+    """How many calls on files it has."""
+    traces = recording.glob("*.trace")
+    return sum(isinstance(event, Call) for trace in traces for event in events(trace))
+
+
+def assert_all_kept(folder: Path, *, states: int, acks: int) -> None:
+    """Record until there is enough of both; nothing is wrong anywhere."""
+    recordings: list[Path] = []
+    recorded = 0
+    while 4 * recorded < states or 2 * ACKS * len(recordings) < acks:
+        recordings.append(record(folder / f"recording-{len(recordings)}"))
+        recorded += calls(recordings[-1])
+    found = explore_all(recordings)
+    print(found.sentence())
+    assert found.examples == []
+    assert (found.lost, found.corrupt, found.halves) == (0, 0, 0)
+    assert found.states >= states
+    assert found.acks >= acks
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_every_acknowledged_delivery_outlives_a_cut_at_any_call(tmp_path: Path) -> None:
+    """25,000 disks: nothing is lost, nothing is corrupt, nothing is half applied."""
+    assert_all_kept(tmp_path, states=25_000, acks=800)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7_200)
+def test_the_same_ten_times_over(tmp_path: Path) -> None:
+    """250,000 disks."""
+    assert_all_kept(tmp_path, states=250_000, acks=8_000)
+
+
+@pytest.mark.parametrize("plant", [NORMAL, EARLY], ids=["synced too rarely", "told too soon"])
+def test_a_service_that_breaks_the_promise_is_caught(tmp_path: Path, plant: str) -> None:
+    """The same search finds losses in a service that syncs too rarely or answers too soon."""
+    found = explore(record(tmp_path / "recording", plant, acks=20), seed=0)
+    print(found.sentence())
+    assert found.lost > found.states / 10
+    assert found.corrupt == 0

@@ -1,0 +1,79 @@
+"""The instruments themselves: a checker that sees nothing, or a disk that forgets nothing, would
+make every fault look harmless."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.app.web.driving import driving, event
+from tests.faults.check import HALVES, look
+from tests.faults.disk import Disk
+from tests.faults.trace import Call
+
+HALVED = {
+    "a delivery without its event": "DELETE FROM events",
+    "an event without its delivery": "DELETE FROM deliveries",
+    "an order with neither mark nor ledger": "DELETE FROM order_due",
+    "an event whose payment has no link": "DELETE FROM links",
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+async def test_a_half_applied_event_is_seen(tmp_path: Path, name: str) -> None:
+    """Each kind of half has its query, and the query finds it."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1"))
+    assert look(tmp_path / "t.db").halves == ()
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database, database:
+        database.execute(HALVED[name])
+    assert look(tmp_path / "t.db").halves == (name,)
+
+
+async def test_damage_and_loss_are_seen(tmp_path: Path) -> None:
+    """A page that was overwritten is corrupt; an id that is not there is lost."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        kept = (await driver.send(event("e1"))).json()["delivery"]
+    path = tmp_path / "t.db"
+    assert look(path).lost([kept, "dlv_other"]) == {"dlv_other"}
+    path.write_bytes(path.read_bytes()[:8_192])
+    assert look(path).corrupt != ()
+
+
+def test_what_a_cut_leaves() -> None:
+    """What was synced stays; of the rest nothing, all, some or a piece of the last write."""
+    disk = Disk("/d")
+    disk.apply(Call("write", "/d/f", 0, b"a" * 1_024))
+    assert disk.after_cut("dropped", random.Random(0)) == {}
+    disk.apply(Call("sync", "/d/f"))
+    disk.apply(Call("sync", "/d"))
+    disk.apply(Call("write", "/d/f", 1_024, b"b" * 1_024))
+    disk.apply(Call("write", "/d/f", 2_048, b"c" * 1_024))
+    found = {
+        kind: {disk.after_cut(kind, random.Random(seed))["f"] for seed in range(40)}
+        for kind in ("dropped", "kept", "random", "torn")
+    }
+    a, b, c = b"a" * 1_024, b"b" * 1_024, b"c" * 1_024
+    assert found["dropped"] == {a}
+    assert found["kept"] == {a + b + c}
+    assert found["random"] == {a, a + b, a + bytes(1_024) + c, a + b + c}
+    assert found["torn"] == {a + b, a + b + c[:512]}
+
+
+def test_a_name_is_kept_when_its_folder_is_synced() -> None:
+    """A file that was removed comes back, and a new one vanishes, until the folder is synced."""
+    disk, chance = Disk("/d"), random.Random(0)
+    disk.apply(Call("write", "/d/old", 0, b"o"))
+    disk.apply(Call("sync", "/d/old"))
+    disk.apply(Call("sync", "/d"))
+    disk.apply(Call("unlink", "/d/old"))
+    disk.apply(Call("write", "/d/new", 0, b"n"))
+    disk.apply(Call("sync", "/d/new"))
+    assert disk.after_cut("dropped", chance) == {"old": b"o"}
+    assert disk.after_cut("kept", chance) == {"new": b"n"}
+    disk.apply(Call("sync", "/d"))
+    assert disk.after_cut("dropped", chance) == {"new": b"n"}

@@ -1,0 +1,109 @@
+"""What strace recorded of a service: its writes and syncs of files, and what it told senders.
+
+Reads `strace -f -y -xx`: one call a line, every string in hexadecimal, the file behind each
+descriptor in angle brackets. A call that another thread interrupted stands in two lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SYNCS = ("fdatasync", "fsync")
+RECORDED = ("pwrite64", "write", "writev", "sendto", "sendmsg", "ftruncate", "unlink", *SYNCS)
+
+_LINE = re.compile(r"(\d+) +(?:<\.\.\. )?(\w+)(?: resumed>|\()(.*)", re.DOTALL)
+_DESCRIPTOR = re.compile(r"(\d+)<([^>]*)>")
+_TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
+_DELIVERY = re.compile(rb'"delivery": "(dlv_\w+)"')
+_UNFINISHED = "<unfinished ...>"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call on a file: `write` with offset and data, `truncate`, `sync`, `unlink`."""
+
+    name: str
+    path: str
+    offset: int = 0
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A sender begins to be told that a delivery is kept."""
+
+    delivery: str
+
+
+def recorder(trace: Path) -> list[str]:
+    """The words in front of a command whose calls are to be recorded."""
+    names = ",".join(RECORDED)
+    options = ["-f", "-y", "-xx", "-qq", "--seccomp-bpf", "-s", "2000000", "-e", "signal=none"]
+    return ["strace", *options, "-e", f"trace={names}", "-o", str(trace)]
+
+
+def events(trace: Path) -> Iterator[Call | Told]:
+    """All that matters, in order: a write counts from its beginning, a sync from its return.
+
+    One connection writes, so that nothing is written to a file while it is being synced.
+    """
+    begun: dict[str, Call] = {}
+    with trace.open(encoding="ascii") as lines:
+        for line in lines:
+            match = _LINE.match(line)
+            assert match is not None, line[:200]
+            thread, name, rest = match.groups()
+            if name in SYNCS:
+                yield from _synced(begun, thread, rest)
+            elif "resumed>" not in line[: match.start(3)]:
+                yield from _called(name, rest)
+
+
+def _synced(begun: dict[str, Call], thread: str, rest: str) -> Iterator[Call]:
+    found = _DESCRIPTOR.match(rest)
+    if found is not None:
+        begun[thread] = Call("sync", _hex(found[2]).decode())
+    if rest.rstrip().endswith("= ?"):  # the process was killed meanwhile
+        begun.pop(thread)
+    elif _UNFINISHED not in rest:
+        assert rest.rstrip().endswith("= 0"), rest
+        yield begun.pop(thread)
+
+
+def _called(name: str, rest: str) -> Iterator[Call | Told]:
+    if name == "unlink":
+        yield Call("unlink", _hex(_first_text(rest)).decode())
+        return
+    found = _DESCRIPTOR.match(rest)
+    assert found is not None, rest[:200]
+    path = _hex(found[2])
+    if name in ("pwrite64", "ftruncate"):
+        yield _changed(name, path.decode(), rest[found.end() :])
+    elif path.startswith((b"socket:", b"TCP:")):
+        for delivery in _DELIVERY.findall(b"".join(map(_hex, _texts(rest)))):
+            yield Told(delivery.decode())
+
+
+def _changed(name: str, path: str, rest: str) -> Call:
+    numbers = rest.replace(_UNFINISHED, "").partition(")")[0]
+    if name == "ftruncate":
+        return Call("truncate", path, int(numbers.strip(", ")))
+    data, offset = _hex(_first_text(rest)), int(numbers.rpartition(",")[2])
+    return Call("write", path, offset, data)
+
+
+def _first_text(rest: str) -> str:
+    return next(_texts(rest))
+
+
+def _texts(rest: str) -> Iterator[str]:
+    for match in _TEXT.finditer(rest):
+        assert match[2] is None, "strace cut a string off"
+        yield match[1]
+
+
+def _hex(text: str) -> bytes:
+    return bytes.fromhex(text.replace("\\x", ""))
