@@ -47,17 +47,24 @@ class ScriptConnection(sqlite3.Connection):
         if not isinstance(parameters, _Crossing):
             return super().execute(sql, parameters)
         cursor = self.cursor()
-        if not parameters.transaction:
-            parameters.result = _run_all(cursor, parameters.script)
-            return cursor
+        run_script = self._transact if parameters.transaction else _run_all
+        try:
+            parameters.result = run_script(cursor, parameters.script)
+        except BaseException:
+            # An error keeps its frames, and a statement in them would keep the connection open.
+            cursor.close()
+            raise
+        return cursor
+
+    def _transact(self, cursor: sqlite3.Cursor, script: Script[Result]) -> Result:
         cursor.execute("BEGIN IMMEDIATE")
         try:
-            parameters.result = _run_all(cursor, parameters.script)
+            result = _run_all(cursor, script)
             cursor.execute("COMMIT")
         finally:
             if self.in_transaction:
                 self.rollback()
-        return cursor
+        return result
 
 
 def _run_all(cursor: sqlite3.Cursor, script: Script[Result]) -> Result:
