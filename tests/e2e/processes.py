@@ -46,9 +46,13 @@ class Process:
                 self._ready.set()
         self._ready.set()
 
+    def wait_for_word(self) -> None:
+        """Until it says that it serves, or ends."""
+        assert self._ready.wait(START_S), self.log
+
     def wait_until_ready(self) -> None:
         """Until it says that it serves. Fails with its log when it ends before."""
-        assert self._ready.wait(START_S), self.log
+        self.wait_for_word()
         assert self.popen.poll() is None or self.port, self.log
 
     def end(self, number: int = signal.SIGTERM) -> int:
@@ -144,7 +148,7 @@ def command(folder: Path, *words: str, **more: str) -> subprocess.CompletedProce
     )
 
 
-def token(folder: Path) -> str:
+def token(folder: Path, **more: str) -> str:
     """A token for the shop, made beside whatever serves."""
-    made = command(folder, "tokens", "add", "shop", "--format", "json")
+    made = command(folder, "tokens", "add", "shop", "--format", "json", **more)
     return str(json.loads(made.stdout)["token"])

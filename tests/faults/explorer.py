@@ -14,9 +14,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from app.errors import TallyhookError
-from app.store.store import StoreSettings, open_store
 from tests.faults.check import Found, look
 from tests.faults.disk import KINDS, Disk, Image
+from tests.faults.injecting import start
 from tests.faults.trace import Call, events
 
 EXAMPLES = 5
@@ -95,17 +95,10 @@ class _Looking:
         database = self._folder / "t.db"
         if self.opened % SERVED_EVERY == 0:
             try:
-                asyncio.run(_serve(database))
+                asyncio.run(start(self._folder))
             except TallyhookError as refused:
                 return Found(corrupt=(f"not served: {refused}",))
         return look(database)
-
-
-async def _serve(database: Path) -> None:
-    """Let the service's own start-up have it first, and close it again."""
-    settings = StoreSettings(url=f"sqlite+aiosqlite:///{database}", environment="sandbox")
-    async with open_store(settings, purpose="serving"):
-        pass
 
 
 def explore(recording: Path, *, seed: int) -> Explored:

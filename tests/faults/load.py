@@ -26,7 +26,7 @@ PAUSE_S = 0.02
 class Answer:
     """One answer. `verdict` and `delivery` are empty where nothing was acknowledged."""
 
-    at: float
+    at: Instant
     status: int
     event: str
     verdict: str = ""
@@ -71,6 +71,8 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self._stream = self._socket.makefile("rb")
+        self.headers: dict[str, str] = {}
+        """Those of the last answer, by their names in lower case."""
 
     def send(self, event_id: str, *, at: Instant | None = None, filler: int = 0) -> Answer:
         """Deliver an event once. Raises OSError when the connection breaks before an answer."""
@@ -79,14 +81,15 @@ class Connection:
         status, body = self._read()
         document = json.loads(body) if status == 200 else {}
         words = (document.get("verdict", ""), document.get("delivery", ""))
-        return Answer(time.monotonic(), status, event_id, *words)
+        return Answer(SystemClock().now(), status, event_id, *words)
 
     def _read(self) -> tuple[int, bytes]:
-        first, length = self._stream.readline(), 0
+        first = self._stream.readline()
+        self.headers = {}
         while (line := self._stream.readline()).strip():
-            name, _, value = line.partition(b":")
-            if name.lower() == b"content-length":
-                length = int(value)
+            name, _, value = line.decode("latin-1").partition(":")
+            self.headers[name.lower()] = value.strip()
+        length = int(self.headers.get("content-length", 0))
         body = self._stream.read(length)
         if not first or len(body) < length:
             raise ConnectionError("the answer was cut off")

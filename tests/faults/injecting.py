@@ -1,0 +1,102 @@
+"""Makes chosen system calls of a running service fail, and says what came of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.store.store import StoreSettings, open_store
+from reconcile.instants import SECOND, Instant
+from tests.e2e.processes import Process
+from tests.faults.load import Ledger, load
+from tests.faults.plants import SMALL_LOG, script
+from tests.faults.service import a_service, starting
+
+DATABASE, LOG = "t.db", "t.db-wal"
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """What came of one fault.
+
+    served   whether the process came so far as to serve
+    code     how it ended by itself; None where it lived on
+    faults   when a call was made to fail
+    calls    what it did with the file after the first of these, one line a call
+    """
+
+    served: bool = False
+    code: int | None = None
+    faults: list[Instant] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
+    words: bytes = b""
+
+    @property
+    def after(self) -> int:
+        """Acknowledgements that came in after the first fault."""
+        return sum(answer.at > self.faults[0] for answer in self.ledger.acknowledged)
+
+
+def base(folder: Path, *, killed: bool) -> Path:
+    """A database in the midst of its life; its log is still to be folded if it was killed."""
+    folder.mkdir()
+    with a_service(folder, script="" if killed else script(SMALL_LOG)) as service:
+        with load(service.port, name="base") as driver:
+            driver.until(100)
+        service.end(9 if killed else 15)
+    return folder
+
+
+async def start(folder: Path) -> None:
+    """The start of a service, as far as it concerns the database, and its end."""
+    settings = StoreSettings(url=f"sqlite+aiosqlite:///{folder}/t.db", environment="sandbox")
+    async with open_store(settings, purpose="serving"):
+        pass
+
+
+@contextmanager
+def faulty(
+    folder: Path, *, inject: str, file: str, plant: str = ""
+) -> Iterator[tuple[Process, Case]]:
+    """A service of which calls on one file fail. Look at the case when it is over.
+
+    inject  as strace says it: `fdatasync:error=EIO:when=3`
+    """
+    trace, case = folder / "calls", Case()
+    (folder / file).touch()  # strace follows the paths of files that are there
+    call = inject.partition(":")[0]
+    traced = f"trace={call},pwrite64,fdatasync,ftruncate"
+    options = ["-f", "-qq", "-ttt", "-e", "signal=none", "-e", traced, "-e", f"inject={inject}"]
+    under = ["strace", *options, "-P", str(folder / file), "-o", str(trace)]
+    with starting(folder, script=script(SMALL_LOG, plant), under=under) as process:
+        process.wait_for_word()
+        case.served = bool(process.port)
+        yield process, case
+        case.words = bytes(process.log)
+    _read(trace, case)
+
+
+def _read(trace: Path, case: Case) -> None:
+    for line in trace.read_text().splitlines():
+        _, at, call = line.split(maxsplit=2)
+        if "(INJECTED)" in call:
+            case.faults.append(int(float(at) * SECOND))
+        elif case.faults and "+++" not in call:
+            case.calls.append(call)
+
+
+def copied(source: Path, folder: Path) -> Path:
+    """A copy of a database for one case."""
+    shutil.copytree(source, folder)
+    return folder
+
+
+def under_load(process: Process, case: Case, *, acks: int = 150) -> None:
+    """Load until so many acknowledgements, or until nobody answers any more."""
+    with load(process.port, name="case") as driver:
+        driver.until(acks)
+    case.ledger = driver.ledger

@@ -1,0 +1,40 @@
+"""File systems of a test's own: only where a test may mount them, which is where it is root."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+def ran(*words: str) -> str:
+    """What a command printed. Fails with what it said."""
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr or done.stdout}"
+    return done.stdout.strip()
+
+
+@contextmanager
+def mounted(folder: Path, *words: str) -> Iterator[Path]:
+    """`mount WORDS… FOLDER`, or a visible skip where that is not allowed."""
+    folder.mkdir()
+    try:
+        done = subprocess.run(["mount", *words, str(folder)], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if done.returncode != 0:
+        pytest.skip(f"nothing may be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        unmount(folder)
+
+
+def unmount(folder: Path, options: Sequence[str] = ()) -> None:
+    """Take it away; a lazy unmount helps where a failed file system is still in use."""
+    done = subprocess.run(["umount", *options, str(folder)], capture_output=True, check=False)
+    if done.returncode != 0:
+        subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)

@@ -1,0 +1,114 @@
+"""A disk that fills up: deliveries are refused while there is still room to fold the log, what is
+stored can be read, and they are taken again as soon as there is space. On a real file system."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.processes import token
+from tests.faults.check import assert_kept
+from tests.faults.load import Answer, Connection, Ledger, load
+from tests.faults.mounts import mounted
+from tests.faults.service import Service, a_service, starting
+
+pytestmark = pytest.mark.slow
+
+MIB = 1024 * 1024
+DISK_MIB, LOW_WATER_MIB, BALLOON_MIB = 64, 32, 20
+FILLER = 20_000
+AGAIN_S = 5.0
+"""Seconds from the return of space to the next acknowledgement, at most."""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 MiB, 20 of which somebody else uses."""
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs") as folder:
+        (folder / "balloon").write_bytes(bytes(BALLOON_MIB * MIB))
+        yield folder
+
+
+def free(folder: Path) -> int:
+    """Bytes that are free there."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def filled(service: Service) -> Ledger:
+    """Load until deliveries are refused."""
+    with load(service.port, filler=FILLER) as driver:
+        ends = time.monotonic() + 60
+        while 503 not in driver.ledger.statuses():
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        time.sleep(0.5)
+    return driver.ledger
+
+
+def test_a_disk_that_fills_up(small: Path) -> None:
+    """Refused early with 503, readable all the while, taken again within five seconds."""
+    low_water = {"DISK_LOW_WATER_MB": str(LOW_WATER_MIB)}
+    with a_service(small, **low_water) as service:
+        shop = token(small, **low_water)
+        ledger = filled(service)
+        left = free(small)
+        assert (LOW_WATER_MIB - 8) * MIB < left < LOW_WATER_MIB * MIB
+        assert ledger.statuses() == {200, 503}
+        process = service.process
+        status, _, body = process.request("GET", "/readyz")
+        assert (status, b"less than 32 MiB" in body) == (503, True)
+        figures = process.request("GET", "/metrics")[2].decode()
+        assert "tallyhook_store_writable 0.0" in figures
+        assert "tallyhook_disk_free_bytes" in figures
+        first = ledger.acknowledged[0].event
+        assert process.get(f"/api/v1/orders/ORD-{first[:-1]}", shop)["outcome"] == "succeeded"
+        assert refused(service) == "5"
+        (small / "balloon").unlink()
+        ledger.answers.append(taken_again(service))
+        assert process.request("GET", "/readyz")[0] == 200
+        assert service.end(signal.SIGTERM) == 0
+    assert_kept(small / "t.db", ledger.deliveries)
+
+
+def refused(service: Service) -> str:
+    """The Retry-After of a delivery that is refused."""
+    connection = Connection(service.port)
+    try:
+        answer = connection.send("refused")
+        assert answer.status == 503
+        return connection.headers["retry-after"]
+    finally:
+        connection.close()
+
+
+def taken_again(service: Service) -> Answer:
+    """The first acknowledgement; it comes in time."""
+    connection, ends = Connection(service.port), time.monotonic() + AGAIN_S
+    try:
+        while (answer := connection.send("again")).status != 200:
+            assert time.monotonic() < ends, "not taken again in time"
+            time.sleep(0.1)
+        return answer
+    finally:
+        connection.close()
+
+
+def test_without_a_low_water_the_disk_is_full(small: Path) -> None:
+    """The same load fills the disk to the last page, and the space that comes back is not enough to
+    fold the log: that is what the low water is for. Even so nothing is lost."""
+    with a_service(small, DISK_LOW_WATER_MB="0") as service:
+        ledger = filled(service)
+        assert free(small) < 8 * MIB
+        assert service.end(signal.SIGTERM) == 0
+    (small / "balloon").unlink()
+    with starting(small) as process:
+        process.wait_for_word()
+        assert process.code() == 4
+        assert process.log == b"tallyhook: the disk is full; free some space\n"
+    assert_kept(small / "t.db", ledger.deliveries)

@@ -1,0 +1,102 @@
+"""A service that is killed at any moment has kept what it acknowledged, and starts again."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.check import assert_kept, look
+from tests.faults.injecting import DATABASE, LOG, base, copied, faulty, start, under_load
+from tests.faults.load import load
+from tests.faults.plants import EARLY, SMALL_LOG, script
+from tests.faults.service import a_service, needs_strace
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 50
+ACKS = 40
+"""Acknowledgements in a round, at least, before the kill."""
+
+
+def killed_under_load(folder: Path, number: int, *plants: str) -> set[str]:
+    """One round: start, load, kill. The deliveries that were acknowledged."""
+    with (
+        a_service(folder, script=script(SMALL_LOG, *plants)) as service,
+        load(service.port, name=f"r{number}") as driver,
+    ):
+        driver.until(ACKS)
+        time.sleep(random.Random(number).random() * 0.05)
+        assert service.end(signal.SIGKILL) == -signal.SIGKILL
+    return driver.ledger.deliveries
+
+
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_in_fifty_kills(tmp_path: Path) -> None:
+    """Each start is a recovery from the kill before; nothing acknowledged in any round is lost."""
+    acknowledged: set[str] = set()
+    for number in range(ROUNDS):
+        acknowledged |= killed_under_load(tmp_path, number)
+    assert_kept(tmp_path / "t.db", acknowledged)
+    print(f"{ROUNDS} kills, {len(acknowledged):,} acknowledgements, none lost")
+    assert len(acknowledged) >= ROUNDS * ACKS
+
+
+def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
+    """The same rounds find a service that answers too soon."""
+    acknowledged: set[str] = set()
+    for number in range(10):
+        acknowledged |= killed_under_load(tmp_path, number, EARLY)
+        if look(tmp_path / "t.db").lost(acknowledged):
+            return
+    pytest.fail("nothing was lost in ten kills")
+
+
+POINTS = [
+    *((f"fdatasync:signal=KILL:when={n}", LOG) for n in (1, 2, 3, 8, 20)),
+    *((f"pwrite64:signal=KILL:when={n}", LOG) for n in (1, 2, 40, 150, 241)),
+    *((f"fdatasync:signal=KILL:when={n}", DATABASE) for n in (1, 2)),
+    *((f"pwrite64:signal=KILL:when={n}", DATABASE) for n in (1, 13, 30)),
+]
+ALL_POINTS = [
+    *((f"fdatasync:signal=KILL:when={n}", LOG) for n in range(1, 101)),
+    *((f"pwrite64:signal=KILL:when={n}", LOG) for n in range(1, 501)),
+]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that was closed well."""
+    return base(tmp_path_factory.mktemp("stopped") / "base", killed=False)
+
+
+async def killed_at(source: Path, folder: Path, inject: str, file: str) -> None:
+    """The kill comes, and nothing else ends the process; nothing acknowledged is lost."""
+    copied(source, folder)
+    with faulty(folder, inject=inject, file=file) as (process, case):
+        assert case.served, process.log
+        under_load(process, case, acks=3_000)
+        assert process.code() == -signal.SIGKILL
+    last = (folder / "calls").read_text().splitlines()[-1]
+    assert inject.partition(":")[0] in last, "the kill was not injected"
+    assert last.endswith("= ?"), "the kill was not injected"
+    await start(folder)
+    assert_kept(folder / "t.db", case.ledger.deliveries)
+
+
+@needs_strace
+@pytest.mark.parametrize(("inject", "file"), POINTS)
+async def test_killed_at_a_call(stopped: Path, tmp_path: Path, inject: str, file: str) -> None:
+    """Killed at the beginning of a write or a sync of the log or of the file."""
+    await killed_at(stopped, tmp_path / "case", inject, file)
+
+
+@needs_strace
+@pytest.mark.soak
+@pytest.mark.parametrize(("inject", "file"), ALL_POINTS)
+async def test_killed_at_any_call(stopped: Path, tmp_path: Path, inject: str, file: str) -> None:
+    """The same at the first hundred syncs and the first five hundred writes."""
+    await killed_at(stopped, tmp_path / "case", inject, file)
