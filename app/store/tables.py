@@ -44,7 +44,9 @@ class _Table(SQLModel):
 
 
 def _text(*, primary: bool = False, null: bool = False) -> Any:
-    return Field(sa_column=Column(Text, primary_key=primary, nullable=null))
+    """Text that is compared and sorted by its bytes, as SQLite does, whatever the server's locale."""
+    kind = Text().with_variant(Text(collation="C"), "postgresql")
+    return Field(sa_column=Column(kind, primary_key=primary, nullable=null))
 
 
 def _big(*, null: bool = False, primary: bool = False) -> Any:

@@ -1,0 +1,1 @@
+"""PostgreSQL in tests: a real server of our own, and what only a shared database must do."""

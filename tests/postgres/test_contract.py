@@ -1,0 +1,16 @@
+"""The contract on PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.contract_histories import HistoryContract
+from tests.store.contract_keeping import KeepingContract
+from tests.store.contract_ledgers import LedgerContract
+from tests.store.contract_verdicts import VerdictContract
+
+pytestmark = pytest.mark.postgres
+
+
+class TestPostgresql(VerdictContract, HistoryContract, LedgerContract, KeepingContract):
+    """Every property of the contract, on a server."""
