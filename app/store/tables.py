@@ -44,7 +44,7 @@ class _Table(SQLModel):
 
 
 def _text(*, primary: bool = False, null: bool = False) -> Any:
-    """Text that is compared and sorted by its bytes, as SQLite does, whatever the server's locale."""
+    """Text, compared and sorted by its bytes as on SQLite, whatever the server's locale."""
     kind = Text().with_variant(Text(collation="C"), "postgresql")
     return Field(sa_column=Column(kind, primary_key=primary, nullable=null))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 import asyncpg
@@ -12,6 +13,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from app.store.store import Store, StoreSettings
+from app.store.tables import metadata
 from tests.postgres.server import running
 from tests.store.builders import opened
 
@@ -46,17 +48,19 @@ def server_url() -> Iterator[str]:
         yield server.url("postgres")
 
 
-@pytest.fixture(scope="session")
-def template(server_url: str) -> Iterator[str]:
-    """The name of a database that the migrations have just made."""
-    name = f"tallyhook_template_{os.getpid()}"
+@contextmanager
+def a_database(server_url: str) -> Iterator[str]:
+    """A database without any table."""
+    name = f"tallyhook_{os.getpid()}_{next(_numbers)}"
     ask(server_url, f"CREATE DATABASE {name}")
-    asyncio.run(_migrate(database(server_url, name)))
-    yield name
-    ask(server_url, f"DROP DATABASE {name}")
+    try:
+        yield make_url(server_url).set(database=name).render_as_string(hide_password=False)
+    finally:
+        ask(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def _migrate(url: str) -> None:
+async def migrate(url: str) -> None:
+    """Bring a database to the newest version."""
     store = Store(StoreSettings(url=url))
     try:
         await store.upgrade()
@@ -64,27 +68,31 @@ async def _migrate(url: str) -> None:
         await store.close()
 
 
-def database(url: str, name: str) -> str:
-    """The URL of another database on the same server."""
-    return make_url(url).set(database=name).render_as_string(hide_password=False)
-
-
-@pytest.fixture
-def url(server_url: str, template: str) -> Iterator[str]:
-    """A database of the newest version that nobody has used yet."""
-    name = f"tallyhook_{os.getpid()}_{next(_numbers)}"
-    ask(server_url, f"CREATE DATABASE {name} TEMPLATE {template}")
-    yield database(server_url, name)
-    ask(server_url, f"DROP DATABASE {name} WITH (FORCE)")
-
-
 @pytest.fixture
 def empty_url(server_url: str) -> Iterator[str]:
-    """A database without any table."""
-    name = f"tallyhook_{os.getpid()}_{next(_numbers)}"
-    ask(server_url, f"CREATE DATABASE {name}")
-    yield database(server_url, name)
-    ask(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+    """A database of the test's own, without any table."""
+    with a_database(server_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def shared_url(server_url: str) -> Iterator[str]:
+    """A database of the newest version."""
+    with a_database(server_url) as url:
+        asyncio.run(migrate(url))
+        yield url
+
+
+@pytest.fixture
+def url(shared_url: str) -> str:
+    """A database of the newest version, without a row; making one anew would take half a second."""
+    ask(
+        shared_url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        *(f"DELETE FROM {name}" for name in metadata.tables),
+    )
+    return shared_url
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ def _is_zombie(pid: int) -> bool:
 @contextmanager
 def programs() -> Iterator[tuple[Programs, Path]]:
     """The programs, and a folder with a short name for the servers that they run."""
-    folder = Path(tempfile.mkdtemp(prefix="tpg", dir="/tmp"))  # noqa: S108
+    folder = Path(tempfile.mkdtemp(prefix="tpg", dir="/tmp"))
     folder.chmod(0o755)
     try:
         yield Programs(folder), folder
