@@ -38,6 +38,7 @@ from app.providers.profile import load_profile
 from app.providers.questions import Questions
 from app.providers.sections import Profile
 from app.providers.source import Source
+from app.store.postgresql import Purpose
 from app.store.store import Store, StoreSettings, open_store
 from app.web.api import Api
 from app.web.application import build_application
@@ -160,7 +161,7 @@ def _refuse_long_tolerance(profile: Profile) -> None:
 
 
 @asynccontextmanager
-async def open_desk(settings: Settings, *, purpose: str) -> AsyncIterator[Desk]:
+async def open_desk(settings: Settings, *, purpose: Purpose) -> AsyncIterator[Desk]:
     """A desk on its own store, for a purpose: see `open_store`."""
     async with open_store(store_settings(settings), purpose=purpose) as store:
         yield Desk(store=store, policy=settings.policy(), clock=SystemClock())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -39,7 +39,9 @@ def calm_the_collector() -> None:
 
 
 def with_desk(
-    use: Callable[[Desk, Settings], Awaitable[Result]], *, purpose: str = "reading"
+    use: Callable[[Desk, Settings], Awaitable[Result]],
+    *,
+    purpose: Literal["alone", "writing", "reading"] = "reading",
 ) -> Result:
     """Load the settings, open the store for a purpose, and call `use` with desk and settings."""
     from app.bootstrap import open_desk

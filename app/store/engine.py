@@ -1,4 +1,4 @@
-"""Connections: one that writes, several that only read, on SQLite or PostgreSQL.
+"""Connections: one that writes, several that only read. Those of PostgreSQL are in `postgresql`.
 
 SQLite: WAL and synchronous=FULL are set and read back, because a promise to keep an acknowledged
 delivery rests on them; `isolation_level=None` leaves BEGIN to us, and the writer begins IMMEDIATE,
@@ -17,6 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from app.errors import ConfigurationError
+from app.store import postgresql
+from app.store.safety import check_server
 from app.store.statements import ScriptConnection
 
 BUSY_TIMEOUT_MS = 5_000
@@ -48,10 +50,10 @@ def sqlite_path(url: str) -> Path:
     return Path(database)
 
 
-def writing_engine(url: str) -> AsyncEngine:
+def writing_engine(url: str, *, purpose: postgresql.Purpose) -> AsyncEngine:
     """The engine of the one connection that writes and checkpoints."""
     if not is_sqlite(url):
-        return create_async_engine(url, pool_size=2, max_overflow=0)
+        return postgresql.writing_engine(url, purpose=purpose, check=check_server)
     engine = create_async_engine(
         url,
         poolclass=AsyncAdaptedQueuePool,
@@ -74,13 +76,7 @@ def writing_engine(url: str) -> AsyncEngine:
 def reading_engine(url: str) -> AsyncEngine:
     """The engine of connections that can only read."""
     if not is_sqlite(url):
-        return create_async_engine(
-            url,
-            pool_size=READERS,
-            max_overflow=0,
-            isolation_level="REPEATABLE READ",  # several reads of one history are one snapshot
-            execution_options={"postgresql_readonly": True},
-        )
+        return postgresql.reading_engine(url, readers=READERS)
     engine = create_async_engine(
         _read_only(url),
         poolclass=AsyncAdaptedQueuePool,

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import sqlite3
 
+import asyncpg
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.errors import StorePoisoned, StoreUnavailable, TallyhookError
 
@@ -27,13 +29,52 @@ _PASSING_SQLITE = {
     sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check its folder and open files",
 }
 
+_FATAL_POSTGRESQL = {
+    "XX001": "the server found damaged data",
+    "XX002": "the server found a damaged index",
+}
 
-def as_store_error(error: DBAPIError) -> TallyhookError | None:
+_PASSING_POSTGRESQL = {
+    "08": "the connection to the database was lost; try again",
+    "25": "the server takes no writes; is it a standby?",
+    "28": "the server does not accept this user or password",
+    "3D": "there is no such database on the server; create it",
+    "40": "the database is busy; try again",
+    "53": "the server is out of space, memory or connections; see its log",
+    "55": "the database is busy; try again",
+    "57": "the server is stopping, starting, or took too long; try again",
+    "58": "the server reports a system error; see its log",
+}
+"""By the class of the code, which is its first two characters. After an I/O error of its log the
+server stops by itself and reads its disk again, so nothing of this is for good."""
+
+DRIVER_ERRORS = (
+    DBAPIError,
+    PoolTimeout,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,  # a connection that cannot be made, or an answer that does not come
+)
+"""What a database can make fail, through SQLAlchemy or past it."""
+
+
+def as_store_error(error: Exception) -> TallyhookError | None:
     """The error of ours that a driver's error means; None when it is a fault in our own SQL."""
-    code = _sqlite_code(error)
-    if code is None:
-        lost = error.connection_invalidated or isinstance(error.orig, OSError)
-        return StoreUnavailable("the database does not answer; try again") if lost else None
+    code = _found_in(error, "sqlite_errorcode")
+    if isinstance(code, int):
+        return _of_sqlite(code & 0xFF)
+    if isinstance(error, DBAPIError) and isinstance(error.orig, sqlite3.Error):
+        return None
+    state = _found_in(error, "sqlstate")
+    if isinstance(state, str):
+        return _of_postgresql(state)
+    if isinstance(error, DBAPIError) and not error.connection_invalidated:
+        return None
+    return StoreUnavailable("the database does not answer; try again")
+
+
+def _of_sqlite(code: int) -> TallyhookError | None:
     if code in _FATAL_SQLITE:
         return StorePoisoned(f"{_FATAL_SQLITE[code]}; nothing more is acknowledged")
     if code in _PASSING_SQLITE:
@@ -41,12 +82,20 @@ def as_store_error(error: DBAPIError) -> TallyhookError | None:
     return None
 
 
-def _sqlite_code(error: DBAPIError) -> int | None:
-    """SQLite's primary result code, from the driver's exception or the one it was made from."""
-    cause: BaseException | None = error.orig
+def _of_postgresql(state: str) -> TallyhookError | None:
+    if state in _FATAL_POSTGRESQL:
+        return StorePoisoned(f"{_FATAL_POSTGRESQL[state]}; nothing more is acknowledged")
+    if state[:2] in _PASSING_POSTGRESQL:
+        return StoreUnavailable(_PASSING_POSTGRESQL[state[:2]])
+    return None
+
+
+def _found_in(error: BaseException, name: str) -> object:
+    """An attribute of the driver's exception, or of one that it was made from."""
+    cause: BaseException | None = error
     while cause is not None:
-        code = getattr(cause, "sqlite_errorcode", None)
-        if isinstance(code, int):
-            return code & 0xFF
-        cause = cause.__cause__
+        found = getattr(cause, name, None)
+        if found is not None:
+            return found
+        cause = getattr(cause, "orig", None) or cause.__cause__
     return None

@@ -58,16 +58,19 @@ async def stamp_environment(connection: AsyncConnection, environment: str | None
 
     Raises ConfigurationError when the database belongs to the other environment.
     """
-    row = await connection.execute(text("SELECT value FROM meta WHERE name='environment'"))
-    stamped: str | None = row.scalar_one_or_none()
+    stamped = await _stamp(connection)
     if environment is None:
         return stamped
     if stamped is None:
         await connection.execute(
-            text("INSERT INTO meta (name, value) VALUES ('environment', :value)"),
+            text(
+                "INSERT INTO meta (name, value) VALUES ('environment', :value) "
+                "ON CONFLICT DO NOTHING"
+            ),
             {"value": environment},
         )
-    elif stamped != environment:
+        stamped = await _stamp(connection)  # another process may have been first
+    if stamped != environment:
         raise ConfigurationError(
             [
                 f"TALLYHOOK_ENVIRONMENT: this database belongs to {stamped} and this instance is "
@@ -75,3 +78,9 @@ async def stamp_environment(connection: AsyncConnection, environment: str | None
             ]
         )
     return environment
+
+
+async def _stamp(connection: AsyncConnection) -> str | None:
+    row = await connection.execute(text("SELECT value FROM meta WHERE name='environment'"))
+    stamped: str | None = row.scalar_one_or_none()
+    return stamped

@@ -6,7 +6,7 @@ every crossing wakes two threads and trades the interpreter lock; on PostgreSQL 
 awaited one by one. The script is the same.
 
 One statement carries many rows for the same reason: a row at a time would give up and regain the
-interpreter lock for each, which costs more than the rows do.
+interpreter lock for each, which costs more than the rows do. PostgreSQL takes them as arrays.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store import arrays
+
 Rows = list[tuple[Any, ...]]
 Statement = tuple[str, Sequence[Any]]
 Result = TypeVar("Result")
 Script = Generator[Statement, Rows, Result]
 
 MAX_PARAMETERS = 30_000
-"""Parameters in one statement: SQLite allows 32,766, PostgreSQL 32,767."""
+"""Parameters in one statement: SQLite allows 32,766."""
 
 
 class _Crossing:
@@ -94,11 +96,8 @@ async def run(connection: AsyncConnection, script: Script[Result]) -> Result:
 
 
 async def run_transaction(connection: AsyncConnection, script: Script[Result]) -> Result:
-    """Run a script as one transaction on a connection that is in none."""
-    if connection.dialect.name == "sqlite":
-        return await _cross(connection, script, transaction=True)
-    async with connection.begin():
-        return await run(connection, script)
+    """Run a script as one transaction on an SQLite connection that is in none."""
+    return await _cross(connection, script, transaction=True)
 
 
 async def _cross(
@@ -150,20 +149,29 @@ def inserting(
     conflict: str = "",
 ) -> Script[None]:
     """Insert the rows in as few statements as the parameter limit allows."""
+    if dialect != "sqlite":
+        if rows:
+            yield (
+                arrays.insert(table, columns, conflict),
+                [list(c) for c in zip(*rows, strict=True)],
+            )
+        return
     step = MAX_PARAMETERS // len(columns)
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        sql = _insert(dialect, table, columns, len(part), conflict)
+        sql = _insert(table, columns, len(part), conflict)
         yield sql, tuple(chain.from_iterable(part))
 
 
 def selecting(dialect: str, *, sql: str, values: Iterable[Any]) -> Script[Rows]:
     """Rows of `sql`, in which `{}` stands for the list of values of an IN."""
     wanted = list(values)
+    if dialect != "sqlite":
+        return (yield arrays.with_list(sql), (wanted,))
     found: Rows = []
     for start in range(0, len(wanted), MAX_PARAMETERS):
         part = wanted[start : start + MAX_PARAMETERS]
-        found += yield _with_marks(sql, dialect, len(part)), part
+        found += yield _with_marks(sql, len(part)), part
     return found
 
 
@@ -173,19 +181,16 @@ async def select_in(connection: AsyncConnection, *, sql: str, values: Iterable[A
 
 
 @lru_cache(maxsize=8_192)
-def _insert(dialect: str, table: str, columns: tuple[str, ...], rows: int, conflict: str) -> str:
-    width = len(columns)
-    values = ",".join(f"({_marks(dialect, width, start=row * width)})" for row in range(rows))
+def _insert(table: str, columns: tuple[str, ...], rows: int, conflict: str) -> str:
+    values = ",".join([f"({_marks(len(columns))})"] * rows)
     names = ",".join(f'"{name}"' for name in columns)
     return f"INSERT INTO {table} ({names}) VALUES {values} {conflict}"  # noqa: S608
 
 
 @lru_cache(maxsize=8_192)
-def _with_marks(sql: str, dialect: str, count: int) -> str:
-    return sql.replace("{}", _marks(dialect, count, start=0))
+def _with_marks(sql: str, count: int) -> str:
+    return sql.replace("{}", _marks(count))
 
 
-def _marks(dialect: str, count: int, *, start: int) -> str:
-    if dialect == "sqlite":
-        return ",".join("?" * count)
-    return ",".join(f"${number}" for number in range(start + 1, start + count + 1))
+def _marks(count: int) -> str:
+    return ",".join("?" * count)

@@ -18,18 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.store import schema
 from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
+from app.store.faults import DRIVER_ERRORS
 from app.store.integrity import damage
 from app.store.journal import Journal
 from app.store.locks import ServiceLock, WriteLock
 from app.store.log_length import LogLength
+from app.store.postgresql import MIGRATING, Purpose, taking
 from app.store.rejections import RejectionRing
 from app.store.space import MIB, Space
+from app.store.statements import run
 from app.store.writer import Writer
 
 log = structlog.get_logger()
@@ -55,14 +57,14 @@ class StoreSettings:
 class Store:
     """An open database. Made by `open_store` only."""
 
-    def __init__(self, settings: StoreSettings) -> None:
+    def __init__(self, settings: StoreSettings, *, purpose: Purpose = "alone") -> None:
         self._sqlite = is_sqlite(settings.url)
         self._path = sqlite_path(settings.url) if self._sqlite else None
         self._service = ServiceLock(self._path) if self._path is not None else None
         self._log = LogLength(self._path) if self._path is not None else None
         self._reader = reading_engine(settings.url)
         self.writer = Writer(
-            writing_engine(settings.url),
+            writing_engine(settings.url, purpose=purpose),
             lock=WriteLock(self._path) if self._path is not None else None,
             log=self._log,
             space=Space(
@@ -104,7 +106,7 @@ class Store:
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
-        except DBAPIError as error:
+        except DRIVER_ERRORS as error:
             raise self.writer.judged(error) from error
 
     @asynccontextmanager
@@ -202,6 +204,7 @@ class Store:
         with _system_errors_explained():
             self._make_folder()
             async with self.writer.transaction() as connection:
+                await run(connection, taking(self.writer.dialect, MIGRATING))
                 before = await schema.current_version(connection)
                 await schema.upgrade(connection)
                 await schema.stamp_environment(connection, self.environment)
@@ -253,10 +256,12 @@ def _drop_cached_pages(path: Path) -> None:
 
 
 @asynccontextmanager
-async def open_store(settings: StoreSettings, *, purpose: str = "serving") -> AsyncIterator[Store]:
+async def open_store(
+    settings: StoreSettings, *, purpose: Purpose = "serving"
+) -> AsyncIterator[Store]:
     """An open store for `serving`, `alone` (no service may run), `writing` (beside one) or
     `reading`."""
-    store = Store(settings)
+    store = Store(settings, purpose=purpose)
     try:
         await _open(store, purpose)
         yield store
@@ -264,7 +269,7 @@ async def open_store(settings: StoreSettings, *, purpose: str = "serving") -> As
         await store.close()
 
 
-async def _open(store: Store, purpose: str) -> None:
+async def _open(store: Store, purpose: Purpose) -> None:
     opening = {
         "serving": store.open_serving,
         "alone": store.open_alone,

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.errors import StorePoisoned, StoreUnavailable
-from app.store.faults import as_store_error
+from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.store import postgresql
+from app.store.faults import DRIVER_ERRORS, as_store_error
 from app.store.locks import WriteLock
 from app.store.log_length import LogLength
 from app.store.space import Space
@@ -49,6 +49,10 @@ class Writer:
         self.space = space
         self._turn = asyncio.Lock()
         self._connection: AsyncConnection | None = None
+        self._connected_before = False
+        self._run_transaction = (
+            run_transaction if self.dialect == "sqlite" else postgresql.run_transaction
+        )
         self._poison: str | None = None
         self.trouble: str | None = None
         """Why the last commit could not be made, one sentence; None when it could."""
@@ -91,8 +95,11 @@ class Writer:
                     connection = await self._connected()
                     yield connection
                     await self._fold_long_log(connection)
-                except DBAPIError as error:
-                    raise self.judged(error) from error
+                except DRIVER_ERRORS as error:
+                    meaning = self.judged(error)
+                    if isinstance(meaning, StoreUnavailable):
+                        await self._give_up_connection()
+                    raise meaning from error
                 finally:
                     self._release()
 
@@ -115,7 +122,7 @@ class Writer:
             return
         try:
             await run(connection, _asking("PRAGMA wal_checkpoint(PASSIVE)"))
-        except DBAPIError as error:
+        except DRIVER_ERRORS as error:
             meaning = self.judged(error)
             if not isinstance(meaning, StoreUnavailable):
                 raise meaning from error
@@ -125,7 +132,7 @@ class Writer:
         try:
             self.space.check()
             async with self._alone() as connection:
-                result = await run_transaction(connection, script)
+                result = await self._run_transaction(connection, script)
         except StoreUnavailable as error:
             self.trouble = str(error)
             raise
@@ -141,8 +148,10 @@ class Writer:
         if self.trouble is not None:
             await self.commit(_touching(self.dialect))
 
-    def judged(self, error: DBAPIError) -> Exception:
+    def judged(self, error: Exception) -> Exception:
         """What a driver's error means to callers. A fatal one, met by a reader too, stops all."""
+        if self.dialect == "sqlite" and isinstance(error, OSError):
+            return error
         meaning = as_store_error(error)
         if meaning is None:
             return error
@@ -152,8 +161,22 @@ class Writer:
 
     async def _connected(self) -> AsyncConnection:
         if self._connection is None:
-            self._connection = await self._engine.connect()
+            try:
+                self._connection = await self._engine.connect()
+            except ConfigurationError as error:
+                if self._connected_before:  # the server came back with other settings
+                    self.fail(str(error))
+                    raise StorePoisoned(str(error)) from error
+                raise
+            self._connected_before = True
         return self._connection
+
+    async def _give_up_connection(self) -> None:
+        """On PostgreSQL: what became of its transaction is not known, and it may be dead."""
+        if self.dialect != "sqlite" and self._connection is not None:
+            connection, self._connection = self._connection, None
+            await connection.invalidate()
+            await connection.close()
 
     async def _take(self) -> None:
         if self._between_processes is not None:

@@ -1,0 +1,153 @@
+"""PostgreSQL: how connections are made, what they are asked first, how scripts run on them.
+
+Several processes share one database there, so what a file lock and a single writer do for SQLite
+is done by the server's own locks:
+
+    SERVING    shared by whoever serves, exclusive for whoever rebuilds; held by the connection
+    MIGRATING  one upgrade at a time
+    LINKING    one transaction at a time that adds events or links: what it decides rests on which
+               of them there are
+    REFUSING   one transaction at a time that adds to the ring of rejections
+
+The last three end with their transaction; a process that dies gives all of them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import asyncpg
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from app.errors import StoreUnavailable, UsageError
+from app.store.statements import Result, Script
+
+Purpose = Literal["serving", "alone", "writing", "reading"]
+
+SERVING: Final = 7_411_001
+MIGRATING: Final = 7_411_002
+LINKING: Final = 7_411_003
+REFUSING: Final = 7_411_004
+"""Numbers of advisory locks; each database has its own."""
+
+CONNECT_S: Final = 5
+"""How long a connection may take to be made."""
+
+ANSWER_S: Final = 20
+"""How long any statement may take to be answered, a commit that waits for a standby included. When
+it is over, the connection is given up: nobody knows what became of the transaction."""
+
+STATEMENT_MS: Final = 15_000
+"""How long the server works on one statement of ours: it goes on when we have gone away."""
+
+LOCK_MS: Final = 10_000
+"""How long a statement waits for another transaction. Transactions take milliseconds."""
+
+IDLE_MS: Final = 60_000
+"""How long a transaction may lie idle before the server ends it, and with it its locks."""
+
+
+def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) -> AsyncEngine:
+    """The engine of the connection that writes. `check` is given a cursor of each new one.
+
+    Whoever is alone on the database may take as long as it takes.
+    """
+    limits = {} if purpose == "alone" else _limits(STATEMENT_MS)
+    # A table that grows a thousandfold within a minute is not what the planner was told of; every
+    # statement of the journal has its index.
+    settings = {**limits, "enable_seqscan": "off", "application_name": f"tallyhook {purpose}"}
+    engine = create_async_engine(
+        url,
+        pool_size=1,
+        max_overflow=0,
+        connect_args=_arguments(settings, answer_s=None if purpose == "alone" else ANSWER_S),
+    )
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        check(cursor)
+        _take_place(cursor, purpose)
+        cursor.close()
+        connection.commit()
+
+    return engine
+
+
+def reading_engine(url: str, *, readers: int) -> AsyncEngine:
+    """The engine of connections that only read, each transaction on one snapshot."""
+    settings = {**_limits(0), "application_name": "tallyhook reading"}
+    return create_async_engine(
+        url,
+        pool_size=readers,
+        max_overflow=0,
+        pool_pre_ping=True,  # a server that was restarted costs no reader an error
+        isolation_level="REPEATABLE READ",
+        execution_options={"postgresql_readonly": True},
+        connect_args=_arguments(settings, answer_s=None),
+    )
+
+
+def _limits(statement_ms: int) -> dict[str, str]:
+    return {
+        "statement_timeout": str(statement_ms),
+        "lock_timeout": str(LOCK_MS),
+        "idle_in_transaction_session_timeout": str(IDLE_MS),
+    }
+
+
+def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str, Any]:
+    return {"timeout": CONNECT_S, "command_timeout": answer_s, "server_settings": settings}
+
+
+def _take_place(cursor: Any, purpose: Purpose) -> None:
+    """Serve beside others that serve, or rebuild alone. The lock is the connection's."""
+    if purpose not in ("serving", "alone"):
+        return
+    kind = "_shared" if purpose == "serving" else ""
+    cursor.execute(f"SELECT pg_try_advisory_lock{kind}({SERVING})")
+    if cursor.fetchone()[0]:
+        return
+    if purpose == "serving":
+        raise StoreUnavailable("another process rebuilds this database; try again when it is done")
+    raise UsageError("another process serves this database; stop all of them first")
+
+
+def taking(dialect: str, lock: int) -> Script[None]:
+    """Wait for a lock that ends with the transaction. SQLite has one writer at a time anyway."""
+    if dialect != "sqlite":
+        yield f"SELECT pg_advisory_xact_lock({lock})", ()
+
+
+# --- scripts -------------------------------------------------------------------------------------
+
+
+async def run_transaction(connection: AsyncConnection, script: Script[Result]) -> Result:
+    """Run a script as one transaction, straight on the driver: half the time of a small batch
+    would go into the layers above it."""
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
+    await driver.execute("BEGIN")
+    try:
+        result = await _run_all(driver, script)
+    except BaseException:
+        if not driver.is_closed():
+            await driver.execute("ROLLBACK")
+        raise
+    said = await driver.execute("COMMIT")
+    assert said == "COMMIT", said  # a failed transaction would answer ROLLBACK
+    return result
+
+
+async def _run_all(driver: asyncpg.Connection[Any], script: Script[Result]) -> Result:
+    try:
+        statement = next(script)
+        while True:
+            statement = script.send(
+                [tuple(row) for row in await driver.fetch(statement[0], *statement[1])]
+            )
+    except StopIteration as end:
+        result: Result = end.value
+        return result
