@@ -20,6 +20,7 @@ from app.errors import StorePoisoned
 from app.operations.desk import Desk
 from app.operations.judge_delivery import digest_of
 from app.operations.kept_requests import kept_url
+from app.operations.refold import CLAIM
 from app.operations.reindex import read_again
 from app.providers.source import Source
 from app.store.comparing import (
@@ -104,6 +105,8 @@ class _Check:
         self._progress = progress
         self._report = Report()
         self._now: Instant = desk.clock.now()
+        # An order that a worker has claimed is due, though its mark stands at the claim's end.
+        self._claimed = self._now + (CLAIM if desk.store.shared else 0)
 
     async def run(self) -> Report:
         self._add(await self._damage())  # 1
@@ -175,7 +178,7 @@ class _Check:
             mark = marks.get(order)
             if mark is None:
                 self._report.add(f"order {order} has no due mark")
-            elif mark.due_at is None or mark.due_at > self._now:
+            elif mark.due_at is None or mark.due_at > self._claimed:
                 self._check_order(history, mark, cached.get(order), published.get(order))
         self._report.orders += len(orders)
         self._progress(len(orders))

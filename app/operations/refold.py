@@ -17,6 +17,7 @@ from app.store.ledgers import (
     LATEST_POSITIONS,
     Due,
     Publication,
+    claim_orders,
     drop_caches,
     due_orders,
     latest_positions,
@@ -27,7 +28,7 @@ from app.store.ledgers import (
 )
 from reconcile.fold import fold
 from reconcile.history import History
-from reconcile.instants import MINUTE, Instant
+from reconcile.instants import MINUTE, SECOND, Instant
 from reconcile.ledger import Ledger
 from reconcile.policy import Policy
 from reconcile.revise import Position, position_of, revise
@@ -42,6 +43,11 @@ PUT_ASIDE: Final = 10 * MINUTE
 """When an order that could not be folded is tried again; also when new evidence arrives."""
 
 
+CLAIM: Final = 30 * SECOND
+"""How long other workers pass over an order that one has taken: many times what a round takes. If
+that one dies, another takes the order then."""
+
+
 async def refold_due(desk: Desk, *, limit: int) -> int:
     """Fold up to `limit` due orders and publish. Returns how many were due.
 
@@ -49,10 +55,10 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
     Whoever else folded an order in the meantime has published it; then this fold is let go.
     """
     now = desk.clock.now()
+    due = await _taken(desk, now=now, limit=limit)
+    if not due:
+        return 0
     async with desk.store.reading() as connection:
-        due = await due_orders(connection, now=now, limit=limit)
-        if not due:
-            return 0
         sharing = await contested_with(connection, [mark.order for mark in due])
         marks = due + await marks_of(connection, sharing.difference(mark.order for mark in due))
         histories = await gather(connection, [mark.order for mark in marks])
@@ -65,6 +71,15 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
             connection, _decided(current, before), due=marks, put_aside_until=now + PUT_ASIDE
         )
     return len(due)
+
+
+async def _taken(desk: Desk, *, now: Instant, limit: int) -> list[Due]:
+    """Due orders to fold. Where others fold, too, they are first claimed."""
+    if not desk.store.shared:
+        async with desk.store.reading() as connection:
+            return await due_orders(connection, now=now, limit=limit)
+    async with desk.store.writing() as connection:
+        return await claim_orders(connection, now=now, limit=limit, until=now + CLAIM)
 
 
 def _folded(histories: Mapping[str, History], *, policy: Policy, now: Instant) -> dict[str, Ledger]:
@@ -130,7 +145,7 @@ async def _publish_rebuilt(
 ) -> None:
     if ledgers:
         async with desk.store.writing() as connection:
-            marks = await marks_of(connection, ledgers)
+            marks = await marks_of(connection, ledgers, to_write=True)
             due = _misplaced(marks, ledgers)
             await publish(connection, _decided(ledgers, before), due=due)
 
@@ -149,7 +164,7 @@ async def _put_aside(desk: Desk, orders: Sequence[str], *, until: Instant) -> No
     """Let orders that could not be folded come up again."""
     if orders:
         async with desk.store.writing() as connection:
-            marks = await marks_of(connection, orders)
+            marks = await marks_of(connection, orders, to_write=True)
             await publish(connection, _decided({}, {}), due=marks, put_aside_until=until)
 
 

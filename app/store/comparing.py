@@ -39,7 +39,7 @@ Contests = dict[str, frozenset[str]]
 async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConnection]:
     """An empty index beside the stored one, with the links that the stored records make."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-check-") as folder:
-        engine = writing_engine(f"sqlite+aiosqlite:///{folder}/index.db")
+        engine = writing_engine(f"sqlite+aiosqlite:///{folder}/index.db", purpose="alone")
         try:
             async with engine.connect() as scratch, scratch.begin() as transaction:
                 await scratch.run_sync(metadata.create_all)

@@ -15,6 +15,7 @@ from typing import Literal
 
 from app.store.confirmations import UNCONFIRMED, awaiting
 from app.store.links import Linking, LinkMemory
+from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.store.statements import Script, inserting, selecting
 from reconcile.events import Event
@@ -102,6 +103,7 @@ def append(
     known, linking = KnownEvents(), Linking(memory)
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
+    yield from taking(dialect, LINKING)
     yield from known.load(dialect, {a.event.event_id for a in arrivals if a.event is not None})  # 1
     for arrival in arrivals:  # 2
         event = arrival.event
@@ -198,13 +200,15 @@ def marking_due(dialect: str, due: dict[str, Instant]) -> Script[None]:
     """Set orders due: new evidence has arrived, so a fold under way must not clear the mark.
 
     An order that has been waiting keeps its place: it is not put behind those that came later.
+    Marks are touched in the order of their keys, here and in publishing, so that two transactions
+    never wait for each other.
     """
     if due:
         yield from inserting(
             dialect,
             table="order_due",
             columns=("order_key", "due_at", "generation"),
-            rows=[(order, at, 1) for order, at in due.items()],
+            rows=[(order, at, 1) for order, at in sorted(due.items())],
             conflict="ON CONFLICT (order_key) DO UPDATE SET generation=order_due.generation+1, "
             "due_at=CASE WHEN order_due.due_at <= excluded.due_at THEN order_due.due_at "
             "ELSE excluded.due_at END",

@@ -91,19 +91,43 @@ async def due_orders(connection: AsyncConnection, *, now: Instant, limit: int) -
     return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
 
 
-async def marks_of(connection: AsyncConnection, orders: Iterable[str]) -> list[Due]:
-    """The due marks of these orders, due or not."""
-    rows = await select_in(
-        connection,
-        sql="SELECT order_key, generation, due_at FROM order_due WHERE order_key IN ({})",
-        values=orders,
+async def claim_orders(
+    connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
+) -> list[Due]:
+    """Due orders for the caller to fold, which others pass over until an instant.
+
+    A claim is the mark itself, set to that instant: if the caller dies, the order comes due again;
+    if evidence arrives, it is due at once. Only PostgreSQL has several that fold.
+    """
+    rows = await connection.execute(
+        text(
+            "UPDATE order_due SET due_at=:until FROM (SELECT order_key FROM order_due "
+            "WHERE due_at <= :now ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS taken "
+            "WHERE order_due.order_key = taken.order_key "
+            "RETURNING order_due.order_key, generation, order_due.due_at"
+        ),
+        {"now": now, "limit": limit, "until": until},
     )
+    return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
+
+
+async def marks_of(
+    connection: AsyncConnection, orders: Iterable[str], *, to_write: bool = False
+) -> list[Due]:
+    """The due marks of these orders, due or not.
+
+    to_write  nobody else may change them until the transaction ends
+    """
+    sql = "SELECT order_key, generation, due_at FROM order_due WHERE order_key IN ({})"
+    if to_write and connection.dialect.name != "sqlite":
+        sql += " ORDER BY order_key FOR UPDATE"
+    rows = await select_in(connection, sql=sql, values=orders)
     return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
 
 
 async def unchanged(connection: AsyncConnection, marks: Sequence[Due]) -> list[Due]:
     """Those of the marks that stand as they stood: no evidence has come, and nobody folded."""
-    standing = set(await marks_of(connection, [mark.order for mark in marks]))
+    standing = set(await marks_of(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
 

@@ -1,16 +1,4 @@
-"""PostgreSQL: how connections are made, what they are asked first, how scripts run on them.
-
-Several processes share one database there, so what a file lock and a single writer do for SQLite
-is done by the server's own locks:
-
-    SERVING    shared by whoever serves, exclusive for whoever rebuilds; held by the connection
-    MIGRATING  one upgrade at a time
-    LINKING    one transaction at a time that adds events or links: what it decides rests on which
-               of them there are
-    REFUSING   one transaction at a time that adds to the ring of rejections
-
-The last three end with their transaction; a process that dies gives all of them back.
-"""
+"""PostgreSQL: how connections are made, what they are asked first, how scripts run on them."""
 
 from __future__ import annotations
 
@@ -22,15 +10,10 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.errors import StoreUnavailable, UsageError
+from app.store.locks_shared import SERVING
 from app.store.statements import Result, Script
 
 Purpose = Literal["serving", "alone", "writing", "reading"]
-
-SERVING: Final = 7_411_001
-MIGRATING: Final = 7_411_002
-LINKING: Final = 7_411_003
-REFUSING: Final = 7_411_004
-"""Numbers of advisory locks; each database has its own."""
 
 CONNECT_S: Final = 5
 """How long a connection may take to be made."""
@@ -113,12 +96,6 @@ def _take_place(cursor: Any, purpose: Purpose) -> None:
     if purpose == "serving":
         raise StoreUnavailable("another process rebuilds this database; try again when it is done")
     raise UsageError("another process serves this database; stop all of them first")
-
-
-def taking(dialect: str, lock: int) -> Script[None]:
-    """Wait for a lock that ends with the transaction. SQLite has one writer at a time anyway."""
-    if dialect != "sqlite":
-        yield f"SELECT pg_advisory_xact_lock({lock})", ()
 
 
 # --- scripts -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.intake import marking_due
 from app.store.links import Linking, LinkKey, LinkMemory
+from app.store.locks_shared import LINKING, taking
 from app.store.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
 from app.store.statements import Script, inserting, run
 from reconcile.records import Record
@@ -32,6 +33,7 @@ def _adding(dialect: str, records: Sequence[Record], details: str | None) -> Scr
     due = {record.order: record.recorded_at for record in records}
     links = session_links(records)
     if links:
+        yield from taking(dialect, LINKING)
         linking = Linking(LinkMemory())
         yield from linking.link(dialect, links)
         due |= dict.fromkeys(linking.touched(), max(due.values()))

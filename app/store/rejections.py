@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.statements import Script, inserting
+from app.store.locks_shared import REFUSING, taking
+from app.store.statements import Script, inserting, run
 from reconcile.instants import Instant
 
 _COLUMNS = (
@@ -49,7 +50,8 @@ class Rejection:
 
 
 class RejectionRing:
-    """Appends and trims. Counts in memory what it wrote; `load` counts what is there."""
+    """Appends and trims. On SQLite, where nobody else writes, it counts in memory what it wrote
+    and `load` counts what is there."""
 
     def __init__(self, *, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
@@ -59,15 +61,19 @@ class RejectionRing:
 
     async def load(self, connection: AsyncConnection) -> None:
         """Count what the ring holds."""
-        rows = await connection.execute(
-            text("SELECT count(*), sum(length(body)), sum(length(headers)) FROM rejections")
-        )
-        count, bodies, headers = rows.one()
+        await run(connection, self._counting())
+
+    def _counting(self) -> Script[None]:
+        rows = yield "SELECT count(*), sum(length(body)), sum(length(headers)) FROM rejections", ()
+        count, bodies, headers = rows[0]
         self._count = int(count)
         self._bytes = _kept(int(bodies or 0), int(headers or 0), rows=self._count)
 
     def append(self, dialect: str, rejections: Sequence[Rejection]) -> Script[None]:
         """Write them, then let the oldest go if the ring is over a bound."""
+        if dialect != "sqlite":  # other processes write to it, too
+            yield from taking(dialect, REFUSING)
+            yield from self._counting()
         yield from inserting(
             dialect,
             table="rejections",

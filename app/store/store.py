@@ -27,8 +27,9 @@ from app.store.faults import DRIVER_ERRORS
 from app.store.integrity import damage
 from app.store.journal import Journal
 from app.store.locks import ServiceLock, WriteLock
+from app.store.locks_shared import MIGRATING, taking
 from app.store.log_length import LogLength
-from app.store.postgresql import MIGRATING, Purpose, taking
+from app.store.postgresql import Purpose
 from app.store.rejections import RejectionRing
 from app.store.space import MIB, Space
 from app.store.statements import run
@@ -94,6 +95,11 @@ class Store:
     def _committed(self, count: int) -> None:
         self.evidence_arrived.set()
         self.on_commit(count)
+
+    @property
+    def shared(self) -> bool:
+        """Whether several processes may receive and fold on this database."""
+        return not self._sqlite
 
     @property
     def path(self) -> Path | None:

@@ -101,7 +101,7 @@ def _messages(seed: int) -> Iterator[Message]:
 
 def main(port: int, secret: str, rate: float, seed: int = 1) -> None:
     """Deliver until standard input ends."""
-    stop, each = Event(), rate / CONNECTIONS
+    stop = Event()
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         running = [
             pool.submit(
