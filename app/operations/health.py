@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
 from app.store.ledgers import count_due, outcome_counts
+from app.store.safety import unsafe_standbys
 from reconcile.ledger import OUTCOMES
 
 
@@ -24,6 +25,12 @@ class StoreState:
     outcomes: Mapping[str, int]
     free: int | None
     refuses: str | None
+
+
+async def unsafe(desk: Desk) -> list[str]:
+    """What would be lost if a standby of the database took over, one sentence each."""
+    async with desk.store.reading() as connection:
+        return await unsafe_standbys(connection)
 
 
 async def store_state(desk: Desk) -> StoreState:

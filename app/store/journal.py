@@ -96,6 +96,7 @@ class Journal:
             answers = await self._commit([item for item, _ in batch])
         except Exception as error:
             # Every request learns of it and answers 503; the writer has judged how bad it is.
+            self._memory.forget()
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)

@@ -47,6 +47,11 @@ class LinkMemory:
             self._orders.clear()
         self._orders.update(links)
 
+    def forget(self) -> None:
+        """Remember nothing: the database may have been rebuilt while we could not reach it."""
+        self._orders.clear()
+        self._orphans = None
+
     def orphan_seen(self) -> None:
         """An event without an order is being stored."""
         self._orphans = True

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from app.errors import TallyhookError
 from app.operations.desk import Desk
-from app.operations.health import store_state
+from app.operations.health import store_state, unsafe
 from app.web.metrics import Metrics
 
 Reasons = Callable[[], list[str]]
@@ -29,15 +29,21 @@ class Health:
         return JSONResponse({"status": "alive"})
 
     async def readyz(self, request: Request) -> Response:
-        """200 while deliveries can be stored and folded; else 503 with the reasons."""
-        reasons = self._reasons()
+        """200 while deliveries can be stored and folded; else 503 with the reasons.
+
+        `unsafe` says what is stored less safely than it could be; it does not turn deliveries away.
+        """
+        reasons, dangers = self._reasons(), list[str]()
         try:
             state = await store_state(self._desk)
             reasons += [state.refuses] if state.refuses else []
+            dangers = await unsafe(self._desk)
         except TallyhookError as error:
             reasons.append(str(error))
         status = 503 if reasons else 200
         document = {"status": "not ready" if reasons else "ready", "reasons": reasons}
+        if dangers:
+            document["unsafe"] = dangers
         return JSONResponse(document, status_code=status)
 
     async def metrics(self, request: Request) -> Response:

@@ -1,0 +1,327 @@
+"""Several receivers and workers on one database: together they are as good as one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.operations import refold
+from app.operations.check_store import check_store
+from app.operations.read_orders import explain_order
+from app.operations.refold import CLAIM, refold_due
+from app.store import ledgers
+from app.store.intake import Arrival
+from app.store.ledgers import claim_orders, feed
+from app.store.records import add_records
+from app.store.statements import Script, run
+from app.store.store import Store
+from reconcile.instants import SECOND
+from tests.reconcile.build import T, seconds
+from tests.store.builders import (
+    arrival,
+    desk,
+    events_in,
+    histories,
+    keep,
+    opened,
+    rejection,
+    rows,
+    said,
+)
+from tests.store.contract_histories import session_opened
+from tests.store.contract_ledgers import WINDOW_S, mark, paid, quiet
+
+pytestmark = pytest.mark.postgres
+
+ROUNDS = 25
+SKEW_S = 300
+
+
+@asynccontextmanager
+async def several(url: str, count: int = 2, **settings: Any) -> AsyncIterator[list[Store]]:
+    """So many services on one database, each with connections and a journal of its own."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(opened(url, **settings)) for _ in range(count)]
+
+
+async def at_once(stores: list[Store], *items: Arrival) -> list[str]:
+    """One arrival for each store, at the same instant. Returns their verdicts."""
+    pairs = zip(stores, items, strict=True)
+    return list(await asyncio.gather(*(store.journal.submit(item) for store, item in pairs)))
+
+
+# --- receiving ------------------------------------------------------------------------------------
+
+
+async def test_one_event_at_two_receivers_at_once(url: str) -> None:
+    """Exactly one of them stores it; the other knows that it is a duplicate, or another body."""
+    async with several(url) as stores:
+        for number in range(ROUNDS):
+            same = said(f"same{number}", order="A")
+            verdicts = await at_once(stores, arrival(same), arrival(same))
+            assert sorted(verdicts) == ["duplicate", "stored"]
+            one, other = (said(f"other{number}", order=order) for order in "AB")
+            verdicts = await at_once(stores, arrival(one), arrival(other))
+            assert sorted(verdicts) == ["duplicate_with_different_body", "stored"]
+        kept = await rows(stores[0], "SELECT count(*) FROM deliveries WHERE verdict = 'stored'")
+        assert kept == [(2 * ROUNDS,)]
+
+
+async def test_one_payment_named_for_two_orders_at_once(url: str) -> None:
+    """Both orders learn that the other claims their payment, whoever was first."""
+    async with several(url) as stores:
+        for n in range(ROUNDS):
+            one = said(f"a{n}", order=f"A{n}", payment=f"p{n}")
+            other = said(f"b{n}", order=f"B{n}", payment=f"p{n}")
+            await at_once(stores, arrival(one), arrival(other))
+            found = await histories(stores[0], [f"A{n}", f"B{n}"])
+            assert [events_in(each) for each in found.values()] == [{one.key, other.key}] * 2
+
+
+async def test_an_orphan_and_its_link_at_once(url: str) -> None:
+    """An event that names no order is adopted though the link is made at the same instant."""
+    async with several(url) as stores:
+        for n in range(ROUNDS):
+            orphan = said(f"n{n}", session=f"s{n}", payment=f"p{n}")
+            naming = said(f"a{n}", order=f"A{n}", payment=f"p{n}")
+            await at_once(stores, arrival(orphan), arrival(naming))
+            found = await histories(stores[0], [f"A{n}"])
+            assert events_in(found[f"A{n}"]) == {orphan.key, naming.key}
+
+
+async def test_an_orphan_and_the_record_of_its_session_at_once(url: str) -> None:
+    """The same where the link is made by a record, in a transaction of another kind."""
+
+    async def tell(store: Store, number: int) -> None:
+        async with store.writing() as connection:
+            await add_records(connection, [session_opened(f"A{number}", f"s{number}")])
+
+    async with several(url) as stores:
+        for n in range(ROUNDS):
+            orphan = said(f"n{n}", session=f"s{n}")
+            sent = stores[0].journal.submit(arrival(orphan))
+            await asyncio.gather(sent, tell(stores[1], n))
+            assert events_in((await histories(stores[0], [f"A{n}"]))[f"A{n}"]) == {orphan.key}
+
+
+async def test_one_ring_for_all(url: str) -> None:
+    """Several receivers together keep no more rejections than one may."""
+    async with several(url, rejections_max_count=20) as stores:
+        for _ in range(8):
+            items = [[rejection() for _ in range(4)] for _ in stores]
+            await asyncio.gather(*(keep(s, *some) for s, some in zip(stores, items, strict=True)))
+            assert (await rows(stores[0], "SELECT count(*) FROM rejections"))[0][0] <= 20
+
+
+# --- folding --------------------------------------------------------------------------------------
+
+
+async def test_workers_share_the_due_orders(url: str) -> None:
+    """While one has taken some in a transaction, another takes others and waits for nothing."""
+    async with several(url) as (one, other):
+        await keep(one, *(arrival(said(f"e{n}", order=f"O{n}"), at=n) for n in range(6)))
+        words = {"now": seconds(9), "limit": 3, "until": seconds(39)}
+        async with asyncio.timeout(5), one.writing() as first, other.writing() as second:
+            taken = [await claim_orders(c, **words) for c in (first, second)]
+        names = [sorted(due.order for due in some) for some in taken]
+        assert names == [["O0", "O1", "O2"], ["O3", "O4", "O5"]]
+
+
+async def test_orders_of_a_worker_that_died_are_given_back(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody folds what another has taken, until it has had it for too long."""
+
+    async def die(*arguments: Any) -> Any:
+        raise RuntimeError("planned")
+
+    async with several(url) as (one, other):
+        await keep(one, arrival(said("e1", order="A")))
+        with monkeypatch.context() as patch:
+            patch.setattr(refold, "gather", die)
+            with pytest.raises(RuntimeError, match="planned"):
+                await refold_due(desk(one, at=1), limit=10)
+        assert await refold_due(desk(other, at=1 + CLAIM // SECOND - 1), limit=10) == 0
+        assert await refold_due(desk(other, at=1 + CLAIM // SECOND), limit=10) == 1
+        assert len(await published(other)) == 1
+
+
+async def test_evidence_takes_an_order_out_of_a_dead_hand(url: str) -> None:
+    """An order that somebody has taken is due at once when something new is said."""
+    async with several(url) as (one, other):
+        await keep(one, arrival(said("e1", order="A")))
+        async with one.writing() as connection:
+            await claim_orders(connection, now=seconds(1), limit=1, until=seconds(31))
+        await keep(other, arrival(paid("A"), at=2))
+        assert await mark(other, "A") == (seconds(2), 2)
+
+
+async def test_a_slow_worker_publishes_nothing_twice(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that fold one order at the same time publish one revision."""
+    async with several(url) as (one, other):
+        for number in range(ROUNDS):
+            await keep(one, arrival(said(f"e{number}", order=f"O{number}")))
+            with monkeypatch.context() as patch:
+                patch.setattr(refold, "CLAIM", 0)  # each may take what the other has
+                await asyncio.gather(*(refold_due(desk(s, at=1), limit=9) for s in (one, other)))
+            assert len(await published(one)) == number + 1
+
+
+async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
+    """Receivers, workers and a rebuild at once end without one of them being turned away, and the
+    ledgers are what the histories give."""
+
+    async def receive(store: Store, name: str) -> None:
+        for number in range(20):
+            orders = [f"O{(number * 7 + n) % 10}" for n in range(5)]
+            await keep(store, *(arrival(said(f"{name}{number}{o}", order=o)) for o in orders))
+
+    async def work(store: Store) -> None:
+        for _ in range(20):
+            await refold_due(desk(store, at=1), limit=4)
+
+    async with several(url, 4) as stores:
+        await asyncio.gather(
+            receive(stores[0], "a"), receive(stores[1], "b"), work(stores[2]), work(stores[3]),
+            refold.refold_all(desk(stores[2], at=1), progress=quiet),
+        )  # fmt: skip
+        while await refold_due(desk(stores[0], at=1 + CLAIM // SECOND), limit=100):
+            pass
+        report = await check_store(desk(stores[0], at=2), progress=quiet)
+        assert report.orders == 10
+        assert [problem for problem in report.problems if "ledger" in problem] == []
+
+
+# --- the feed -------------------------------------------------------------------------------------
+
+
+async def published(store: Store, *, after: int = 0) -> list[tuple[int, str]]:
+    """Places and orders of the feed."""
+    async with store.reading() as connection:
+        return [(r.seq, r.order) for r in await feed(connection, after=after, limit=1000)]
+
+
+async def read_while(store: Store, work: asyncio.Task[Any]) -> list[tuple[int, str]]:
+    """What a reader has seen when the work is done, who asks again and again from its cursor."""
+    seen: list[tuple[int, str]] = []
+    ending = False
+    while not ending:
+        ending = work.done()
+        seen += await published(store, after=seen[-1][0] if seen else 0)
+        await asyncio.sleep(0)
+    return seen
+
+
+async def feed_of_three_workers(url: str) -> list[list[tuple[int, str]]]:
+    """What four readers saw while three workers published forty orders, some of them slowly."""
+
+    async def work(store: Store, worker: int) -> None:
+        while await refold_due(desk(store, at=1), limit=2 + worker):
+            pass
+
+    async with several(url, 4) as stores:
+        names = [f"O{number:02}" for number in range(40)]
+        await keep(stores[0], *(arrival(said(name, order=name)) for name in names))
+        working = asyncio.gather(*(work(store, n) for n, store in enumerate(stores[:3])))
+        seen = await asyncio.gather(*(read_while(store, working) for store in stores))
+        return list(seen)
+
+
+async def test_every_reader_sees_one_feed_without_gaps(url: str) -> None:
+    """Whoever follows the feed while several publish sees every revision, once, in one order."""
+    seen = await feed_of_three_workers(url)
+    assert [place for place, _ in seen[0]] == list(range(1, 41))
+    assert seen == [seen[0]] * 4
+
+
+async def test_numbers_that_do_not_wait_are_caught(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With numbers of a sequence, which do not wait for a commit, a reader passes revisions over:
+    the test above would find it."""
+
+    def from_a_sequence(dialect: str, name: str, count: int) -> Script[int]:
+        rows = yield (
+            "SELECT min(nextval('places')) FROM generate_series(1, $1::int)", (count,)
+        )  # fmt: skip
+        yield "SELECT pg_sleep(0.02 * (random() < 0.5)::int)", ()
+        return int(rows[0][0])
+
+    async with opened(url) as store, store.writing() as connection:
+        await connection.execute(text("CREATE SEQUENCE places"))
+    monkeypatch.setattr(ledgers, "_taking_numbers", from_a_sequence)
+    try:
+        seen = await feed_of_three_workers(url)
+    finally:
+        async with opened(url) as store, store.writing() as connection:
+            await connection.execute(text("DROP SEQUENCE places"))
+    assert any(places != seen[0] for places in seen) or len(seen[0]) < 40
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("slow", "fast"), [(-SKEW_S, 0), (0, SKEW_S), (-SKEW_S, SKEW_S)])
+async def test_clocks_that_differ_by_minutes(url: str, slow: int, fast: int) -> None:
+    """What a receiver with a faster clock has stored is read and published at once by all."""
+    async with several(url) as (one, other):
+        await keep(one, arrival(said("e1", order="A", payment="p-A"), at=slow))
+        await keep(other, arrival(paid("A"), at=fast))
+        for at in (slow, 0, fast):
+            ledger = await explain_order(desk(one, at=at), "A")
+            assert ledger.outcome == "succeeded"
+        await refold_due(desk(one, at=0), limit=10)
+        async with one.reading() as connection:
+            (revision,) = await feed(connection, after=0, limit=10)
+        assert revision.outcome == "succeeded"
+        assert (await mark(one, "A"))[0] is None
+
+
+async def test_a_worker_whose_clock_is_behind_misses_nothing(url: str) -> None:
+    """A deadline that a faster clock set is still kept, and nothing is due twice."""
+    async with several(url) as (one, other):
+        await keep(one, arrival(said("e1", order="A", occurred_at=T), at=SKEW_S))
+        assert await refold_due(desk(other, at=0), limit=10) == 0
+        assert await refold_due(desk(other, at=SKEW_S), limit=10) == 1
+        assert await refold_due(desk(other, at=WINDOW_S), limit=10) == 1
+        assert len(await published(one)) == 2
+
+
+async def test_a_connection_that_dies_gives_its_locks_back(url: str) -> None:
+    """A receiver that is gone in the middle of a transaction holds up nobody."""
+    async with several(url) as (one, other):
+        blocked = asyncio.Event()
+
+        async def hang() -> None:
+            async with one.writing() as connection:
+                await run(connection, _holding())
+                blocked.set()
+                await asyncio.sleep(3600)
+
+        hanging = asyncio.create_task(hang())
+        await blocked.wait()
+        waiting = asyncio.create_task(keep(other, arrival(said("e1", order="A"))))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        async with other.reading() as connection:
+            await connection.execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+                    "AND granted AND objid = 7411003"
+                )
+            )
+        async with asyncio.timeout(10):
+            assert await waiting == ["stored"]
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+
+
+def _holding() -> Script[None]:
+    yield "SELECT pg_advisory_xact_lock(7411003)", ()
