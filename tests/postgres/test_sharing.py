@@ -12,11 +12,12 @@ from sqlalchemy import text
 
 from app.operations import refold
 from app.operations.check_store import check_store
+from app.operations.desk import Desk
 from app.operations.read_orders import explain_order
 from app.operations.refold import CLAIM, refold_due
 from app.store import ledgers
-from app.store.intake import Arrival
-from app.store.ledgers import claim_orders, feed
+from app.store.intake import Arrival, marking_due
+from app.store.ledgers import Due, claim_orders, due_orders, feed
 from app.store.records import add_records
 from app.store.statements import Script, run
 from app.store.store import Store
@@ -164,38 +165,53 @@ async def test_evidence_takes_an_order_out_of_a_dead_hand(url: str) -> None:
 async def test_a_slow_worker_publishes_nothing_twice(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two that fold one order at the same time publish one revision."""
-    async with several(url) as (one, other):
+    """Two that have folded one order and publish it at the same time publish one revision."""
+    both = asyncio.Barrier(2)
+
+    async def unclaimed(at: Desk, *, now: int, limit: int) -> list[Due]:
+        async with at.store.reading() as connection:
+            found = await due_orders(connection, now=now, limit=limit)
+        await both.wait()
+        return found
+
+    monkeypatch.setattr(refold, "_taken", unclaimed)
+    async with several(url) as stores:
         for number in range(ROUNDS):
-            await keep(one, arrival(said(f"e{number}", order=f"O{number}")))
-            with monkeypatch.context() as patch:
-                patch.setattr(refold, "CLAIM", 0)  # each may take what the other has
-                await asyncio.gather(*(refold_due(desk(s, at=1), limit=9) for s in (one, other)))
-            assert len(await published(one)) == number + 1
+            await keep(stores[0], arrival(said(f"e{number}", order=f"O{number}")))
+            async with asyncio.timeout(10):
+                await asyncio.gather(*(refold_due(desk(s, at=1), limit=9) for s in stores))
+            assert len(await published(stores[0])) == number + 1
+
+
+def test_marks_are_touched_in_the_order_of_their_keys() -> None:
+    """Whoever writes several marks locks them in one order, which publishing keeps, too."""
+    ((_, columns),) = marking_due("postgresql", {"B": 1, "C": 2, "A": 3})
+    assert columns[0] == ["A", "B", "C"]
 
 
 async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
-    """Receivers, workers and a rebuild at once end without one of them being turned away, and the
+    """Receivers and workers at once end without one of them being turned away, and the
     ledgers are what the histories give."""
+    names = [f"O{number:03}" for number in range(150)]
 
-    async def receive(store: Store, name: str) -> None:
-        for number in range(20):
-            orders = [f"O{(number * 7 + n) % 10}" for n in range(5)]
+    async def receive(store: Store, name: str, *, backwards: bool) -> None:
+        for number in range(8):
+            orders = names[::-1] if backwards else names
             await keep(store, *(arrival(said(f"{name}{number}{o}", order=o)) for o in orders))
 
     async def work(store: Store) -> None:
-        for _ in range(20):
-            await refold_due(desk(store, at=1), limit=4)
+        for _ in range(12):
+            await refold_due(desk(store, at=1), limit=300)
 
     async with several(url, 4) as stores:
         await asyncio.gather(
-            receive(stores[0], "a"), receive(stores[1], "b"), work(stores[2]), work(stores[3]),
-            refold.refold_all(desk(stores[2], at=1), progress=quiet),
+            receive(stores[0], "a", backwards=True), receive(stores[1], "b", backwards=False),
+            work(stores[2]), work(stores[3]),
         )  # fmt: skip
-        while await refold_due(desk(stores[0], at=1 + CLAIM // SECOND), limit=100):
+        while await refold_due(desk(stores[0], at=1 + CLAIM // SECOND), limit=300):
             pass
         report = await check_store(desk(stores[0], at=2), progress=quiet)
-        assert report.orders == 10
+        assert report.orders == 150
         assert [problem for problem in report.problems if "ledger" in problem] == []
 
 
