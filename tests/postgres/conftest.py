@@ -22,19 +22,20 @@ _numbers = count(1)
 
 def ask(url: str, *statements: str) -> list[asyncpg.Record]:
     """Run statements one by one, each by itself; what the last one finds."""
+    return asyncio.run(ask_in_loop(url, *statements))
 
-    async def work() -> list[asyncpg.Record]:
-        plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        connection = await asyncpg.connect(plain)
-        try:
-            found: list[asyncpg.Record] = []
-            for statement in statements:
-                found = await connection.fetch(statement)
-            return found
-        finally:
-            await connection.close()
 
-    return asyncio.run(work())
+async def ask_in_loop(url: str, *statements: str) -> list[asyncpg.Record]:
+    """The same for whoever has a loop."""
+    plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    connection = await asyncpg.connect(plain)
+    try:
+        found: list[asyncpg.Record] = []
+        for statement in statements:
+            found = await connection.fetch(statement)
+        return found
+    finally:
+        await connection.close()
 
 
 @pytest.fixture(scope="session")

@@ -116,8 +116,7 @@ class Server:
     @property
     def pid(self) -> int:
         """The number of the process that watches over all the others."""
-        assert self._process is not None
-        return self._process.pid
+        return int((self.data / "postmaster.pid").read_text().split()[0])
 
     def start(self, *settings: str, around: Sequence[str] = ()) -> None:
         """Start, and wait until it answers."""
@@ -147,7 +146,7 @@ class Server:
         if process is None:
             return
         if process.poll() is None:
-            process.send_signal(number)
+            os.kill(self.pid, number)
         try:
             process.wait(STOP_S)
         finally:
@@ -158,8 +157,9 @@ class Server:
     def kill(self) -> None:
         """SIGKILL to the server and to each of its processes, as when the machine stops."""
         assert self._process is not None
-        children = processes_of(self._process.pid)
-        for pid in (self._process.pid, *children):
+        first = self.pid
+        children = processes_of(first)
+        for pid in (first, *children):
             _kill(pid)
         self._process.wait(STOP_S)
         ends = time.monotonic() + STOP_S
@@ -167,6 +167,11 @@ class Server:
             assert time.monotonic() < ends
             time.sleep(0.01)
         self._process = None
+
+    def freeze(self, number: int = signal.SIGSTOP) -> None:
+        """Stop all its processes where they are, or let them go on with SIGCONT."""
+        for pid in (self.pid, *processes_of(self.pid)):
+            os.kill(pid, number)
 
     def promote(self) -> None:
         """Let a standby become a primary, and wait until it is one."""

@@ -1,0 +1,323 @@
+"""Faults of the server and of the way to it: nothing that was acknowledged is ever lost.
+
+Each kind of fault has a control: the same procedure with a protection taken out must lose
+something, or the fault was never there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.operations.health import store_state
+from app.store import engine, postgresql
+from app.store.safety import unsafe_standbys
+from app.store.store import Store, StoreSettings, open_store
+from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
+from tests.postgres.loading import under_load
+from tests.postgres.proxy import Proxy
+from tests.postgres.server import Programs, Server, programs
+from tests.store.builders import arrival, desk, keep, opened, rows, said
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[tuple[Programs, Path]]:
+    """The programs, for servers that may be broken."""
+    with programs() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(place: tuple[Programs, Path]) -> Iterator[Server]:
+    """A server of this module's own."""
+    found, folder = place
+    server = Server(found, folder / "s")
+    server.make()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_url(server: Server) -> Iterator[str]:
+    """A database of the newest version on it. The test leaves the server running."""
+    with a_database(server.url("postgres")) as url:
+        asyncio.run(migrate(url))
+        yield url
+
+
+async def in_thread(work: Any, *words: Any) -> None:
+    """Something that waits, while the load goes on."""
+    await asyncio.to_thread(work, *words)
+
+
+# --- the server ends ------------------------------------------------------------------------------
+
+ENDINGS = {
+    "killed": lambda server: server.kill(),
+    "stopped at once": lambda server: server.stop(signal.SIGQUIT),
+    "stopped fast": lambda server: server.stop(signal.SIGINT),
+}
+
+
+async def lost_by_an_ending(server: Server, url: str, ending: Any, *settings: str) -> set[str]:
+    """What is lost when the server ends under load and comes back, while the service stays up."""
+    async with opened(url) as store, under_load(store) as load:
+        for _ in range(2):
+            await load.reach(150)
+            await in_thread(ending, server)
+            await load.reach(0, refusals=10)
+            with pytest.raises(StoreUnavailable):
+                await store_state(desk(store))
+            await in_thread(server.start, *settings)
+            await load.reach(20)
+            await store_state(desk(store))
+        assert store.writer.poison is None
+    return await load.lost(url)
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+async def test_a_server_that_ends_and_comes_back(server: Server, own_url: str, ending: Any) -> None:
+    """Meanwhile everything is refused; afterwards the same process goes on, and nothing is lost."""
+    assert await lost_by_an_ending(server, own_url, ending) == set()
+
+
+async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
+    server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: with synchronous_commit off, killing the server loses what was acknowledged."""
+    monkeypatch.setattr(engine, "check_server", lambda cursor: None)
+    careless = ("synchronous_commit=off", "wal_writer_delay=10s")
+    await in_thread(server.stop)
+    await in_thread(server.start, *careless)
+    try:
+        lost = await lost_by_an_ending(server, own_url, ENDINGS["killed"], *careless)
+    finally:
+        await in_thread(server.stop)
+        await in_thread(server.start)
+    assert lost
+
+
+async def test_a_server_that_stands_still(
+    server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No sender waits for ever: what is not answered in time is refused, and later sent again."""
+    monkeypatch.setattr(postgresql, "ANSWER_S", 0.5)
+    item = arrival(said("e1", order="A"))
+    async with opened(own_url) as store:
+        server.freeze()
+        try:
+            async with asyncio.timeout(20):
+                with pytest.raises(StoreUnavailable):
+                    await store.journal.submit(item)
+        finally:
+            server.freeze(signal.SIGCONT)
+        again = arrival(item.event)
+        async with asyncio.timeout(20):
+            assert (await keep(store, again))[0] in ("stored", "duplicate")
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace on this machine")
+@pytest.mark.slow
+async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> None:
+    """When the disk refuses to sync the log, the server stops by itself and starts again; nothing
+    that was acknowledged is lost, and the service goes on."""
+    found, folder = place
+    server, trace = Server(found, folder / "e"), folder / "e.trace"
+    trace.touch()
+    trace.chmod(0o666)
+    await in_thread(server.make)
+    inject = "inject=fdatasync:error=EIO:when=40"
+    words = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=fdatasync", "-e", inject]
+    await in_thread(server.start)
+    url = server.url("postgres")
+    await migrate(url)
+    await in_thread(server.stop)
+    await in_thread(lambda: server.start(around=words))
+    try:
+        async with opened(url) as store, under_load(store) as load:
+            await load.reach(100, refusals=1)
+            await load.reach(100, refusals=1)
+            assert store.writer.poison is None
+        assert await load.lost(url) == set()
+    finally:
+        await in_thread(server.stop)
+    assert trace.read_text().count("(INJECTED)") >= 2
+    assert "PANIC" in server.log.read_text()
+
+
+# --- the way to it is cut -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["before it arrives", "before its answer"])
+async def test_a_connection_cut_in_the_middle_of_a_commit(
+    server: Server, own_url: str, tmp_path: Path, arrives: bool
+) -> None:
+    """It is not acknowledged, whether or not the server has committed; sent again, it is."""
+    item = arrival(said("e1", order="A"))
+    with Proxy(server.folder) as proxy:
+        async with opened(proxy.url(own_url)) as store:
+            proxy.cut_at(b"COMMIT", arrives=arrives)
+            with pytest.raises(StoreUnavailable):
+                await store.journal.submit(item)
+            assert proxy.cuts == 1
+            again = await keep(store, arrival(item.event))
+            assert again == ["duplicate" if arrives else "stored"]
+            kept = await rows(store, "SELECT count(*) FROM deliveries WHERE verdict = 'stored'")
+            assert kept == [(1,)]
+
+
+async def test_a_commit_that_is_believed_is_caught(
+    server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: who takes a broken connection for a commit acknowledges what is not there."""
+    commit = postgresql._commit
+
+    async def believing(driver: Any) -> None:
+        try:
+            await commit(driver)
+        except (OSError, postgresql.asyncpg.PostgresConnectionError):
+            return
+
+    monkeypatch.setattr(postgresql, "_commit", believing)
+    with Proxy(server.folder) as proxy:
+        async with opened(proxy.url(own_url)) as store:
+            proxy.cut_at(b"COMMIT", arrives=False)
+            assert await keep(store, arrival(said("e1", order="A"))) == ["stored"]
+            assert await ask_in_loop(own_url, "SELECT id FROM deliveries") == []
+
+
+# --- a standby takes over -------------------------------------------------------------------------
+
+SYNCHRONOUS = "synchronous_standby_names=*"
+
+
+async def standbys(store: Store) -> list[str]:
+    """What is unsafe about the server's standbys."""
+    async with store.reading() as connection:
+        return await unsafe_standbys(connection)
+
+
+async def failed_over(
+    place: tuple[Programs, Path], name: str, *settings: str
+) -> tuple[set[str], list[str]]:
+    """What is lost when a primary dies just after its standby stood still for a moment, and the
+    standby takes over; and what was said to be unsafe before."""
+    found, folder = place
+    primary, standby = Server(found, folder / f"{name}p"), Server(found, folder / f"{name}s")
+    await in_thread(primary.make)
+    await in_thread(primary.start)
+    try:
+        await migrate(primary.url("postgres"))
+        await in_thread(lambda: standby.copy_from(primary, name="other"))
+        await in_thread(primary.stop)
+        await in_thread(primary.start, *settings)
+        await in_thread(standby.start)
+        both = f"{primary.folder},{standby.folder}&port=5432,5432"
+        url = f"postgresql+asyncpg://postgres@/postgres?host={both}&target_session_attrs=read-write"
+        async with opened(url) as store, under_load(store) as load:
+            await load.reach(150)
+            unsafe = await standbys(store)
+            standby.freeze()
+            await asyncio.sleep(0.3)
+            await in_thread(primary.kill)
+            standby.freeze(signal.SIGCONT)
+            await in_thread(standby.promote)
+            await load.reach(50)
+        return await load.lost(standby.url("postgres")), unsafe
+    finally:
+        await in_thread(primary.stop)
+        await in_thread(standby.stop)
+
+
+@pytest.mark.slow
+async def test_a_synchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
+    """Nothing that was acknowledged is lost, and the service goes on with the standby by itself."""
+    assert await failed_over(place, "y", SYNCHRONOUS) == (set(), [])
+
+
+@pytest.mark.slow
+async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
+    """The control: it lacks the last moments, and we said before that it is unsafe."""
+    lost, unsafe = await failed_over(place, "a")
+    assert lost
+    assert len(unsafe) == 1
+    assert "asynchronous" in unsafe[0]
+
+
+async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url: str) -> None:
+    """A server that was told not to wait for its standby any longer has committed at home only;
+    that is not acknowledged."""
+    async with opened(own_url) as store:
+        await keep(store, arrival(said("e0", order="A")))
+        ask_words = (
+            "ALTER SYSTEM SET synchronous_standby_names='nobody'",
+            "SELECT pg_reload_conf()",
+        )
+        await ask_in_loop(own_url, *ask_words)
+        try:
+            waiting = asyncio.create_task(keep(store, arrival(said("e1", order="A"))))
+            await until_it_waits(own_url)
+            with pytest.raises(StoreUnavailable, match="standby"):
+                await waiting
+        finally:
+            await ask_in_loop(
+                own_url,
+                "ALTER SYSTEM RESET synchronous_standby_names",
+                "SELECT pg_reload_conf()",
+            )
+        assert (await keep(store, arrival(said("e2", order="A"))))[0] == "stored"
+
+
+async def until_it_waits(url: str) -> None:
+    """Until a commit waits for a standby; then its wait is broken off."""
+    sql = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    async with asyncio.timeout(20):
+        while True:
+            if await ask_in_loop(url, sql):
+                return
+            await asyncio.sleep(0.02)
+
+
+# --- a server that is not to be trusted -----------------------------------------------------------
+
+UNSAFE = ("fsync", "full_page_writes", "synchronous_commit")
+
+
+def configured(server: Server, name: str, value: str) -> None:
+    """Change a setting of the running server, or take it back."""
+    change = f"SET {name}={value}" if value else f"RESET {name}"
+    url = server.url("postgres")
+    ask(url, f"ALTER SYSTEM {change}", "SELECT pg_reload_conf()", "SELECT pg_sleep(0.2)")
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, name: str) -> None:
+    """No service starts on it, and one that meets it after a loss of connection ends."""
+    async with opened(own_url) as store:
+        await keep(store, arrival(said("e1", order="A")))
+        await in_thread(configured, server, name, "off")
+        try:
+            with pytest.raises(ConfigurationError, match=f"has {name}=off"):
+                async with open_store(StoreSettings(url=own_url, environment="sandbox")):
+                    pass
+            await ask_in_loop(
+                own_url,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'tallyhook serving'",
+            )
+            with pytest.raises(StoreUnavailable):
+                await store.journal.submit(arrival(said("e2", order="A")))
+            with pytest.raises(StorePoisoned, match=name):
+                await store.journal.submit(arrival(said("e2", order="A")))
+        finally:
+            await in_thread(configured, server, name, "")
