@@ -13,7 +13,8 @@ from app.errors import StoreUnavailable, UsageError
 from app.store.locks_shared import SERVING
 from app.store.statements import Result, Script
 
-Purpose = Literal["serving", "alone", "writing", "reading"]
+Purpose = Literal["serving", "alone", "upgrading", "writing", "reading"]
+"""What a store is opened for: see `open_store`. Only the first two keep others away."""
 
 CONNECT_S: Final = 5
 """How long a connection may take to be made."""
@@ -35,9 +36,10 @@ IDLE_MS: Final = 60_000
 def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) -> AsyncEngine:
     """The engine of the connection that writes. `check` is given a cursor of each new one.
 
-    Whoever is alone on the database may take as long as it takes.
+    What goes through the whole database may take as long as it takes.
     """
-    limits = {} if purpose == "alone" else _limits(STATEMENT_MS)
+    hurried = purpose in ("serving", "writing")
+    limits = _limits(STATEMENT_MS) if hurried else {}
     # A table that grows a thousandfold within a minute is not what the planner was told of; every
     # statement of the journal has its index.
     settings = {**limits, "enable_seqscan": "off", "application_name": f"tallyhook {purpose}"}
@@ -45,7 +47,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
         url,
         pool_size=1,
         max_overflow=0,
-        connect_args=_arguments(settings, answer_s=None if purpose == "alone" else ANSWER_S),
+        connect_args=_arguments(settings, answer_s=ANSWER_S if hurried else None),
     )
 
     @event.listens_for(engine.sync_engine, "connect")

@@ -58,7 +58,7 @@ class StoreSettings:
 class Store:
     """An open database. Made by `open_store` only."""
 
-    def __init__(self, settings: StoreSettings, *, purpose: Purpose = "alone") -> None:
+    def __init__(self, settings: StoreSettings, *, purpose: Purpose = "upgrading") -> None:
         self._sqlite = is_sqlite(settings.url)
         self._path = sqlite_path(settings.url) if self._sqlite else None
         self._service = ServiceLock(self._path) if self._path is not None else None

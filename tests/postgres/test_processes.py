@@ -1,0 +1,136 @@
+"""Real processes on one PostgreSQL: several of each kind, and who must wait for whom."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.clock import SystemClock
+from app.store import schema
+from tests.app.web.driving import environ, of_order
+from tests.e2e.processes import Process, command, running, serving
+from tests.postgres.conftest import a_database, ask
+from tests.postgres.server import Server
+from tests.postgres.server import running as a_server
+
+pytestmark = pytest.mark.postgres
+
+ORDERS = 40
+
+
+def word(answer: subprocess.CompletedProcess[bytes]) -> str:
+    """What a command said that failed, on one line."""
+    lines = answer.stderr.decode().splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def deliver(process: Process, name: str) -> tuple[int, Any]:
+    """The payment of an order, now. Nothing was stored where there is no answer."""
+    try:
+        return process.send(of_order(name, f"evt-{name}"), at=SystemClock().now())
+    except OSError:
+        return 0, None
+
+
+def until(condition: Any) -> None:
+    """Until it holds."""
+    ends = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_several_upgrade_at_once(empty_url: str, tmp_path: Path) -> None:
+    """Replicas that start together on a new database bring it up to date once, and none fails."""
+    variables = environ(tmp_path, DATABASE_URL=empty_url)
+    words = [sys.executable, "-m", "app", "db", "upgrade"]
+    pipe = subprocess.PIPE
+    started = [subprocess.Popen(words, env=variables, stdout=pipe, stderr=pipe) for _ in range(3)]
+    said = [each.communicate(timeout=60)[1].decode() for each in started]
+    assert [each.returncode for each in started] == [0] * 3, said
+    assert sum("was at version none" in each for each in said) == 1
+    assert ask(empty_url, "SELECT version_num FROM alembic_version")[0][0] == (
+        schema.newest_version()
+    )
+
+
+def test_serve_asks_for_the_upgrade(empty_url: str, tmp_path: Path) -> None:
+    """On a server that others use, no service changes the schema by itself."""
+    refused = command(tmp_path, "serve", "--port", "0", DATABASE_URL=empty_url)
+    assert (refused.returncode, "run `tallyhook db upgrade`" in word(refused)) == (3, True)
+
+
+def test_text_is_compared_by_its_bytes(url: str) -> None:
+    """Every text column sorts as on SQLite, whatever the server's locale."""
+    others = ask(
+        url,
+        "SELECT relname, attname FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid "
+        "WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i') AND attnum > 0 "
+        "AND atttypid = 'text'::regtype AND attcollation <> '\"C\"'::regcollation",
+    )
+    assert others == []
+
+
+@pytest.mark.slow
+def test_several_of_each_kind(url: str, tmp_path: Path) -> None:
+    """Two receivers and two workers: every delivery is stored once, and every order folded once;
+    meanwhile nobody rebuilds, and afterwards somebody may."""
+    own = {"DATABASE_URL": url}
+    with ExitStack() as stack:
+        receivers = [stack.enter_context(serving(tmp_path, "--no-worker", **own)) for _ in range(2)]
+        for _ in range(2):
+            stack.enter_context(running(tmp_path, "worker", **own))
+        names = [f"ORD-{number}" for number in range(ORDERS)]
+        with ThreadPoolExecutor(8) as pool:
+            sent = list(pool.map(lambda name: [deliver(r, name) for r in receivers], names))
+        assert {status for pair in sent for status, _ in pair} == {200}
+        verdicts = [sorted(answer["verdict"] for _, answer in pair) for pair in sent]
+        assert verdicts == [["duplicate", "stored"]] * ORDERS
+        until(lambda: ask(url, "SELECT count(*) FROM revisions")[0][0] == ORDERS)
+        refused = command(tmp_path, "refold", "--all", **own)
+        assert (refused.returncode, "stop all of them" in word(refused)) == (2, True)
+        assert [process.get("/readyz")["status"] for process in receivers] == ["ready"] * 2
+        assert [process.end() for process in receivers] == [0, 0]
+    assert command(tmp_path, "refold", "--all", **own).returncode == 0
+    other = command(tmp_path, "serve", "--port", "0", **own, ENVIRONMENT="live")
+    assert "belongs to sandbox" in word(other)
+    assert ask(url, "SELECT count(*) FROM revisions")[0][0] == ORDERS
+
+
+@pytest.fixture
+def mortal() -> Iterator[Server]:
+    """A server that the test may kill."""
+    with a_server() as server:
+        yield server
+
+
+@pytest.mark.slow
+def test_a_service_outlives_its_server(mortal: Server, tmp_path: Path) -> None:
+    """While PostgreSQL is dead the service says so, to senders and to readiness; when it is back,
+    the same process goes on."""
+    with a_database(mortal.url("postgres")) as url:
+        own = {"DATABASE_URL": url}
+        assert command(tmp_path, "db", "upgrade", **own).returncode == 0
+        with serving(tmp_path, **own) as process:
+            assert deliver(process, "A")[0] == 200
+            mortal.kill()
+            for name in ("B", "C"):
+                assert deliver(process, name)[0] == 503
+            assert process.request("GET", "/readyz")[0] == 503
+            mortal.start()
+            until(lambda: deliver(process, "B")[0] == 200)
+            until(lambda: process.get("/readyz")["status"] == "ready")
+            until(lambda: ask(url, "SELECT count(*) FROM ledgers")[0][0] == 2)
+            assert process.end() == 0
+            assert all("Traceback" not in str(line) for line in process.lines)
+        assert ask(url, "SELECT count(*) FROM deliveries WHERE verdict = 'stored'")[0][0] == 2
