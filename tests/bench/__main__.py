@@ -22,10 +22,12 @@ from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
 from tests.bench.rebuild import rebuild
 from tests.bench.report import Figure, print_facts, print_figures, write_json
+from tests.bench.shared import run_shared
+from tests.bench.shared_figures import shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 VAR = Path(__file__).parents[2] / "var"
-PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood")
+PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood", "postgresql")
 
 
 def folding(_: Path, sizes: Sizes) -> list[Figure]:
@@ -58,6 +60,11 @@ def flooding(folder: Path, sizes: Sizes) -> list[Figure]:
     return figures.flood_figures(found)
 
 
+def sharing(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Receivers on PostgreSQL."""
+    return shared_figures(run_shared(folder, sizes=sizes))
+
+
 def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]:
     """Rounds of load: once, for whichever of the two figures are wanted."""
     flat = "flatness" in names
@@ -80,6 +87,8 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
             found += _in_folder(part, sizes)
     if {"ingest", "flatness"} & set(names):
         found += _in_folder(lambda folder, size: loading(folder, size, names=names), sizes)
+    if "postgresql" in names:
+        found += _in_folder(sharing, sizes)
     return found
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 BARS = {
     "ingest": 0.45,
+    "postgresql": 0.35,
+    "two receivers": 1.5,
     "fold": 40.0,
     "rebuild": 60_000.0,
     "rebuild memory": 400.0,
@@ -14,8 +16,9 @@ BARS = {
     "flood p99": 250.0,
     "flood memory": 20.0,
 }
-"""ingest: of the do-nothing rate; fold: µs; rebuild: events a second; memory: MiB; flatness: of
-the first round's rate; flood: of the genuine deliveries, ms, MiB."""
+"""ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
+rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
+deliveries, ms, MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class Sizes:
     warm           requests at the beginning of each leg that are not counted
     connections    each with one request under way
     rebuild_orders orders in the database that is rebuilt
+    shared_orders  orders for each receiver in one round on PostgreSQL; `shared_warm` of their
+                   deliveries are not counted, and there are `shared_rounds` rounds
     folds          folds in one repeat; `repeats` of them
     flood_unsigned unsigned requests in a flood, beside `flood_slow` slow connections and
                    `flood_rate` genuine deliveries a second
@@ -41,6 +46,9 @@ class Sizes:
     warm: int = 2_000
     connections: int = 64
     rebuild_orders: int = 250_000
+    shared_orders: int = 6_000
+    shared_rounds: int = 5
+    shared_warm: int = 1_000
     folds: int = 5_000
     repeats: int = 9
     flood_unsigned: int = 100_000
@@ -58,5 +66,8 @@ QUICK = Sizes(
     folds=1_000,
     flood_unsigned=5_000,
     flood_slow=50,
+    shared_orders=1_500,
+    shared_rounds=2,
+    shared_warm=500,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""
