@@ -131,14 +131,14 @@ class Case:
     attempts: list[AttemptEvidence]
 
 
-_NOTHING_FILED: Final = Filed()
+NOTHING_FILED: Final = Filed()
 """What is filed of an order without records. Nothing is ever added to it."""
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     """Keep what was known at `as_of` and group it by attempt."""
     heard, foreign = _hear(history, as_of)
-    filed = _file(history, as_of) if history.records else _NOTHING_FILED
+    filed = _file(history, as_of) if history.records else NOTHING_FILED
     attempts = _attempts(history.order, heard, filed)
     return Case(history.order, policy, as_of, heard, foreign, filed, attempts)
 

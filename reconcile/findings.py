@@ -1,4 +1,5 @@
-"""Observations on a ledger: each check is one small function, and CHECKS is all of them.
+"""Observations on a ledger: each check is one small function, and the two tuples of checks are
+all of them.
 
 Leaves out: deciding. A finding never changes an outcome; it says what a person should know.
 Every check is a function of the Case and its Judgement, so findings do not depend on arrival
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from reconcile.correlate import Case
+from reconcile.correlate import NOTHING_FILED, Case
 from reconcile.findings_claims import (
     contradictory_claims,
     of_events,
@@ -34,6 +35,9 @@ def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for check in CHECKS:
         found += check(case, judgement)
+    if case.filed is not NOTHING_FILED:
+        for check in CHECKS_OF_RECORDS:
+            found += check(case, judgement)
     if len(found) > 1:
         found.sort(key=_place)
     return tuple(found)
@@ -72,7 +76,7 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
     """When we first could know that the order was paid and undisputed: the last piece's arrival."""
-    pieces = [min([h.first for h in m.heard]) for m in judgement.movements if m.kind == "captured"]
+    pieces = [min([h.first for h in movement.heard]) for movement in judgement.captures]
     if paid_several_times(judgement):
         pieces = [min(pieces)]
     for attempt in case.attempts:
@@ -122,11 +126,7 @@ def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
     canceled = case.filed.canceled
     if canceled is None:
         return []
-    late = [
-        movement.heard
-        for movement in judgement.movements
-        if movement.kind == "captured" and movement.heard[0].at > canceled.at
-    ]
+    late = [m.heard for m in judgement.captures if m.heard[0].at > canceled.at]
     if not late:
         return []
     facts: Facts = (
@@ -146,13 +146,18 @@ CHECKS: Final[tuple[Check, ...]] = (
     contradictory_claims,
     shared_with_other_order,
     order_unknown,
-    session_unknown,
     refunds,
-    paid_but_not_fulfilled,
     same_id_different_body,
     conflicting_amounts,
     captures,
+)
+"""What can be found without the merchant's records. A new finding is one function here or below,
+its code in `ledger`, its words in `reasons`."""
+
+CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
+    session_unknown,
+    paid_but_not_fulfilled,
     fulfilled_but_not_paid,
     paid_after_cancel,
 )
-"""Every check. A new finding is one function here, its code in `ledger`, its words in `reasons`."""
+"""What can only be found where the merchant's side has told us something."""

@@ -142,19 +142,21 @@ def contradictory_claims(case: Case, judgement: Judgement) -> list[Finding]:
     return found
 
 
-def _contradictions(attempt: AttemptEvidence) -> Iterable[Finding]:
+def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
+    found: list[Finding] = []
     claims = attempt.claims
     said = [claim for claim in _FINAL if claim in claims]
     if "authorized" in claims and "succeeded" not in claims:
         said = ["authorized", *[claim for claim in _EXCLUDED_BY_AUTHORIZED if claim in claims]]
     if len(said) > 1:
         heard = [h for claim in said for h in claims[claim]]
-        yield _contradiction(attempt, ", ".join(said), heard)
+        found.append(_contradiction(attempt, ", ".join(said), heard))
     won, lost = claims.get("dispute_won", ()), claims.get("dispute_lost", ())
     both = [(w, x) for w in won for x in lost if same_dispute(w, x)] if won and lost else []
     if both:
         heard = [h for pair in both for h in pair]
-        yield _contradiction(attempt, "dispute_won, dispute_lost", heard)
+        found.append(_contradiction(attempt, "dispute_won, dispute_lost", heard))
+    return found
 
 
 def _contradiction(attempt: AttemptEvidence, said: str, heard: list[Heard]) -> Finding:
@@ -174,7 +176,7 @@ def success_after_deadline(case: Case, judgement: Judgement) -> list[Finding]:
 
 def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
-) -> Iterable[Finding]:
+) -> list[Finding]:
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing == "fetched":
         # Not given up: the provider was being asked since the unconfirmed word came.
@@ -186,15 +188,16 @@ def _after_deadline(
     for claim in _GIVEN_UP:
         if claim in evidence.claims:
             reported += [heard for heard in evidence.claims[claim] if heard.at < happened]
-    if late or reported:
-        facts: Facts = (
-            ("attempt", evidence.reference),
-            ("occurred_at", happened),
-            ("received_at", known),
-            ("deadline_at", deadline),
-        )
-        cites = cites_of([*captured, *reported])
-        yield Finding(code="success_after_deadline", cites=cites, facts=facts)
+    if not (late or reported):
+        return []
+    facts: Facts = (
+        ("attempt", evidence.reference),
+        ("occurred_at", happened),
+        ("received_at", known),
+        ("deadline_at", deadline),
+    )
+    cites = cites_of([*captured, *reported])
+    return [Finding(code="success_after_deadline", cites=cites, facts=facts)]
 
 
 def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding]:
@@ -206,7 +209,8 @@ def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding
     if not paid or len(attempts) == len(paid):
         return []
     first = min(paid, key=_end) if len(paid) > 1 else paid[0]
-    failed = [a for a in attempts if a.outcome != "succeeded" and 0 < _end(a)[0] <= _end(first)[0]]
+    end = first.ended_at or 0
+    failed = [a for a in attempts if a.outcome != "succeeded" and 0 < (a.ended_at or 0) <= end]
     if not failed:
         return []
     cites = tuple(dict.fromkeys([c for a in [*failed, first] for c in a.reason.cites]))

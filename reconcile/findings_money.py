@@ -45,8 +45,7 @@ def conflicting_amounts(case: Case, judgement: Judgement) -> list[Finding]:
 
 def captures(case: Case, judgement: Judgement) -> list[Finding]:
     """`paid_twice`, `amount_mismatch`, `amount_off_by_minor_unit`, `currency_mismatch`."""
-    captured = [m for m in judgement.movements if m.kind == "captured"]
-    expected = judgement.expected
+    captured, expected = judgement.captures, judgement.expected
     if not captured or (expected.money is None and not expected.stated):
         return []
     if len(captured) == 1 and captured[0].money == expected.money:
@@ -115,9 +114,9 @@ def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement])
 
 def refunds(case: Case, judgement: Judgement) -> list[Finding]:
     """`refund_without_payment` and `refund_exceeds_capture`."""
-    returned = [m for m in judgement.movements if m.kind != "captured"]
-    if not returned:
+    if len(judgement.captures) == len(judgement.movements):
         return []
+    returned = [m for m in judgement.movements if m.kind != "captured"]
     cites = tuple(dict.fromkeys([c for m in returned for c in m.cites]))
     if len(returned) == len(judgement.movements):
         return [Finding(code="refund_without_payment", cites=cites)]

@@ -38,11 +38,16 @@ class Expectation:
 
 @dataclass(slots=True)
 class Judgement:
-    """All that was concluded from a Case; `findings` reads it. `bodies`: contradicting_bodies."""
+    """All that was concluded from a Case; `findings` reads it.
+
+    captures  the movements that brought money
+    bodies    see `contradicting_bodies`
+    """
 
     expected: Expectation
     attempts: tuple[Attempt, ...]
     movements: list[Movement]
+    captures: list[Movement]
     balances: tuple[Balance, ...]
     bodies: list[list[Heard]]
     outcome: Outcome = "not_attempted"
@@ -53,8 +58,9 @@ def judge(case: Case) -> Judgement:
     """Attempts first, then the order from all of them. Pure; no early return anywhere."""
     attempts = tuple([judge_attempt(evidence, case) for evidence in case.attempts])
     movements = movements_of(case.attempts)
+    captures = [m for m in movements if m.kind == "captured"]
     balances, bodies = balances_of(movements), contradicting_bodies(case)
-    judgement = Judgement(_expected(case), attempts, movements, balances, bodies)
+    judgement = Judgement(_expected(case), attempts, movements, captures, balances, bodies)
     decided = _unresolved(case, judgement)
     if decided is None:
         moved = movements or any(not _TAKES_MONEY.isdisjoint(a.claims) for a in case.attempts)
@@ -188,7 +194,7 @@ def _amounts(judgement: Judgement) -> list[Reason]:
 
 def _against_expected(judgement: Judgement) -> list[Reason]:
     expected = judgement.expected
-    captures = [m for m in judgement.movements if m.kind == "captured"]
+    captures = judgement.captures
     if not captures:
         return [_fact_reason(judgement, "refund_before_payment", judgement.movements)]
     if expected.stated:
@@ -218,15 +224,13 @@ def _currencies(judgement: Judgement, movements: list[Movement]) -> Reason:
 def _order_amounts(judgement: Judgement) -> Reason:
     expected = judgement.expected
     facts: Facts = tuple((f"amount_{n}", m) for n, m in enumerate(expected.stated, 1))
-    captures = [m for m in judgement.movements if m.kind == "captured"]
-    cites = _union(expected.cites, *(m.cites for m in captures))
+    cites = _union(expected.cites, *(m.cites for m in judgement.captures))
     return Reason(code="order_amounts_conflict", cites=cites, facts=facts)
 
 
 def paid_several_times(judgement: Judgement) -> bool:
     """Whether each of several captures alone is exactly what the order costs."""
-    captures = [m for m in judgement.movements if m.kind == "captured"]
-    expected = judgement.expected.money
+    captures, expected = judgement.captures, judgement.expected.money
     return len(captures) > 1 and all(m.money == expected for m in captures)
 
 
