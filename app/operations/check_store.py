@@ -20,7 +20,7 @@ from app.errors import StorePoisoned
 from app.operations.desk import Desk
 from app.operations.judge_delivery import digest_of
 from app.operations.kept_requests import kept_url
-from app.operations.refold import CLAIM
+from app.operations.refold import CLAIM, decided
 from app.operations.reindex import read_again
 from app.providers.source import Source
 from app.store.comparing import (
@@ -40,7 +40,7 @@ from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import Instant
 from reconcile.ledger import Ledger
-from reconcile.revise import Position, position_of, revise
+from reconcile.revise import Position
 
 AT_ONCE: Final = 500
 """Bodies in memory at a time."""
@@ -194,12 +194,12 @@ class _Check:
         ledger = self._folded(history)
         if ledger is None:
             return
-        position = position_of(ledger)
+        wanted = decided(ledger, published)
         if cached is None:
             self._report.add(f"the ledger of {order} is not cached, and nothing is due")
-        elif _without_instant(cached) != _without_instant(ledger_row(ledger, position)):
+        elif _without_instant(cached) != _without_instant(ledger_row(wanted)):
             self._report.add(f"the ledger of {order} is not what its history gives")
-        if revise(published, ledger, after=position) is not None:
+        if wanted.revision is not None:
             self._report.add(f"what was last published of {order} is not what its history gives")
         if mark.due_at != ledger.next_decision_at:
             self._report.add(f"the due mark of {order} is not at its ledger's next decision")

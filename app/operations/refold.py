@@ -6,15 +6,15 @@ mark. Publishing compares generations, so evidence that arrives during a fold is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
 from app.operations.desk import Desk
-from app.store.histories import contested_with, gather, scan, side_stream
+from app.store.histories import SideStream, contested_with, gather, scan, side_stream
 from app.store.ledgers import (
-    LATEST_POSITIONS,
+    ALL_POSITIONS,
     Due,
     Publication,
     claim_orders,
@@ -30,12 +30,11 @@ from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import MINUTE, SECOND, Instant
 from reconcile.ledger import Ledger
-from reconcile.policy import Policy
 from reconcile.revise import Position, position_of, revise
 
 log = structlog.get_logger()
 
-REBUILT_AT_ONCE: Final = 500
+REBUILT_AT_ONCE: Final = 2_000
 """Ledgers written together: always as many, so that the database has the statement ready."""
 
 
@@ -62,14 +61,13 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
         sharing = await contested_with(connection, [mark.order for mark in due])
         marks = due + await marks_of(connection, sharing.difference(mark.order for mark in due))
         histories = await gather(connection, [mark.order for mark in marks])
-    ledgers = _folded(histories, policy=desk.policy, now=now)
+    ledgers = {order: _folded(desk, history, now=now) for order, history in histories.items()}
     async with desk.store.writing() as connection:
         marks = await unchanged(connection, marks)
-        current = {m.order: ledgers[m.order] for m in marks if m.order in ledgers}
-        before = await latest_positions(connection, current)
-        await publish(
-            connection, _decided(current, before), due=marks, put_aside_until=now + PUT_ASIDE
-        )
+        before = await latest_positions(connection, [mark.order for mark in marks])
+        current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
+        publications = [decided(each, before.get(each.order)) for each in current]
+        await publish(connection, publications, due=marks, put_aside_until=now + PUT_ASIDE)
     return len(due)
 
 
@@ -82,27 +80,28 @@ async def _taken(desk: Desk, *, now: Instant, limit: int) -> list[Due]:
         return await claim_orders(connection, now=now, limit=limit, until=now + CLAIM)
 
 
-def _folded(histories: Mapping[str, History], *, policy: Policy, now: Instant) -> dict[str, Ledger]:
-    """The ledgers of the orders. One that cannot be folded is a fault of ours: it is logged and
-    put aside, so that it does not stop the others."""
-    ledgers = {}
-    for order, history in histories.items():
-        try:
-            ledgers[order] = fold(history, policy=policy, as_of=history.instant_at(now))
-        except Exception as error:
-            log.error("an order cannot be folded", order=order, exc_info=error)
-    return ledgers
+def _folded(desk: Desk, history: History, *, now: Instant) -> Ledger | None:
+    """The ledger. An order that cannot be folded is a fault of ours: it is logged and put aside,
+    so that it does not stop the others."""
+    try:
+        return fold(history, policy=desk.policy, as_of=history.instant_at(now))
+    except Exception as error:
+        log.error("an order cannot be folded", order=history.order, exc_info=error)
+        return None
 
 
-def _decided(ledgers: dict[str, Ledger], before: dict[str, Position]) -> Publication:
-    """The ledgers, and a revision for each that says something new."""
-    positions = {order: position_of(ledger) for order, ledger in ledgers.items()}
-    revisions = []
-    for order, ledger in ledgers.items():
-        revision = revise(before.get(order), ledger, after=positions[order])
-        if revision is not None:
-            revisions.append(revision)
-    return Publication(ledgers=ledgers, positions=positions, revisions=revisions)
+def decided(ledger: Ledger, before: Position | None) -> Publication:
+    """What is to be published of a ledger, when `before` was published last."""
+    position = position_of(ledger)
+    codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
+    return Publication(
+        order=ledger.order,
+        as_of=ledger.as_of,
+        position=position,
+        findings=f"|{codes}|" if codes else "",
+        next_decision_at=ledger.next_decision_at,
+        revision=revise(before, ledger, after=position),
+    )
 
 
 async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
@@ -116,47 +115,50 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
     async with desk.store.writing() as connection:
         await drop_caches(connection)
     async with desk.store.reading() as connection:
-        published = await side_stream(connection, LATEST_POSITIONS.format("WHERE"))
-        before: dict[str, Position] = {}
-        ledgers: dict[str, Ledger] = {}
+        published = await side_stream(connection, ALL_POSITIONS)
+        waiting: list[Publication] = []
         aside: list[str] = []
         async for histories in scan(connection):
             for history in histories:
-                order = history.order
-                ledgers |= _folded({order: history}, policy=desk.policy, now=now)
-                if order not in ledgers:
-                    aside.append(order)
-                if published.upcoming is not None and published.upcoming <= order:
-                    for row in await published.take(order):
-                        before[order] = position_in(row)
-                if len(ledgers) == REBUILT_AT_ONCE:
-                    await _publish_rebuilt(desk, ledgers, before)
-                    folded += len(ledgers)
-                    progress(len(ledgers))
-                    before, ledgers = {}, {}
-        await _publish_rebuilt(desk, ledgers, before)
+                ledger = _folded(desk, history, now=now)
+                if ledger is None:
+                    aside.append(history.order)
+                    continue
+                waiting.append(decided(ledger, await _latest(published, history.order)))
+                if len(waiting) == REBUILT_AT_ONCE:
+                    await _publish_rebuilt(desk, waiting)
+                    folded += len(waiting)
+                    progress(len(waiting))
+                    waiting = []
+        await _publish_rebuilt(desk, waiting)
         await _put_aside(desk, aside, until=now + PUT_ASIDE)
-        progress(len(ledgers))
-    return folded + len(ledgers)
+        progress(len(waiting))
+    return folded + len(waiting)
 
 
-async def _publish_rebuilt(
-    desk: Desk, ledgers: dict[str, Ledger], before: dict[str, Position]
-) -> None:
-    if ledgers:
+async def _latest(published: SideStream, order: str) -> Position | None:
+    """What was last published of an order; the stream is at it, or beyond."""
+    if published.upcoming is None or published.upcoming > order:
+        return None
+    rows = await published.take(order)
+    return position_in(rows[-1]) if rows else None
+
+
+async def _publish_rebuilt(desk: Desk, publications: Sequence[Publication]) -> None:
+    if publications:
         async with desk.store.writing() as connection:
-            marks = await marks_of(connection, ledgers, to_write=True)
-            due = _misplaced(marks, ledgers)
-            await publish(connection, _decided(ledgers, before), due=due)
+            marks = await marks_of(connection, [each.order for each in publications], to_write=True)
+            due = _misplaced(marks, publications)
+            await publish(connection, publications, due=due)
 
 
-def _misplaced(marks: Sequence[Due], ledgers: dict[str, Ledger]) -> list[Due]:
+def _misplaced(marks: Sequence[Due], publications: Sequence[Publication]) -> list[Due]:
     """Marks that are missing, or do not stand at their order's next decision."""
     standing = {mark.order: mark for mark in marks}
     return [
-        standing.get(order) or Due(order=order, generation=0)
-        for order, ledger in ledgers.items()
-        if order not in standing or standing[order].due_at != ledger.next_decision_at
+        standing.get(each.order) or Due(order=each.order, generation=0)
+        for each in publications
+        if each.order not in standing or standing[each.order].due_at != each.next_decision_at
     ]
 
 
@@ -165,7 +167,7 @@ async def _put_aside(desk: Desk, orders: Sequence[str], *, until: Instant) -> No
     if orders:
         async with desk.store.writing() as connection:
             marks = await marks_of(connection, orders, to_write=True)
-            await publish(connection, _decided({}, {}), due=marks, put_aside_until=until)
+            await publish(connection, [], due=marks, put_aside_until=until)
 
 
 async def refold_until_quiet(desk: Desk, *, limit: int, progress: Callable[[int], None]) -> int:

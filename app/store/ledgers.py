@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.statements import Script, inserting, run, select_in
 from reconcile.instants import Instant
-from reconcile.ledger import Ledger, Outcome
+from reconcile.ledger import Outcome
 from reconcile.revise import Position, Revision
 
 LEDGER_COLUMNS = (
@@ -46,11 +46,16 @@ _REPLACE_LEDGER = "ON CONFLICT (order_key) DO UPDATE SET " + ", ".join(
     f"{name}=excluded.{name}" for name in LEDGER_COLUMNS[1:]
 )
 
-LATEST_POSITIONS = (
-    "SELECT order_key, outcome, fulfillable, substance FROM revisions AS latest {} seq = "
-    "(SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key) "
-    "ORDER BY order_key"
+_LATEST_POSITIONS = (
+    "SELECT order_key, outcome, fulfillable, substance FROM revisions AS latest "
+    "WHERE order_key IN ({}) AND seq = "
+    "(SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key)"
 )
+
+ALL_POSITIONS = (
+    "SELECT order_key, outcome, fulfillable, substance FROM revisions ORDER BY order_key, seq"
+)
+"""For a scan: of several positions of one order, the last is the latest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,66 +169,67 @@ async def latest_positions(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
     """What was last published of each of the orders; none for an order never published."""
-    rows = await select_in(
-        connection, sql=LATEST_POSITIONS.format("WHERE order_key IN ({}) AND"), values=orders
-    )
+    rows = await select_in(connection, sql=_LATEST_POSITIONS, values=orders)
     return {row[0]: position_in(row) for row in rows}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What a round of folds decided: ledgers and their positions by order, and what to tell."""
+    """What a fold leaves behind: the order's row in listings, and what is new, if anything is.
 
-    ledgers: dict[str, Ledger]
-    positions: dict[str, Position]
-    revisions: Sequence[Revision]
+    The ledger itself is not kept, so that a rebuild holds one at a time.
+    """
+
+    order: str
+    as_of: Instant
+    position: Position
+    findings: str
+    next_decision_at: Instant | None
+    revision: Revision | None
 
 
 async def publish(
     connection: AsyncConnection,
-    publication: Publication,
+    publications: Sequence[Publication],
     *,
     due: Sequence[Due] = (),
     put_aside_until: Instant | None = None,
 ) -> None:
-    """Write the ledgers, their revisions, and the orders' next due marks, in one transaction.
+    """Write the rows, the revisions, and the orders' next due marks, in one transaction.
 
-    A mark whose order has no ledger here could not be folded; it is due again at the instant
+    A mark whose order has no publication here could not be folded; it is due again at the instant
     until which it is put aside.
     """
-    ledgers = publication.ledgers
+    decisions = {each.order: each.next_decision_at for each in publications}
     marks = [
-        (
-            mark.order,
-            ledgers[mark.order].next_decision_at if mark.order in ledgers else put_aside_until,
-            mark.generation,
-        )
-        for mark in due
+        (mark.order, decisions.get(mark.order, put_aside_until), mark.generation) for mark in due
     ]
-    await run(connection, _publishing(connection.dialect.name, publication, marks))
+    await run(connection, _publishing(connection.dialect.name, publications, marks))
 
 
 Mark = tuple[str, Instant | None, int]
 """(order, when it is due next, the generation of the evidence that was folded)"""
 
 
-def _publishing(dialect: str, publication: Publication, marks: Sequence[Mark]) -> Script[None]:
-    ledgers, positions = publication.ledgers, publication.positions
-    if ledgers:
+def _publishing(
+    dialect: str, publications: Sequence[Publication], marks: Sequence[Mark]
+) -> Script[None]:
+    if publications:
         yield from inserting(
             dialect,
             table="ledgers",
             columns=LEDGER_COLUMNS,
-            rows=[ledger_row(each, positions[order]) for order, each in ledgers.items()],
+            rows=[ledger_row(each) for each in publications],
             conflict=_REPLACE_LEDGER,
         )
-    if publication.revisions:
-        first = yield from _taking_numbers(dialect, "revisions", len(publication.revisions))
+    revisions = [each.revision for each in publications if each.revision is not None]
+    if revisions:
+        first = yield from _taking_numbers(dialect, "revisions", len(revisions))
         yield from inserting(
             dialect,
             table="revisions",
             columns=_REVISION_COLUMNS,
-            rows=[_revision_row(first + n, each) for n, each in enumerate(publication.revisions)],
+            rows=[_revision_row(first + n, each) for n, each in enumerate(revisions)],
         )
     if marks:
         yield from _settling(dialect, marks)
@@ -252,17 +258,17 @@ def _taking_numbers(dialect: str, name: str, count: int) -> Script[int]:
     return int(rows[0][0]) - count + 1
 
 
-def ledger_row(ledger: Ledger, position: Position) -> tuple[Any, ...]:
+def ledger_row(publication: Publication) -> tuple[Any, ...]:
     """The cached row of a ledger: the values of LEDGER_COLUMNS."""
-    codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
+    position = publication.position
     return (
-        ledger.order,
-        ledger.as_of,
-        ledger.outcome,
-        int(ledger.fulfillable),
-        f"|{codes}|" if codes else "",
+        publication.order,
+        publication.as_of,
+        position.outcome,
+        int(position.fulfillable),
+        publication.findings,
         position.substance,
-        ledger.next_decision_at,
+        publication.next_decision_at,
     )
 
 

@@ -190,7 +190,8 @@ def filled(tmp_path: Path) -> tuple[Path, int]:
     with closing(sqlite3.connect(path)) as connection, connection:
         outcomes = STRETCH.outcomes().elements()
         connection.executemany(
-            "INSERT INTO ledgers VALUES (?, 0, ?, 0, NULL, 0, 0, '', '', NULL)",
+            "INSERT INTO ledgers (order_key, as_of, outcome, fulfillable, findings, substance) "
+            "VALUES (?, 0, ?, 0, '', '')",
             [(f"o{place}", outcome) for place, outcome in enumerate(outcomes)],
         )
         digests = connection.execute("SELECT digest FROM deliveries").fetchall()

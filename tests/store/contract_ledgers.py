@@ -269,5 +269,5 @@ async def published_then_failing(store: Store, order: str) -> None:
     ledger = fold(history, policy=at.policy, as_of=seconds(10))
     decided: Callable[..., Any] = refold._decided
     async with store.writing() as connection:
-        await publish(connection, decided({order: ledger}, {}))
+        await publish(connection, [decided(ledger, None)])
         raise RuntimeError("planned")
