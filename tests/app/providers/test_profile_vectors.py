@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app.operations.check_signatures import check_lines
 
+from app.operations.check_signatures import check_lines
 from app.providers.profile import shipped_profiles
 from tests.app.providers.named.test_known_answers import PROFILES
 

@@ -108,6 +108,21 @@ def test_a_repeated_header_is_ambiguous() -> None:
         assert "more than once" in refusal.sentence
 
 
+def test_a_repeated_covered_header_is_ambiguous() -> None:
+    """A second value of a header that the signature covers refuses."""
+    request = samples()["covered_headers"].request()
+    twice = [*request.headers, (b"x-event-id", b"evt_02")]
+    refusal = samples()["covered_headers"].verifier.verify(request._replace(headers=twice), now=NOW)
+    assert refusal is not None
+    assert "more than once" in refusal.sentence
+
+
+def test_a_shared_key_of_twilio_has_one_algorithm() -> None:
+    """An algorithm that nobody knows selects no key."""
+    change = replaced("x-twilio-webhooks-signature-settings", b"SHA256", b"MD5")
+    assert "no secret is configured" in sentence("twilio shared key", change)
+
+
 @pytest.mark.parametrize(("days", "accepted"), [(-2, False), (0, True), (2, True), (4, False)])
 def test_a_certificate_counts_only_while_it_is_valid(days: int, accepted: bool) -> None:
     """Judged as of now, not as of start-up."""

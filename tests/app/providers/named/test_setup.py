@@ -138,3 +138,19 @@ def test_who_has_only_the_public_half_cannot_sign(name: str, named: dict[str, st
     """It is said in words, and verifying works all the same."""
     with pytest.raises(ConfigurationError, match=r"needs|only the public half"):
         made(name, named=named).sign(b"{}", event_id="e", now=0, method="POST", url="https://h/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.paypal.com.example.org/cert",
+        "https://api.paypal.com@example.org/cert",
+        "http://api.paypal.com/cert",
+        "https://api.paypal.com:8443/cert",
+        "https://[",
+    ],
+)
+def test_a_certificate_stands_at_an_allowed_host(url: str) -> None:
+    """Under any other address not even a configured one counts."""
+    with pytest.raises(ConfigurationError, match="is not at https"):
+        made("paypal", named=paypal_secrets(**{url: certificate()}))
