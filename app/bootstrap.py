@@ -97,7 +97,12 @@ def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
 def accounts(settings: Settings) -> dict[str, Account]:
     """Every configured source with its secrets, for the signature doctor."""
     return {
-        name: Account(name=name, profile=load_profile(given.profile), secrets=secrets_of(given))
+        name: Account(
+            name=name,
+            profile=load_profile(given.profile),
+            secrets=secrets_of(given),
+            address=settings.public_url,
+        )
         for name, given in settings.sources.items()
     }
 
@@ -136,12 +141,12 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
             if settings.environment == "live":
                 _refuse_long_tolerance(profile)
             variable = f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS"
-            sources[name] = Source(name=name, profile=profile, secrets=secrets_of(given))
-            if sources[name].signs_address and settings.public_url is None:
-                problems.append(
-                    "TALLYHOOK_PUBLIC_URL: say where the internet reaches this service; "
-                    f"profile {profile.name} of source {name} signs that address"
-                )
+            address = settings.public_url
+            source = Source(name=name, profile=profile, secrets=secrets_of(given), address=address)
+            if source.signs_address and not address:
+                variable = "TALLYHOOK_PUBLIC_URL"
+                raise ConfigurationError([f"source {name}: its provider signs the address: say it"])
+            sources[name] = source
         except ConfigurationError as error:
             problems += [f"{variable}: {problem}" for problem in error.problems]
     if problems:
@@ -218,7 +223,6 @@ class Service:
             max_body_bytes=settings.max_body_bytes,
             max_header_bytes=settings.max_header_bytes,
             max_bodies_bytes=settings.max_bodies_bytes,
-            public_url=settings.public_url or "",
         )
         api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
         health = Health(desk, reasons=self.reasons, metrics=metrics)

@@ -33,7 +33,15 @@ from pydantic_settings import (
 
 from app.config_checks import CHECKS
 from app.config_reading import PREFIX, Reading, given_variables, read_secret_file
-from app.config_values import base_url, database_url, listed, lowered, named, networks
+from app.config_values import (
+    base_url,
+    database_url,
+    listed,
+    lowered,
+    named,
+    networks,
+    public_url,
+)
 from app.errors import ConfigurationError
 from reconcile.instants import SECOND
 from reconcile.policy import Policy
@@ -44,6 +52,7 @@ MIB: Final = 1024 * KIB
 Secrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(listed)]
 NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
+PublicUrl = Annotated[str, BeforeValidator(public_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
 Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
@@ -109,7 +118,6 @@ class Settings(BaseSettings):
     database_url: DatabaseUrl = Field(default="sqlite+aiosqlite:///var/tallyhook.db", repr=False)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
-    public_url: BaseUrl | None = None
 
     payment_window_s: int = _number(1800, 1, 30 * 86_400)
     grace_s: int = _number(300, 0, 7 * 86_400)
@@ -126,6 +134,7 @@ class Settings(BaseSettings):
     send_deadline_s: int = _number(10, 1, 300)
     idle_deadline_s: int = _number(75, 1, 3600)
     forwarded_allow_ips: Networks = ()
+    public_url: PublicUrl = ""
 
     journal_queue: int = _number(4096, 1, 65_536)
     journal_batch: int = _number(512, 1, 4096)

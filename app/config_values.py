@@ -106,6 +106,11 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
+def public_url(value: Any) -> Any:
+    """The same, or nothing."""
+    return value if value == "" else base_url(value)
+
+
 def database_url(value: Any) -> Any:
     """The URL of a file of SQLite or of a PostgreSQL server, with the driver's name in it.
 

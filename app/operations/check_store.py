@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from app.errors import StorePoisoned
 from app.operations.desk import Desk
+from app.operations.header_text import read_headers
 from app.operations.judge_delivery import digest_of
-from app.operations.kept_requests import kept_url
 from app.operations.refold import CLAIM, decided
 from app.operations.reindex import read_again
 from app.providers.source import Source
@@ -153,7 +153,7 @@ class _Check:
                 self._report.add(f"{name} was pruned, and its event is gone")
         else:
             self._report.bodies += 1
-            if digest_of(body, kept_url(delivery.headers)) != delivery.digest:
+            if digest_of(body, read_headers(delivery.headers).url) != delivery.digest:
                 self._report.add(f"the body of {name} does not have its digest")
         same = verdict == delivery.verdict or {verdict, delivery.verdict} <= _READ
         if not same or event_id != delivery.event_id:

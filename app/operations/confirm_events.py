@@ -19,7 +19,7 @@ import structlog
 from app.ids import new_id
 from app.operations.desk import Desk
 from app.outbound.asker import Asked, Asker
-from app.providers.answers import FETCHED, NOT_FOUND, keep_answer
+from app.providers.fetched import FETCHED, NOT_FOUND, keep_answer
 from app.providers.reading import Unreadable
 from app.providers.source import Source
 from app.store.confirmations import Confirmation, put_off, settle, take_due

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.errors import NotFoundError, UsageError
 from app.operations.desk import Desk
-from app.operations.kept_requests import kept_headers, kept_method, kept_url
+from app.operations.header_text import read_headers
 from app.providers.doctor import Account, Diagnosis, Patient, diagnose
 from app.store.rejections import Rejection, find_rejection
 
@@ -55,10 +55,11 @@ def _unknown(name: str) -> Diagnosis:
 
 
 def _patient(rejection: Rejection) -> Patient:
+    kept = read_headers(rejection.headers)
     return Patient(
-        headers=kept_headers(rejection.headers),
+        headers=kept.headers,
         body=rejection.body,
-        method=kept_method(rejection.headers),
-        url=kept_url(rejection.headers),
+        method=kept.method,
+        url=kept.url or f"/webhooks/{rejection.source}",
         now=rejection.received_at,
     )

@@ -9,10 +9,10 @@ import hashlib
 from dataclasses import dataclass
 from functools import partial
 
-from app.operations.kept_requests import keep_head
+from app.operations.header_text import write_headers
 from app.providers.places import Headers
 from app.providers.reading import Reading, Unreadable
-from app.providers.source import Source
+from app.providers.source import Reply, Source
 from app.store.intake import Arrival, Whole
 from reconcile.events import Event
 from reconcile.instants import Instant
@@ -48,8 +48,9 @@ def judge_delivery(
     now: Instant,
     delivery_id: str,
     environment: str,
-) -> Refused | list[Arrival]:
-    """An arrival for each event of the body, in its order; one where it cannot be read.
+) -> Refused | Reply | list[Arrival]:
+    """An arrival for each event of the body, in its order; one where it cannot be read. A Reply
+    where it is no delivery but a question before the first, which is not kept.
 
     now          when it arrived
     delivery_id  of the first; the others are numbered after it
@@ -58,8 +59,11 @@ def judge_delivery(
     refusal = source.verify(headers, body, now=now, method=method, url=url)  # 3, 4
     if refusal is not None:
         return Refused(refusal.reason, refusal.sentence)
-    digest = digest_of(body, url)
-    head = keep_head(headers, method=method, url=url if source.covers_address else "")
+    if source.handshake is not None and source.handshake.after_verification:
+        greeting = source.handshake.answer(headers, body, method=method, url=url)
+        if greeting is not None:
+            return greeting
+    digest, head = digest_of(body, url), kept_head(incoming, source)
     arrived = partial(Arrival, received_at=now, source=source.name, headers=head)
     try:  # 6
         reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
@@ -100,6 +104,16 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 def digest_of(body: bytes, url: str) -> str:
     """SHA-256 of what a request says: its body; of one without, its address."""
     return hashlib.sha256(body or url.encode("latin-1", "replace")).hexdigest()
+
+
+def kept_head(incoming: Incoming, source: Source | None) -> str:
+    """The request's headers as they are kept, and its address where that may say something."""
+    return write_headers(
+        incoming.headers,
+        method=incoming.method,
+        url="" if source is None or source.private_query else incoming.url,
+        private=frozenset() if source is None else source.private_headers,
+    )
 
 
 def _numbered(delivery_id: str, number: int) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
+from app.operations.header_text import read_headers
 from app.operations.judge_delivery import digest_of
-from app.operations.kept_requests import kept_headers, kept_method, kept_url
-from app.providers.answers import is_answer
+from app.providers.fetched import is_answer
 from app.providers.reading import Reading, Unreadable
 from app.providers.source import Source
 from app.store.deliveries import RawDelivery
@@ -35,11 +35,11 @@ def read_bytes_again(source: Source, delivery: RawDelivery) -> tuple[Event | Non
 
 def _reading(source: Source, delivery: RawDelivery, own: bytes) -> Reading:
     body = own if delivery.whole is None else delivery.whole
-    url = kept_url(delivery.headers)
+    kept = read_headers(delivery.headers)
     return source.read(
         body,
-        digest=digest_of(body, url),
-        headers=kept_headers(delivery.headers),
-        method=kept_method(delivery.headers),
-        url=url,
+        digest=digest_of(body, kept.url),
+        headers=kept.headers,
+        method=kept.method,
+        url=kept.url,
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -21,10 +21,15 @@ from app.clock import Clock
 from app.errors import StorePoisoned, StoreUnavailable
 from app.ids import new_id
 from app.logs import Line
-from app.operations.judge_delivery import Incoming, Refused, digest_of, judge_delivery
-from app.operations.kept_requests import keep_head
+from app.operations.judge_delivery import (
+    Incoming,
+    Refused,
+    digest_of,
+    judge_delivery,
+    kept_head,
+)
 from app.operations.rejection_rate import RejectionRate
-from app.providers.source import Source
+from app.providers.source import Reply, Source
 from app.store.intake import Arrival, StoredVerdict
 from app.store.journal import Journal
 from app.store.rejections import Rejection
@@ -53,11 +58,15 @@ RETRY_AFTER_S: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the sender is told. `verdict` is None where nothing was decided (503)."""
+    """What the sender is told. `verdict` is None where nothing was decided (503).
+
+    reply  an answer in the provider's own form, in place of ours
+    """
 
     status: int
     verdict: str | None
     delivery_id: str
+    reply: Reply | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +94,30 @@ async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
     if body is None:  # 2
         refusal = ("body_too_large", "the body is larger than TALLYHOOK_MAX_BODY_BYTES")
         return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
+    greeting = _greeting(source, incoming, body)
+    if greeting is not None:
+        return Answer(greeting.status, "handshake", delivery_id, greeting)
     judged = judge_delivery(  # 3 to 6
         source, incoming, body, now=now, delivery_id=delivery_id, environment=door.environment
     )
     if isinstance(judged, Refused):
         refusal = (judged.verdict, judged.problem)
         return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
-    return await _keep(door, judged, source.acknowledgement_status)  # 7, 8
+    if isinstance(judged, Reply):
+        return Answer(judged.status, "handshake", delivery_id, judged)
+    answer = await _keep(door, judged, source.acknowledgement_status)  # 7
+    if answer.verdict is not None:  # 8
+        reply = source.acknowledge(incoming.headers, body, url=incoming.url)
+        if reply is not None:
+            return replace(answer, reply=reply)
+    return answer
+
+
+def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
+    """The answer to what is no delivery but a question before the first; it is not kept."""
+    if source.handshake is None or source.handshake.after_verification:
+        return None
+    return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
 
 
 async def _keep(door: Door, arrivals: list[Arrival], acknowledgement: int) -> Answer:
@@ -155,7 +181,7 @@ async def _reject(
         verdict=verdict,
         digest=digest_of(body, incoming.url),
         size=len(body),
-        headers=keep_head(incoming.headers, method=incoming.method, url=incoming.url),
+        headers=kept_head(incoming, door.sources.get(incoming.source)),
         body=body[: door.rejected_body_bytes],
         problem=problem,
     )

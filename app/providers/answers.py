@@ -1,137 +1,107 @@
-"""What a provider answered when it was asked about one of its events, and what that says.
-
-    asked event + question + answer ──keep_answer──▶ bytes, kept as a delivery is
-    bytes ──AnswerReader.read──▶ an event whose standing is `fetched`
-
-What is kept holds the references of the event that was asked about, since an answer need not
-repeat them, so that the bytes alone can be read again at any time.
-"""
+"""What a provider wants to hear: acknowledgements of its own form, and answers to handshakes."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import hmac
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
-from app.providers.amounts import amount_unit, read_amount
+from app.providers.documents import DOCUMENTS
 from app.providers.facts import Facts
-from app.providers.fields import compile_locations, required_text
+from app.providers.fields import compile_locations
+from app.providers.headers import Headers
 from app.providers.reading import Unreadable
-from app.providers.sections import Profile
-from app.providers.strict_json import parse
-from app.providers.words import Words
-from reconcile.canonical import canonical_json
-from reconcile.events import ClaimKind, Event
-from reconcile.money import Money
+from app.providers.sections import HandshakeRule, Profile
 
-NOT_FOUND: Final = frozenset({404, 410})
-"""The provider knows nothing of it. That settles what was said, and moves no money."""
+_ECHO: Final = re.compile(r"[!-~]{1,255}")
+"""What may be echoed: no blank, no line break, nothing that could become markup unnoticed."""
 
 
-def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> bytes:
-    """The bytes that are kept of one answer; equal answers to one question give equal bytes."""
-    return canonical_json(
-        {
-            "asked_about": {
-                "event_id": asked.event_id,
-                "digest": asked.digest,
-                "order": asked.order,
-                "session": asked.session,
-                "payment": asked.payment,
-                "movement": asked.movement,
-                "money": _written(asked.money),
-                "order_money": _written(asked.order_money),
-            },
-            "question": question,
-            "status": status,
-            "answer": answer.decode("utf-8", "backslashreplace"),
-        }
-    )
+class Reply(NamedTuple):
+    """An answer of the provider's own form."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
 
 
-class AnswerReader:
-    """Reads the answers that one source's provider gave."""
-
-    def __init__(self, source: str, profile: Profile) -> None:
-        rule = profile.fetch_back
-        assert rule is not None
-        self._source = source
-        self._claims = Words(rule.claims or profile.claims)
-        self._kind = compile_locations(rule.kind)
-        self._payment = compile_locations(rule.payment)
-        self._order = compile_locations(rule.order)
-        self._amount = compile_locations(rule.amount)
-        self._currency = compile_locations(rule.currency)
-        self._states_amount = bool(rule.amount)
-        self._unit = amount_unit(profile.amounts.unit, profile.amounts.decimals)
-
-    def read(self, kept: bytes, *, digest: str) -> Event:
-        """The event of one kept answer. Raises Unreadable.
-
-        digest  SHA-256 of the kept bytes, 64 hex digits
-        """
-        document = parse(kept)
-        about = document["asked_about"]
-        references = {name: about[name] for name in ("order", "session", "payment", "movement")}
-        event_id = f"fetched_{digest[:32]}"
-        if document["status"] in NOT_FOUND:
-            return Event(
-                source=self._source,
-                event_id=event_id,
-                digest=digest,
-                kind="not_found",
-                claim="pending",
-                standing="fetched",
-                **references,
-            )
-        facts = self._facts(document["answer"], digest)
-        kind = required_text(self._kind(facts), "the answer's kind")
-        claim: ClaimKind = self._claims.meaning(kind)
-        references["payment"] = self._stated(self._payment, facts) or references["payment"]
-        references["order"] = self._stated(self._order, facts) or references["order"]
-        return Event(
-            source=self._source,
-            event_id=event_id,
-            digest=digest,
-            kind=kind,
-            claim=claim,
-            money=self._money(facts, about),
-            order_money=_money_of(about["order_money"]),
-            standing="fetched",
-            **references,
-        )
-
-    def _facts(self, answer: str, digest: str) -> Facts:
-        body = answer.encode()
-        document = parse(body)
-        return Facts(document, root=document, headers=(), body=body, url="", digest=digest)
-
-    def _stated(self, find: Any, facts: Facts) -> str | None:
-        value = find(facts)
-        return None if value is None else required_text(value, "a reference of the answer")
-
-    def _money(self, facts: Facts, about: dict[str, Any]) -> Money | None:
-        """The answer's own amount. A profile without one says that the request fixed it."""
-        if self._states_amount:
-            value = self._amount(facts)
-            if value is None:
-                return None
-            return read_amount(self._unit, value, self._currency(facts), name="the answer's amount")
-        return _money_of(about["money"])
+Acknowledge = Callable[[Headers, bytes, str], Reply]
+"""(headers, body, url) of an accepted delivery → its acknowledgement."""
 
 
-def _written(money: Money | None) -> list[Any] | None:
-    return None if money is None else [money.minor, money.currency]
+def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
+    """None where the provider is content with any body."""
+    rule = profile.acknowledgement
+    if rule.body is None and not rule.fields:
+        return None
+    media = (b"content-type", rule.type.encode("ascii"))
+    if rule.body is not None:
+        constant = Reply(rule.status, (media,), rule.body.encode("utf-8"))
+        return lambda headers, body, url: constant
+    fields = [(name, _field(value)) for name, value in rule.fields]
+
+    def acknowledge(headers: Headers, body: bytes, url: str) -> Reply:
+        facts = facts_of(profile, headers, body, url)
+        answer = {name: _looked_up(find, facts) for name, find in fields}
+        return Reply(rule.status, (media,), json.dumps(answer, default=str).encode("ascii"))
+
+    return acknowledge
 
 
-def _money_of(written: list[Any] | None) -> Money | None:
-    return None if written is None else Money(minor=written[0], currency=written[1])
+def _field(value: Any) -> Callable[[Facts], Any]:
+    return compile_locations(value) if type(value) is tuple else lambda facts: value
 
 
-def is_answer(headers: str) -> bool:
-    """Whether a kept head is that of an answer, not of a request that came."""
-    return headers.startswith(f"{FETCHED}: ")
+def _looked_up(find: Callable[[Facts], Any], facts: Facts) -> Any:
+    # The delivery is stored already: what cannot be echoed must not undo that.
+    try:
+        return find(facts)
+    except Unreadable:
+        return None
 
 
-FETCHED: Final = ":fetched"
-"""First line of a kept answer's head: method and address of the question."""
+def facts_of(profile: Profile, headers: Headers, body: bytes, url: str) -> Facts:
+    """What locations of the whole request look at; of a body that cannot be read, nothing."""
+    try:
+        document = DOCUMENTS[profile.request.body](profile.request, body)
+    except Unreadable:
+        document = {}
+    return Facts(document, root=document, headers=headers, body=body, url=url, digest="")
 
-__all__ = ["FETCHED", "NOT_FOUND", "AnswerReader", "Unreadable", "is_answer", "keep_answer"]
+
+class Handshake:
+    """Answers what a provider asks before it sends, and nothing else.
+
+    A GET is answered where it brings one of the secrets, an OPTIONS where it comes from the origin
+    that the profile names, a POST only once it was verified.
+
+    after_verification  whether a request must have been verified before it is answered
+    """
+
+    def __init__(self, profile: Profile, rule: HandshakeRule, secrets: Sequence[str]) -> None:
+        self._method = rule.method
+        self.after_verification = rule.method == "POST"
+        self._profile = profile
+        self._when, self._echo = compile_locations(rule.when), compile_locations(rule.echo)
+        wanted = secrets if rule.equals_secret else [rule.equals or ""]
+        self._wanted = [each.encode("utf-8") for each in wanted]
+        self._kind, _, self._name = rule.answer.partition(":")
+
+    def answer(self, headers: Headers, body: bytes, *, method: str, url: str) -> Reply | None:
+        """None where the request is no handshake. Never raises."""
+        if method != self._method:
+            return None
+        facts = facts_of(self._profile, headers, body, url)
+        asked, echo = _looked_up(self._when, facts), _looked_up(self._echo, facts)
+        if type(asked) is not str or type(echo) is not str or not _ECHO.fullmatch(echo):
+            return None
+        given = asked.encode("utf-8", "surrogatepass")
+        if not any(hmac.compare_digest(each, given) for each in self._wanted):
+            return None
+        if self._kind == "header":
+            return Reply(200, ((self._name.encode("ascii"), echo.encode("ascii")),), b"")
+        text = json.dumps({self._name: echo}) if self._kind == "json" else echo
+        media = b"application/json" if self._kind == "json" else b"text/plain"
+        return Reply(200, ((b"content-type", media),), text.encode("ascii"))

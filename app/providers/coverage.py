@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from app.providers.grammar import Reference, read_template, references
 from app.providers.paths import EACH, Path, compile_path
-from app.providers.schemes import NAMED
-from app.providers.sections import Profile
 
 _WHOLE_BODY: Final = frozenset(
     {"body", "body_or_query", "form_received", "form_sorted", "form_joined"}
@@ -84,35 +82,3 @@ def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]
         if values["amounts"][name]:
             yield f"amounts.{name}", values["amounts"][name]
             yield f"amounts.{name}_currency", values["amounts"][f"{name}_currency"]
-
-
-_OF_ADDRESS: Final = frozenset({"url", "path", "query", "method", "body_or_query"})
-
-
-def reads_address(profile: Profile) -> bool:
-    """Whether the profile signs, or reads anything from, a request's address or method."""
-    signature, event, amounts = profile.signature, profile.event, profile.amounts
-    signed = references(read_template(signature.signed)) if signature.signed else []
-    places = [signature.where, profile.timestamp and profile.timestamp.where]
-    locations = [
-        *(event.id + event.kind + event.occurred_at + event.order + event.session),
-        *(event.payment + event.movement + event.reason + profile.environment.where),
-        *(amounts.payment + amounts.payment_currency + amounts.refund + amounts.refund_currency),
-        *(amounts.order + amounts.order_currency),
-    ]
-    return (
-        signature.mac.startswith(NAMED)
-        or profile.request.methods != ("POST",)
-        or any(each.name in _OF_ADDRESS for each in signed)
-        or any("query:" in text for text in (*places, *locations) if text)
-    )
-
-
-_HOST_SIGNERS: Final = frozenset({f"{NAMED}twilio", f"{NAMED}rfc9421"})
-
-
-def signs_address(profile: Profile) -> bool:
-    """Whether the signature covers the host that the provider was told to call."""
-    signature = profile.signature
-    signed = references(read_template(signature.signed)) if signature.signed else []
-    return signature.mac in _HOST_SIGNERS or any(each.name == "url" for each in signed)

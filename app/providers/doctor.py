@@ -35,16 +35,20 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A source as configured: what the doctor varies."""
+    """A source as configured: what the doctor varies.
+
+    address  scheme and host under which the provider knows us, if anybody said
+    """
 
     name: str
     profile: Profile
     secrets: Sequence[str] | Mapping[str, str] = field(repr=False)
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patient:
-    """A refused request. `now`: when it arrived; `url`: as it came, or as configured."""
+    """A refused request. `now`: when it arrived; `url`: path and query as they came."""
 
     headers: Headers
     body: bytes = field(repr=False)
@@ -99,7 +103,12 @@ def _tried(trial: _Trial) -> Diagnosis | None:
 
 def _refusal(account: Account, patient: Patient) -> Refusal | None:
     try:
-        source = Source(name=account.name, profile=account.profile, secrets=account.secrets)
+        source = Source(
+            name=account.name,
+            profile=account.profile,
+            secrets=account.secrets,
+            address=account.address,
+        )
     except ConfigurationError:
         return _UNUSABLE
     return source.verify(

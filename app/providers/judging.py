@@ -9,6 +9,7 @@ from app.providers.headers import Headers
 from app.providers.keys import compile_keys
 from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed
 from app.providers.named.registry import NAMED as NAMED_VERIFIERS
+from app.providers.named.registry import SIGN_THE_ADDRESS
 from app.providers.refusal import Refusal
 from app.providers.schemes import NAMED, UNSIGNED
 from app.providers.sections import Profile
@@ -18,7 +19,12 @@ from reconcile.instants import Instant
 
 
 class Judge(Protocol):
-    """Verifies, unwraps and signs for one source."""
+    """Verifies, unwraps and signs for one source.
+
+    signs_address  whether scheme and host of the address are covered
+    """
+
+    signs_address: bool
 
     def verify(
         self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
@@ -41,6 +47,7 @@ class Declared:
     def __init__(self, profile: Profile, verifier: Verifier) -> None:
         self.verify = verifier.verify
         self.sign = Signer(profile, verifier).sign
+        self.signs_address = "url" in verifier.template.names
 
     def payload(self, arrived: Arrived) -> bytes:
         """The body itself."""
@@ -49,6 +56,8 @@ class Declared:
 
 class Unsigned:
     """No scheme at all: every request passes, and counts only after it was fetched back."""
+
+    signs_address = False
 
     def verify(
         self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
@@ -68,10 +77,11 @@ class Unsigned:
 class ByName:
     """A scheme that needs code."""
 
-    def __init__(self, verifier: NamedVerifier) -> None:
+    def __init__(self, verifier: NamedVerifier, *, signs_address: bool) -> None:
         self.payload = verifier.payload
         self.sign = verifier.sign
         self._verify = verifier.verify
+        self.signs_address = signs_address
 
     def verify(
         self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
@@ -90,8 +100,9 @@ def compile_judge(source: str, profile: Profile, secrets: Secrets, *, strict: bo
         return _UNSIGNED
     if mac.startswith(NAMED):
         _refuse_blank(source, secrets)
-        factory = NAMED_VERIFIERS[mac.removeprefix(NAMED)]
-        return ByName(factory(source, _options(profile), secrets))
+        name = mac.removeprefix(NAMED)
+        verifier = NAMED_VERIFIERS[name](source, _options(profile), secrets)
+        return ByName(verifier, signs_address=name in SIGN_THE_ADDRESS)
     keys = compile_keys(source, profile, secrets, strict=strict)
     return Declared(profile, Verifier(profile, keys))
 

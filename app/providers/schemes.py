@@ -120,5 +120,8 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     **{name: Scheme(make, asymmetric=True) for name, make in ASYMMETRIC_SCHEMES.items()},
 }
 
+TOKENS: Final = frozenset({"token", "basic"})
+"""Schemes under which a request brings the secret itself."""
+
 UNSIGNED: Final = "none"
 NAMED: Final = "named:"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app.errors import ConfigurationError
-from app.providers.answers import AnswerReader
-from app.providers.coverage import reads_address, signs_address
+from app.providers.answers import Handshake, Reply, compile_acknowledgement
+from app.providers.fetched import AnswerReader
 from app.providers.fields import event_id as checked_id
 from app.providers.judging import Judge, compile_judge
 from app.providers.named.contract import Arrived, Secrets, Signed
@@ -14,19 +14,25 @@ from app.providers.places import Headers
 from app.providers.reader import Reader
 from app.providers.reading import Reading, Unreadable
 from app.providers.refusal import Reason, Refusal
+from app.providers.schemes import TOKENS
 from app.providers.sections import Profile
 from reconcile.events import Event
 from reconcile.instants import Instant
 
-__all__ = ["Reason", "Refusal", "Signed", "Source"]
+__all__ = ["Reason", "Refusal", "Reply", "Signed", "Source"]
 
 
 class Source:
     """A name, a profile and its secrets (newest first, or by key id), compiled once.
 
     acknowledgement_status  the HTTP status the provider wants to hear
-    covers_address          whether its address matters: signed, or read for what it says
-    signs_address           whether the host it was sent to is signed
+    methods                 the HTTP methods that it sends, or asks with
+    handshake               what the provider asks before it sends; None where it asks nothing
+    private_headers         those of which the secret itself is the value
+    signs_address           whether the signature covers the address, so that `address` is needed
+    private_query           whether the secret itself stands in the query
+    address                 scheme and host under which the provider knows us, put before every
+                            `url` that is only a path
     strict                  whether secrets must be as long as the profile says, and without blanks
                             around them; those of published examples are not
 
@@ -39,17 +45,30 @@ class Source:
         name: str,
         profile: Profile,
         secrets: Sequence[str] | Mapping[str, str],
+        address: str = "",
         strict: bool = True,
     ) -> None:
         self.name = name
         self.profile = profile
         self.acknowledgement_status: int = profile.acknowledgement.status
-        self.covers_address = reads_address(profile)
-        self.signs_address = signs_address(profile)
         given = Secrets(named=secrets) if isinstance(secrets, Mapping) else Secrets(listed=secrets)
         self._judge: Judge = compile_judge(name, profile, given, strict=strict)
         self._reader = Reader(name, profile)
         self._answers = AnswerReader(name, profile) if profile.fetch_back else None
+        self._address = address
+        self._acknowledge = compile_acknowledgement(profile)
+        texts = [*given.listed, *given.named.values()]
+        rule = profile.handshake
+        self.handshake = None if rule is None else Handshake(profile, rule, texts)
+        token = profile.signature.mac in TOKENS
+        kind, _, places = (profile.signature.where or "").partition(":")
+        self.private_query = token and kind == "query"
+        self.private_headers: frozenset[bytes] = frozenset(
+            name.encode("ascii") for name in places.split(",") if token and kind == "header"
+        )
+        methods = {*profile.request.methods, *({rule.method} if rule else ())}
+        self.signs_address: bool = self._judge.signs_address
+        self.methods: frozenset[str] = frozenset(methods)
 
     def verify(
         self,
@@ -65,7 +84,14 @@ class Source:
         headers  as ASGI gives them: lower-case names, repeats kept
         url      the address as the provider signed it
         """
-        return self._judge.verify(headers, body, now=now, method=method, url=url)
+        return self._judge.verify(headers, body, now=now, method=method, url=self._full(url))
+
+    def _full(self, url: str) -> str:
+        return self._address + url if url.startswith("/") else url
+
+    def acknowledge(self, headers: Headers, body: bytes, *, url: str) -> Reply | None:
+        """What the provider wants to hear of a delivery that is stored; None: any 2xx will do."""
+        return None if self._acknowledge is None else self._acknowledge(headers, body, url)
 
     def read(
         self,
@@ -80,7 +106,7 @@ class Source:
 
         digest  SHA-256 of the body, 64 hex digits
         """
-        payload = self._judge.payload(Arrived(method, url, headers, body))
+        payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
         return self._reader.read(payload, digest=digest, headers=headers, url=url)
 
     def read_answer(self, kept: bytes, *, digest: str) -> Event:

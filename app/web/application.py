@@ -20,7 +20,7 @@ def build_application(*, webhooks: Webhooks, api: Api, health: Health) -> Starle
     """The ASGI application; everything it uses has been opened by whoever calls this."""
     application = Starlette(
         routes=[
-            Route("/webhooks/{source}", webhooks, methods=["POST"]),
+            Route("/webhooks/{source}", webhooks),
             Route("/livez", health.livez),
             Route("/readyz", health.readyz),
             Route("/metrics", health.metrics),

@@ -20,6 +20,7 @@ from app.operations.receive_delivery import (
     Incoming,
     receive_delivery,
 )
+from app.providers.source import Reply
 from app.web.metrics import Metrics
 from app.web.problems import MEDIA_TYPE, problem_body
 
@@ -35,6 +36,7 @@ _DETAILS: Final = {
     401: ("signature_invalid", "The signature or its age was not accepted."),
     403: ("wrong_environment", "The event belongs to another environment than this endpoint."),
     404: ("source_unknown", "No source of this name receives webhooks here."),
+    405: ("method_not_allowed", "This source does not send that method; see the Allow header."),
     413: ("body_too_large", "The body is larger than this endpoint accepts."),
     415: ("encoding_unsupported", "Send the body as it was signed, without a Content-Encoding."),
     429: ("too_many_rejections", "Too many requests from this address did not verify; wait."),
@@ -45,15 +47,11 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes that a request may bring, and all long bodies together; each is a setting.
-
-    public_url  what comes before the path where the internet reaches us; empty: nobody needs it
-    """
+    """Bytes that a request may bring, and all long bodies together; each is a setting."""
 
     max_body_bytes: int
     max_header_bytes: int
     max_bodies_bytes: int
-    public_url: str = ""
 
 
 FREE_BYTES: Final = 65_536
@@ -91,6 +89,9 @@ class Webhooks:
         headers = scope["headers"]
         source, address = scope["path_params"]["source"], _address(scope)
         refused = self._refused(headers)
+        if scope["method"] != "POST" and not self._hears(source, scope["method"]):
+            await _send_problem(send, 405, self._allowed(source))
+            return
         try:
             body = None if refused else await self._body(headers, receive)
         except ClientGone:
@@ -102,11 +103,19 @@ class Webhooks:
             self._metrics.count(source, code, perf_counter() - began)
             await _send_problem(send, status)
             return
-        url = self._limits.public_url + _target(scope)
-        incoming = Incoming(source, headers, body, url, address, scope["method"])
+        incoming = Incoming(source, headers, body, _url(scope), address, scope["method"])
         answer = await receive_delivery(self._door, incoming)
         self._metrics.count(incoming.source, answer.verdict, perf_counter() - began)
         await _send_answer(send, answer)
+
+    def _hears(self, source: str, method: str) -> bool:
+        known = self._door.sources.get(source)
+        return known is not None and method in known.methods
+
+    def _allowed(self, source: str) -> Header:
+        known = self._door.sources.get(source)
+        methods = ["POST"] if known is None else sorted(known.methods)
+        return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _refused(self, headers: list[Header]) -> int | None:
         """The status for what is refused by its headers alone."""
@@ -174,8 +183,8 @@ def _address(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def _target(scope: Scope) -> str:
-    """The path and query as requested."""
+def _url(scope: Scope) -> str:
+    """The path and query as requested. Schemes that sign a URL get their own from the profile."""
     query = scope.get("query_string", b"")
     path: str = scope["path"]
     return f"{path}?{query.decode('latin-1')}" if query else path
@@ -184,6 +193,9 @@ def _target(scope: Scope) -> str:
 async def _send_answer(send: Send, answer: Answer) -> None:
     if answer.status >= 300:
         await _send_problem(send, answer.status)
+        return
+    if answer.reply is not None:
+        await _send_reply(send, answer.reply)
         return
     body = b'{"verdict": "%b", "delivery": "%b"}' % (
         (answer.verdict or "").encode(),
@@ -194,10 +206,17 @@ async def _send_answer(send: Send, answer: Answer) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _send_problem(send: Send, status: int) -> None:
+async def _send_reply(send: Send, reply: Reply) -> None:
+    length = (b"content-length", b"%d" % len(reply.body))
+    headers = [*reply.headers, length]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+async def _send_problem(send: Send, status: int, *more: Header) -> None:
     code, detail = _DETAILS[status]
     body = problem_body(status, code, detail)
-    headers = [_PROBLEM, (b"content-length", b"%d" % len(body))]
+    headers = [_PROBLEM, (b"content-length", b"%d" % len(body)), *more]
     if status in _RETRY_AFTER:
         headers.append(_RETRY_AFTER[status])
     if status in (413, 415, 431):

@@ -23,3 +23,6 @@ NAMED: Final[Mapping[str, Factory]] = {
     "rfc9421": rfc9421,
     "twilio": twilio,
 }
+
+SIGN_THE_ADDRESS: Final = frozenset({"twilio"})
+"""Those whose signature always covers scheme and host, which we cannot see behind a proxy."""

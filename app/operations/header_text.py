@@ -1,0 +1,53 @@
+"""The headers of a delivery as they are kept, and read again: `name: value` lines.
+
+Latin-1 keeps every byte. Values that hold credentials are left out. What else may be signed or
+read, method and address, stands before them under names that no header can have, where it matters.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from app.providers.headers import Headers
+
+_LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+"""Headers that may hold credentials; their values are never kept."""
+
+METHOD: Final = ":method"
+URL: Final = ":url"
+
+
+class Kept(NamedTuple):
+    """A request as far as it was kept."""
+
+    headers: list[tuple[bytes, bytes]]
+    method: str
+    url: str
+
+
+def write_headers(
+    headers: Headers, *, method: str = "POST", url: str = "", private: frozenset[bytes]
+) -> str:
+    """The lines to keep. `private` are headers of which this source's tokens are the value."""
+    lines = [] if method == "POST" else [f"{METHOD}: {method}"]
+    if "?" in url:
+        lines.append(f"{URL}: {url}")
+    for name, value in headers:
+        shown = "(left out)" if name in _LEFT_OUT or name in private else value.decode("latin-1")
+        lines.append(f"{name.decode('latin-1')}: {shown}")
+    return "\n".join(lines)
+
+
+def read_headers(text: str) -> Kept:
+    """The request that was kept as these lines."""
+    method, url = "POST", ""
+    headers = []
+    for line in text.split("\n"):
+        name, _, value = line.partition(": ")
+        if name == METHOD:
+            method = value
+        elif name == URL:
+            url = value
+        elif line:
+            headers.append((name.encode("latin-1"), value.encode("latin-1")))
+    return Kept(headers, method, url)

@@ -1,0 +1,137 @@
+"""What a provider answered when it was asked about one of its events, and what that says.
+
+    asked event + question + answer ──keep_answer──▶ bytes, kept as a delivery is
+    bytes ──AnswerReader.read──▶ an event whose standing is `fetched`
+
+What is kept holds the references of the event that was asked about, since an answer need not
+repeat them, so that the bytes alone can be read again at any time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from app.providers.amounts import amount_unit, read_amount
+from app.providers.facts import Facts
+from app.providers.fields import compile_locations, required_text
+from app.providers.reading import Unreadable
+from app.providers.sections import Profile
+from app.providers.strict_json import parse
+from app.providers.words import Words
+from reconcile.canonical import canonical_json
+from reconcile.events import ClaimKind, Event
+from reconcile.money import Money
+
+NOT_FOUND: Final = frozenset({404, 410})
+"""The provider knows nothing of it. That settles what was said, and moves no money."""
+
+
+def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> bytes:
+    """The bytes that are kept of one answer; equal answers to one question give equal bytes."""
+    return canonical_json(
+        {
+            "asked_about": {
+                "event_id": asked.event_id,
+                "digest": asked.digest,
+                "order": asked.order,
+                "session": asked.session,
+                "payment": asked.payment,
+                "movement": asked.movement,
+                "money": _written(asked.money),
+                "order_money": _written(asked.order_money),
+            },
+            "question": question,
+            "status": status,
+            "answer": answer.decode("utf-8", "backslashreplace"),
+        }
+    )
+
+
+class AnswerReader:
+    """Reads the answers that one source's provider gave."""
+
+    def __init__(self, source: str, profile: Profile) -> None:
+        rule = profile.fetch_back
+        assert rule is not None
+        self._source = source
+        self._claims = Words(rule.claims or profile.claims)
+        self._kind = compile_locations(rule.kind)
+        self._payment = compile_locations(rule.payment)
+        self._order = compile_locations(rule.order)
+        self._amount = compile_locations(rule.amount)
+        self._currency = compile_locations(rule.currency)
+        self._states_amount = bool(rule.amount)
+        self._unit = amount_unit(profile.amounts.unit, profile.amounts.decimals)
+
+    def read(self, kept: bytes, *, digest: str) -> Event:
+        """The event of one kept answer. Raises Unreadable.
+
+        digest  SHA-256 of the kept bytes, 64 hex digits
+        """
+        document = parse(kept)
+        about = document["asked_about"]
+        references = {name: about[name] for name in ("order", "session", "payment", "movement")}
+        event_id = f"fetched_{digest[:32]}"
+        if document["status"] in NOT_FOUND:
+            return Event(
+                source=self._source,
+                event_id=event_id,
+                digest=digest,
+                kind="not_found",
+                claim="pending",
+                standing="fetched",
+                **references,
+            )
+        facts = self._facts(document["answer"], digest)
+        kind = required_text(self._kind(facts), "the answer's kind")
+        claim: ClaimKind = self._claims.meaning(kind)
+        references["payment"] = self._stated(self._payment, facts) or references["payment"]
+        references["order"] = self._stated(self._order, facts) or references["order"]
+        return Event(
+            source=self._source,
+            event_id=event_id,
+            digest=digest,
+            kind=kind,
+            claim=claim,
+            money=self._money(facts, about),
+            order_money=_money_of(about["order_money"]),
+            standing="fetched",
+            **references,
+        )
+
+    def _facts(self, answer: str, digest: str) -> Facts:
+        body = answer.encode()
+        document = parse(body)
+        return Facts(document, root=document, headers=(), body=body, url="", digest=digest)
+
+    def _stated(self, find: Any, facts: Facts) -> str | None:
+        value = find(facts)
+        return None if value is None else required_text(value, "a reference of the answer")
+
+    def _money(self, facts: Facts, about: dict[str, Any]) -> Money | None:
+        """The answer's own amount. A profile without one says that the request fixed it."""
+        if self._states_amount:
+            value = self._amount(facts)
+            if value is None:
+                return None
+            return read_amount(self._unit, value, self._currency(facts), name="the answer's amount")
+        return _money_of(about["money"])
+
+
+def _written(money: Money | None) -> list[Any] | None:
+    return None if money is None else [money.minor, money.currency]
+
+
+def _money_of(written: list[Any] | None) -> Money | None:
+    return None if written is None else Money(minor=written[0], currency=written[1])
+
+
+def is_answer(headers: str) -> bool:
+    """Whether a kept head is that of an answer, not of a request that came."""
+    return headers.startswith(f"{FETCHED}: ")
+
+
+FETCHED: Final = ":fetched"
+"""First line of a kept answer's head: method and address of the question."""
+
+__all__ = ["FETCHED", "NOT_FOUND", "AnswerReader", "Unreadable", "is_answer", "keep_answer"]
