@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
@@ -20,6 +20,7 @@ from app.operations.check_store import check_store
 from app.operations.desk import Desk
 from app.operations.read_feed import Published, read_feed
 from app.operations.refold import refold_all
+from app.providers.source import Source
 from app.store.histories import gather
 from app.store.ledgers import count_due
 from reconcile.fold import fold
@@ -86,7 +87,8 @@ async def problems(world: World) -> list[str]:
     """Everything that is not as it must be."""
     try:
         stored = await world.machine.ask(lambda desk, _: _read(desk))
-        found = await world.machine.ask(lambda desk, _: _rebuilt(desk, len(stored.feed)))
+        sources, published = world.machine.sources, len(stored.feed)
+        found = await world.machine.ask(lambda desk, _: _rebuilt(desk, sources, published))
     except Down:
         return ["the service does not run when nothing goes wrong any more"]
     for check in (_kept, _once, _as_in_truth, _feed, _chained, _unsaid, _quiet, _one_session):
@@ -126,9 +128,9 @@ async def _column(connection: Any, sql: str) -> list[Any]:
     return [tuple(row) for row in await connection.execute(text(sql))]
 
 
-async def _rebuilt(desk: Desk, published: int) -> list[str]:
+async def _rebuilt(desk: Desk, sources: Mapping[str, Source], published: int) -> list[str]:
     """The caches are what the histories give; rebuilding them all publishes nothing."""
-    report = await check_store(desk, progress=lambda _: None)
+    report = await check_store(desk, sources=sources, progress=lambda _: None)
     found = [f"the store: {problem}" for problem in report.problems]
     await refold_all(desk, progress=lambda _: None)
     again = await read_feed(desk, after=published, limit=100, wait_s=0)
