@@ -93,6 +93,7 @@ class Process:
         except Exception as error:
             if self.alive:
                 machine.fault(f"the service failed with {error!r}")
+                machine.wrecked = True
         finally:
             self.service = None
             self.ended.set()
@@ -103,7 +104,12 @@ class Process:
         settings = machine.settings.model_copy(update={"database_url": url})
         async with open_store(store_settings(settings), purpose="serving") as store:
             service = Service(
-                store, settings, sources=machine.sources, clock=machine.clock, with_worker=True
+                store,
+                settings,
+                sources=machine.sources,
+                clock=machine.clock,
+                with_worker=True,
+                askers={},
             )
             self.desk = Desk(store=store, policy=settings.policy(), clock=machine.clock)
             self.client = CheckoutClient(machine.checkout, transport=machine.outward)
@@ -173,6 +179,8 @@ class Machine:
         self.outward: httpx2.AsyncBaseTransport | None = None
         self.process: Process | None = None
         self.quiet = False
+        self.wrecked = False
+        """The service failed in a way that no process may: it is not started again."""
         self._root = folder
         self._number = 0
 
@@ -184,7 +192,7 @@ class Machine:
     async def run(self) -> None:
         """Keep a process running, for as long as the world lasts."""
         folder, synced = self._root / "0", 0
-        while True:
+        while not self.wrecked:
             process = self.process = Process(self, folder, synced=synced)
             process.disk.quiet = self.quiet
             loop = asyncio.get_running_loop()

@@ -19,7 +19,7 @@ HAPPENS = frozenset(
     (
         *("starts", "stops", "failed", "killed before", "killed after", "power cut"),
         *("power cut in the middle of a commit", "clock steps", "nobody there"),
-        *("held", "lost", "gateway", "not_stored", "signature_invalid", "wrong_environment"),
+        *("held", "lost", "gateway", "signature_invalid", "wrong_environment"),
         *("stored", "duplicate", "duplicate_with_different_body"),
     )
 )
