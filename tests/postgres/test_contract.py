@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from tests.store.contract_checking import CheckingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
+from tests.store.contract_retention import RetentionContract
 from tests.store.contract_verdicts import VerdictContract
 
 pytestmark = pytest.mark.postgres
 
 
-class TestPostgresql(VerdictContract, HistoryContract, LedgerContract, KeepingContract):
+class TestPostgresql(
+    VerdictContract,
+    HistoryContract,
+    LedgerContract,
+    KeepingContract,
+    CheckingContract,
+    RetentionContract,
+):
     """Every property of the contract, on a server."""

@@ -106,7 +106,7 @@ PLANTED = {
     "an event that nobody sent": (
         "INSERT INTO events SELECT 99, order_key, source, 'e99', digest, delivery_id, received_at, "
         "kind, claim, occurred_at, order_ref, session, payment, movement, amount, currency, "
-        "order_amount, order_currency, reason FROM events WHERE event_id='e1'",
+        "order_amount, order_currency, reason, standing FROM events WHERE event_id='e1'",
         ["the event e99 of ORD-1 is in the index, and no delivery gives it"],
     ),
     "a link to another order": (
