@@ -65,8 +65,8 @@ async def restore(
 ) -> Restored:
     """Put `backup` in the place of the database at `url`; the one that was there is kept beside it.
 
-    Raises UsageError while a service runs, where there is no such backup, and where there is a
-    database that may not be replaced.
+    Raises ConfigurationError while a service runs, UsageError where there is no such backup, and
+    where there is a database that may not be replaced.
     """
     database = _file(url, "restore")
     _check_backup(database, backup, replace=replace)

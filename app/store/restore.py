@@ -38,7 +38,7 @@ class Restored:
 
 @asynccontextmanager
 async def alone(database: Path) -> AsyncIterator[None]:
-    """Nobody else serves or writes. Raises UsageError while a service runs."""
+    """Nobody else serves or writes. Raises ConfigurationError while a service runs."""
     database.parent.mkdir(parents=True, exist_ok=True)
     serving, writing = ServiceLock(database), WriteLock(database)
     serving.take()

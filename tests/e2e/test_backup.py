@@ -178,7 +178,7 @@ def test_a_restored_service_goes_on(tmp_path: Path) -> None:
         assert command(tmp_path, "backup", str(file)).returncode == 0
         assert process.send(of_order("O-2", "e2"), at=now())[1]["verdict"] == "stored"
         refused = command(tmp_path, "restore", str(file), "--force")
-        assert refused.returncode == 2
+        assert refused.returncode == 3
         assert b"already serves" in refused.stderr
         process.end(signal.SIGKILL)
     assert (tmp_path / "t.db-wal").stat().st_size > 0
