@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from app.operations import refold
+from app.providers.source import Source
 from app.store import engine, intake, journal, ledgers, records
 from reconcile.history import History
 from reconcile.revise import Revision
@@ -142,21 +143,16 @@ def revised_for_nothing() -> Any:
 
 def environment_not_checked() -> Any:
     """Events of the other environment are taken like one's own."""
-    from app.operations import receive_delivery as door
+    read = Source.read
 
-    read = door._read
+    def blind(*given: Any, **named: Any) -> Any:
+        return replace(read(*given, **named), environment=None)
 
-    def blind(*given: Any) -> Any:
-        event, _, problem = read(*given)
-        return event, None, problem
-
-    return patch.object(door, "_read", blind)
+    return patch.object(Source, "read", blind)
 
 
 def signature_not_checked() -> Any:
     """Whatever comes is believed."""
-    from app.providers.source import Source
-
     return patch.object(Source, "verify", lambda *_, **__: None)
 
 
