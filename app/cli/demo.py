@@ -19,7 +19,8 @@ from typing import Final
 
 import httpx2
 
-from app.bootstrap import checkout_settings, open_desk
+from app.bootstrap import open_desk
+from app.bootstrap_sources import checkout_settings
 from app.checkout.client import CheckoutClient
 from app.cli import demo_play as shop
 from app.cli.children import Child, free_port

@@ -104,7 +104,7 @@ def prune(
     form: FormatOption = Format.table,
 ) -> None:
     """Let bodies and headers of settled orders go, as `serve` does by itself from time to time."""
-    from app.bootstrap import compile_sources
+    from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.errors import UsageError

@@ -35,7 +35,7 @@ def serve(
     ] = False,
 ) -> None:
     """Receive webhooks, answer the API, and fold due orders in the background."""
-    from app.bootstrap import serve as run_service
+    from app.bootstrap_serving import serve as run_service
     from app.cli.output import note
     from app.cli.running import run_loop
     from app.config import load_settings
@@ -61,7 +61,7 @@ def serve(
 def worker() -> None:
     """Fold due orders and nothing else, beside receivers on one PostgreSQL. On SQLite, which one
     process serves alone, `serve` does this itself."""
-    from app.bootstrap import work
+    from app.bootstrap_serving import work
     from app.cli.running import run_loop
     from app.config import load_settings
     from app.logs import configure_logging

@@ -38,7 +38,7 @@ def upgrade() -> None:
 def check(form: FormatOption = Format.table) -> None:
     """Check that every layer of the store is what the one below it gives: the file, the bodies and
     their digests, the index, the ledgers. Names the first rows that do not fit."""
-    from app.bootstrap import compile_sources
+    from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.operations.check_store import check_store
@@ -53,7 +53,7 @@ def check(form: FormatOption = Format.table) -> None:
 
 def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
-    from app.bootstrap import compile_sources
+    from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.operations.reindex import reindex as run_reindex

@@ -63,31 +63,29 @@ def judge_delivery(
         greeting = source.handshake.answer(headers, body, method=method, url=url)
         if greeting is not None:
             return greeting
-    digest, head = digest_of(body, url), kept_head(incoming, source)
-    arrived = partial(Arrival, received_at=now, source=source.name, headers=head)
+    digest = digest_of(body, "" if source.private_query else url)
+    head = kept_head(incoming, source)
+    arrived = partial(
+        Arrival, delivery_id=delivery_id, received_at=now, source=source.name, headers=head
+    )
     try:  # 6
         reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
     except Unreadable as why:
-        unread = arrived(
-            delivery_id=delivery_id, digest=digest, body=body, event=None, problem=str(why)
-        )
-        return [unread]
+        return [arrived(digest=digest, body=body, event=None, problem=str(why))]
     if reading.environment is not None and reading.environment != environment:  # 5
         return Refused(
             "wrong_environment", f"the event is of {reading.environment}, this is another"
         )
     if not reading.raws:
-        event = reading.events[0]
-        return [arrived(delivery_id=delivery_id, digest=digest, body=body, event=event)]
-    whole = Whole(digest, body)
+        return [arrived(digest=digest, body=body, event=reading.events[0])]
     return [
         arrived(
-            delivery_id=_numbered(delivery_id, number),
+            delivery_id=f"{delivery_id}-{number}" if number else delivery_id,
             digest=hashlib.sha256(raw).hexdigest(),
             body=raw,
             event=event,
             problem=problem,
-            whole=whole,
+            whole=Whole(digest, body),
         )
         for number, (raw, event, problem) in enumerate(_parts(reading))
     ]
@@ -102,8 +100,9 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 
 
 def digest_of(body: bytes, url: str) -> str:
-    """SHA-256 of what a request says: its body; of one without, its address."""
-    return hashlib.sha256(body or url.encode("latin-1", "replace")).hexdigest()
+    """SHA-256 of what a request says: its body; of one without, its query."""
+    said = body or url.partition("?")[2].encode("latin-1", "replace")
+    return hashlib.sha256(said).hexdigest()
 
 
 def kept_head(incoming: Incoming, source: Source | None) -> str:
@@ -114,7 +113,3 @@ def kept_head(incoming: Incoming, source: Source | None) -> str:
         url="" if source is None or source.private_query else incoming.url,
         private=frozenset() if source is None else source.private_headers,
     )
-
-
-def _numbered(delivery_id: str, number: int) -> str:
-    return f"{delivery_id}-{number}" if number else delivery_id

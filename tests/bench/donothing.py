@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.bootstrap import BACKLOG
+from app.bootstrap_serving import BACKLOG
 from app.config import Settings
 
 ANSWER = b'{"verdict":"stored","delivery":"dlv_000000000000000000000000000000"}'

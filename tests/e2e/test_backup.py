@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import compile_sources, open_desk
+from app.bootstrap import open_desk
+from app.bootstrap_sources import compile_sources
 from app.clock import SystemClock
 from app.config import load_settings
 from app.operations.check_store import check_store

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from app.bootstrap import SHUTDOWN_S, Service, store_settings
+from app.bootstrap import Service, store_settings
+from app.bootstrap_serving import SHUTDOWN_S
 from app.checkout.client import CheckoutClient, ClientSettings
 from app.clock import Clock
 from app.config import Settings

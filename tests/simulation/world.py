@@ -25,7 +25,8 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from app.bootstrap import compile_sources, store_settings
+from app.bootstrap import store_settings
+from app.bootstrap_sources import compile_sources
 from app.checkout.client import ClientSettings
 from app.config import Settings, load_settings
 from app.providers.source import Source

@@ -267,7 +267,7 @@ async def published_then_failing(store: Store, order: str) -> None:
     at = desk(store, at=10)
     history = (await histories(store, [order]))[order]
     ledger = fold(history, policy=at.policy, as_of=seconds(10))
-    decided: Callable[..., Any] = refold._decided
+    decided: Callable[..., Any] = refold.decided
     async with store.writing() as connection:
         await publish(connection, [decided(ledger, None)])
         raise RuntimeError("planned")

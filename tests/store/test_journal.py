@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import StorePoisoned, StoreUnavailable, UsageError
+from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.operations.check_store import check_store
 from app.operations.manage_tokens import issue_token
 from app.store import locks
@@ -242,7 +242,7 @@ async def test_passing_trouble_passes(store: Store, trouble: Any, path: Path) ->
 async def test_a_second_serving_process_is_refused(store: Store, url: str) -> None:
     """Only one process serves a database; others may read and write beside it."""
     settings = StoreSettings(url=url, environment="sandbox")
-    with pytest.raises(UsageError, match=r"another process already serves \S+t\.db;"):
+    with pytest.raises(ConfigurationError, match=r"another process already serves \S+t\.db;"):
         async with open_store(settings, purpose="serving"):
             pass
     for purpose in ("writing", "reading"):

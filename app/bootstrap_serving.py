@@ -1,0 +1,145 @@
+"""Wiring: a service on a socket, and a worker without one, from their start to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+import uvicorn
+
+from app.bootstrap import Service, open_desk, open_service
+from app.bootstrap_sources import compile_sources
+from app.config import Settings
+from app.errors import UnreachableError
+from app.logs import tell_left_out
+from app.operations.prune import retention_for
+from app.operations.pruner import Pruner
+from app.operations.worker import FoldWorker
+from app.web.connection import guarded
+from app.web.gate import SWEEP_S, Gate
+
+log = structlog.get_logger()
+
+SHUTDOWN_S = 10
+"""Seconds that requests in flight have to finish when the service is told to stop."""
+
+BACKLOG = 2048
+"""Connections that may wait to be accepted."""
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its own signal handling, which would end the process before we close."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: Settings, *, host: str, port: int, with_worker: bool = True) -> None:
+    """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed."""
+    async with open_service(settings, with_worker=with_worker) as service:
+        server = _Server(_uvicorn(service, settings, host=host, port=port))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _stop, service, server)
+        watcher = asyncio.create_task(_stop_when_broken(service, server))
+        announcer = asyncio.create_task(_announce(server, settings))
+        guard = asyncio.create_task(_guard(service.gate))
+        try:
+            await server.serve()
+        except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
+            raise UnreachableError(_unheard(host, port)) from failed
+        finally:
+            for task in (watcher, announcer, guard):
+                task.cancel()
+            await asyncio.gather(watcher, announcer, guard, return_exceptions=True)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+        if service.broken:
+            raise UnreachableError("; ".join(service.broken) + "; see the log, then start again")
+        if not server.started:
+            raise UnreachableError(_unheard(host, port))
+    log.info("stopped")
+    tell_left_out(at_once=True)
+
+
+def _unheard(host: str, port: int) -> str:
+    return (
+        f"cannot listen on {host} port {port}: is the address one of this machine's, "
+        "and the port free?"
+    )
+
+
+def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        service.application,
+        host=host,
+        port=port,
+        http=guarded(service.gate),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.forwarded_allow_ips),
+        forwarded_allow_ips=list(settings.forwarded_allow_ips),
+        backlog=BACKLOG,
+        timeout_keep_alive=settings.idle_deadline_s,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
+
+
+def _stop(service: Service, server: uvicorn.Server) -> None:
+    """Take no more requests; those that wait for news are answered with what there is."""
+    service.store.closing.set()
+    server.should_exit = True
+
+
+async def _guard(gate: Gate) -> None:
+    """Once a second: close connections that do not get on, and tell of log lines left out."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        gate.sweep(loop.time())
+        tell_left_out()
+
+
+async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
+    await service.stopped()
+    _stop(service, server)
+
+
+async def _announce(server: uvicorn.Server, settings: Settings) -> None:
+    # Uvicorn says that it has started in a flag only.
+    while not server.started:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    for each in server.servers:
+        for socket in each.sockets:
+            host, port = socket.getsockname()[:2]
+            log.info("serving", host=host, port=port, environment=settings.environment)
+
+
+async def work(settings: Settings) -> None:
+    """Fold due orders, and prune settled ones, until SIGTERM or SIGINT."""
+    retention = None
+    if settings.retention_days:  # only then are the sources needed
+        retention = retention_for(settings.retention_days, compile_sources(settings))
+    async with open_desk(settings, purpose="serving") as desk:
+        worker = FoldWorker(desk, batch=settings.worker_batch)
+        task = asyncio.create_task(worker.run())
+        pruner = None if retention is None else Pruner(desk, retention)
+        pruning = None if pruner is None else asyncio.create_task(pruner.run())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, worker.stop)
+        log.info("working", environment=desk.store.environment)
+        await asyncio.gather(task, return_exceptions=True)
+        if pruner is not None and pruning is not None:
+            pruner.stop()
+            await pruning
+        if not task.cancelled() and task.exception() is not None:
+            raise UnreachableError("the fold worker failed; see the log") from task.exception()
+    log.info("stopped")

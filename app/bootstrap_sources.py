@@ -1,0 +1,111 @@
+"""Wiring: from settings to compiled sources, and to what asks and examines in their name."""
+
+from __future__ import annotations
+
+import httpx2
+
+from app.checkout.client import ClientSettings
+from app.config import Settings, SourceSettings
+from app.errors import ConfigurationError
+from app.outbound.asker import Asker
+from app.providers.doctor import Account
+from app.providers.profile import load_profile
+from app.providers.questions import Questions
+from app.providers.sections import Profile
+from app.providers.source import Source
+
+MAX_TOLERANCE_S = 3600
+"""Seconds that a signature's time may differ from ours, in live. Providers sign each try afresh;
+with more, who has seen one delivery can send it again when its event has been forgotten."""
+
+
+def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
+    """A source's secrets as its profile takes them: by key id where they are given so."""
+    if given.keys:
+        return {name: key.get_secret_value() for name, key in given.keys.items()}
+    return [secret.get_secret_value() for secret in given.secrets]
+
+
+def accounts(settings: Settings) -> dict[str, Account]:
+    """Every configured source with its secrets, for the signature doctor."""
+    return {
+        name: Account(
+            name=name,
+            profile=load_profile(given.profile),
+            secrets=secrets_of(given),
+            address=settings.public_url,
+        )
+        for name, given in settings.sources.items()
+    }
+
+
+def askers(settings: Settings, client: httpx2.AsyncClient) -> dict[str, Asker]:
+    """Whoever asks back the provider of each source whose profile demands it.
+
+    Raises ConfigurationError with every credential that is missing.
+    """
+    found: dict[str, Asker] = {}
+    problems: list[str] = []
+    for name, given in settings.sources.items():
+        rule = load_profile(given.profile).fetch_back
+        if rule is None:
+            continue
+        credentials = {key: value.get_secret_value() for key, value in given.credentials.items()}
+        environment = settings.environment or "sandbox"
+        try:
+            questions = Questions(name, rule, environment=environment, credentials=credentials)
+        except ConfigurationError as error:
+            problems += error.problems
+        else:
+            found[name] = Asker(questions, client)
+    if problems:
+        raise ConfigurationError(problems)
+    return found
+
+
+def compile_sources(settings: Settings) -> dict[str, Source]:
+    """Every configured source. Raises ConfigurationError with the mistakes of all of them."""
+    sources, problems = {}, []
+    for name, given in settings.sources.items():
+        variable = f"TALLYHOOK_SOURCES__{name.upper()}__PROFILE"
+        try:
+            profile = load_profile(given.profile)
+            if settings.environment == "live":
+                _refuse_long_tolerance(profile)
+            variable = f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS"
+            address = settings.public_url
+            source = Source(name=name, profile=profile, secrets=secrets_of(given), address=address)
+            if source.signs_address and not address:
+                variable = "TALLYHOOK_PUBLIC_URL"
+                raise ConfigurationError([f"source {name}: its provider signs the address: say it"])
+            sources[name] = source
+        except ConfigurationError as error:
+            problems += [f"{variable}: {problem}" for problem in error.problems]
+    if problems:
+        raise ConfigurationError(problems)
+    return sources
+
+
+def _refuse_long_tolerance(profile: Profile) -> None:
+    rule = profile.timestamp
+    if rule is not None and max(rule.past_s, rule.future_s) > MAX_TOLERANCE_S:
+        raise ConfigurationError(
+            [
+                "takes deliveries signed more than an hour before or after they come, so that an "
+                f"old one can be played again; write at most {MAX_TOLERANCE_S} in [timestamp]"
+            ]
+        )
+
+
+def checkout_settings(settings: Settings) -> ClientSettings:
+    """The payment service to open sessions at. Raises ConfigurationError where none is given."""
+    checkout = settings.checkout
+    if checkout.base_url is None or checkout.token is None or checkout.source is None:
+        raise ConfigurationError(
+            ["TALLYHOOK_CHECKOUT__BASE_URL: give the service's address, its token and its source"]
+        )
+    return ClientSettings(
+        base_url=checkout.base_url,
+        token=checkout.token.get_secret_value(),
+        source=checkout.source,
+    )
