@@ -1,4 +1,4 @@
-"""Commands on the door's diary: list and show."""
+"""Commands on the door's diary: list, show, diagnose and reverify."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.output import Format, FormatOption, document, emit
+from app.cli.output import Format, FormatOption, document, emit, note, progress
 
 group = typer.Typer(help="What arrived at the door, and its verdict.", no_args_is_help=True)
 
@@ -55,6 +55,79 @@ def show_delivery(
     emit(shown, columns=("what", "value"), form=form)
     for line in headers:
         print(f"  {line}")
+
+
+@group.command("diagnose")
+def diagnose_delivery(
+    delivery: Annotated[str, typer.Argument(help="The id of a refused delivery.")],
+    form: FormatOption = Format.table,
+) -> None:
+    """Try the known mistakes on a refused delivery and name the one that would explain it.
+
+    Nothing is accepted. Exit code 1 where no known mistake explains the refusal.
+    """
+    from app.bootstrap_sources import accounts
+    from app.cli.running import with_desk
+    from app.operations.diagnose_delivery import diagnose_delivery
+
+    found = with_desk(
+        lambda desk, settings: diagnose_delivery(desk, delivery, accounts=accounts(settings))
+    )
+    rows = [{"mistake": each.mistake, "sentence": each.sentence} for each in found.diagnoses]
+    if form is not Format.table:
+        refused = found.rejection
+        whole = {"delivery": refused.delivery_id, "source": refused.source}
+        document(whole | {"verdict": refused.verdict, "diagnoses": rows}, form)
+    else:
+        print(f"{delivery} was refused: {found.rejection.verdict}. {found.rejection.problem}")
+        for row in rows:
+            print(f"\n{row['mistake']}\n  {row['sentence']}")
+    if not rows:
+        note(
+            "No known mistake explains it: the secret is one that is not configured here, the "
+            "request was changed on its way, or it never came from the provider."
+        )
+        raise typer.Exit(1)
+
+
+@group.command("reverify")
+def reverify_deliveries(
+    source: Annotated[str | None, typer.Option(help="Only this source's.")] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Judge refused deliveries again, as of their arrival, after a secret or profile was corrected.
+
+    What is genuine now is stored as if it had been accepted then, and its orders are folded.
+    """
+    from app.bootstrap_sources import compile_sources
+    from app.cli.running import with_desk
+    from app.config import load_settings
+    from app.operations.reverify import reverify
+
+    sources = compile_sources(load_settings())
+    with progress("judging", None) as advance:
+        done = with_desk(
+            lambda desk, settings: reverify(
+                desk,
+                sources=sources,
+                only=source,
+                environment=desk.store.environment or "",
+                progress=advance,
+            ),
+            purpose="writing",
+        )
+    rows = [{"delivery": name, "verdict": verdict} for name, verdict in done.accepted]
+    if form is Format.table:
+        emit(rows, columns=("delivery", "verdict"), form=form)
+    else:
+        refused = dict(sorted(done.refused.items()))
+        document(
+            {"judged": done.judged, "accepted": rows, "refused": refused, "cut": done.cut}, form
+        )
+    note(
+        f"Judged {done.judged}: {len(rows)} accepted, {sum(done.refused.values())} still refused, "
+        f"{done.cut} of which too little was kept."
+    )
 
 
 def _row(entry: Any) -> dict[str, Any]:

@@ -6,12 +6,16 @@ read, method and address, stands before them under names that no header can have
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from app.providers.headers import Headers
 
 _LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 """Headers that may hold credentials; their values are never kept."""
+
+_DIGEST: Final = "(left out, sha256 "
 
 METHOD: Final = ":method"
 URL: Final = ":url"
@@ -28,12 +32,16 @@ class Kept(NamedTuple):
 def write_headers(
     headers: Headers, *, method: str = "POST", url: str = "", private: frozenset[bytes]
 ) -> str:
-    """The lines to keep. `private` are headers of which this source's tokens are the value."""
+    """The lines to keep. `private` are headers of which this source's tokens are the value: kept
+    is their SHA-256, so that a wrong token can be told from a right one later."""
     lines = [] if method == "POST" else [f"{METHOD}: {method}"]
     if "?" in url:
         lines.append(f"{URL}: {url}")
     for name, value in headers:
-        shown = "(left out)" if name in _LEFT_OUT or name in private else value.decode("latin-1")
+        if name in private:
+            shown = f"{_DIGEST}{hashlib.sha256(value).hexdigest()})"
+        else:
+            shown = "(left out)" if name in _LEFT_OUT else value.decode("latin-1")
         lines.append(f"{name.decode('latin-1')}: {shown}")
     return "\n".join(lines)
 
@@ -51,3 +59,9 @@ def read_headers(text: str) -> Kept:
         elif line:
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
     return Kept(headers, method, url)
+
+
+def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+    """The headers, each token that was left out put back if it is one of these."""
+    known = {f"{_DIGEST}{hashlib.sha256(each).hexdigest()})".encode(): each for each in tokens}
+    return [(name, known.get(value, value)) for name, value in headers]

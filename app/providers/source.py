@@ -29,6 +29,7 @@ class Source:
     methods                 the HTTP methods that it sends, or asks with
     handshake               what the provider asks before it sends; None where it asks nothing
     private_headers         those of which the secret itself is the value
+    tokens                  the values they may have
     signs_address           whether the signature covers the address, so that `address` is needed
     private_query           whether the secret itself stands in the query
     address                 scheme and host under which the provider knows us, put before every
@@ -66,6 +67,7 @@ class Source:
         self.private_headers: frozenset[bytes] = frozenset(
             name.encode("ascii") for name in places.split(",") if token and kind == "header"
         )
+        self.tokens = tuple(each.encode("utf-8") for each in texts) if token else ()
         methods = {*profile.request.methods, *({rule.method} if rule else ())}
         self.signs_address: bool = self._judge.signs_address
         self.methods: frozenset[str] = frozenset(methods)

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from app.store.confirmations import UNCONFIRMED, awaiting
 from app.store.links import Linking, LinkMemory
 from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
-from app.store.statements import Script, inserting, selecting
+from app.store.statements import Script, inserting, run, selecting
 from reconcile.events import Event
 from reconcile.instants import Instant
 
@@ -123,6 +125,15 @@ def append(
     yield from write_index(dialect, linking, fresh)
     yield from marking_due(dialect, due)
     return verdicts, linking
+
+
+async def keep_arrivals(
+    connection: AsyncConnection, arrivals: Sequence[Arrival]
+) -> list[StoredVerdict]:
+    """Write arrivals in a transaction of the caller's, beside whatever the journal writes."""
+    script = append(connection.dialect.name, arrivals, LinkMemory())
+    verdicts, _ = await run(connection, script)
+    return verdicts
 
 
 def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:

@@ -36,6 +36,7 @@ class LinkMemory:
         self._orders: dict[LinkKey, str] = {}
         self._sole_writer = sole_writer
         self._orphans: bool | None = None
+        self._version: int | None = None
 
     def get(self, key: LinkKey) -> str | None:
         """The order a reference belongs to, if it is remembered."""
@@ -58,6 +59,11 @@ class LinkMemory:
 
     def may_have_orphans(self) -> Script[bool]:
         """Whether any event may be waiting for its order."""
+        if self._sole_writer:
+            # A command may have written beside us: SQLite tells, without looking at a table.
+            version = (yield "PRAGMA data_version", ())[0][0]
+            if version != self._version:
+                self._version, self._orphans = version, None
         if self._orphans is None or not self._sole_writer:
             rows = yield "SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1", ()
             self._orphans = bool(rows)

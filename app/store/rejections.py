@@ -130,10 +130,15 @@ async def kept_rejections(
     return [_rejection(row) for row in rows]
 
 
-async def let_go(connection: AsyncConnection, delivery_ids: Sequence[str]) -> None:
-    """Take rejections out of the ring: they have been accepted, and are deliveries now."""
+async def let_go(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
+    """Take rejections out of the ring; the ids of those that were still in it."""
+    gone = set()
     for delivery_id in delivery_ids:
-        await connection.execute(text("DELETE FROM rejections WHERE id = :id"), {"id": delivery_id})
+        rows = await connection.execute(
+            text("DELETE FROM rejections WHERE id = :id RETURNING id"), {"id": delivery_id}
+        )
+        gone |= {row[0] for row in rows}
+    return gone
 
 
 def _rejection(row: Sequence[Any]) -> Rejection:
