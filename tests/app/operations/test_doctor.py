@@ -86,7 +86,7 @@ def plain(changed: Patient) -> Callable[[Path], tuple[Account, list[Account], Pa
 def _of_other() -> Patient:
     stamp = str(T // SECOND).encode()
     mac = hmac.new(OTHER_KEY, b"msg_1." + stamp + b"." + BODY, hashlib.sha256).digest()
-    headers = signed(BODY)[:-1] + [(b"webhook-signature", b"v1," + base64.b64encode(mac))]
+    headers = [*signed(BODY)[:-1], (b"webhook-signature", b"v1," + base64.b64encode(mac))]
     return replace(patient(BODY), headers=headers)
 
 
