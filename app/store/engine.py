@@ -50,7 +50,7 @@ def sqlite_path(url: str) -> Path:
     return Path(database)
 
 
-def writing_engine(url: str, *, purpose: postgresql.Purpose) -> AsyncEngine:
+def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncEngine:
     """The engine of the one connection that writes and checkpoints."""
     if not is_sqlite(url):
         return postgresql.writing_engine(url, purpose=purpose, check=check_server)

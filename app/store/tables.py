@@ -43,10 +43,12 @@ class _Table(SQLModel):
     metadata = metadata
 
 
+_TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+
+
 def _text(*, primary: bool = False, null: bool = False) -> Any:
     """Text, compared and sorted by its bytes as on SQLite, whatever the server's locale."""
-    kind = Text().with_variant(Text(collation="C"), "postgresql")
-    return Field(sa_column=Column(kind, primary_key=primary, nullable=null))
+    return Field(sa_column=Column(_TEXT, primary_key=primary, nullable=null))
 
 
 def _big(*, null: bool = False, primary: bool = False) -> Any:
@@ -164,7 +166,7 @@ class EventRow(_Table, table=True):
     order_amount: int | None = _big(null=True)
     order_currency: str | None = _text(null=True)
     reason: str | None = _text(null=True)
-    standing: str = Field(sa_column=Column(Text, nullable=False, server_default=text("'said'")))
+    standing: str = Field(sa_column=Column(_TEXT, nullable=False, server_default=text("'said'")))
 
 
 class ConfirmationRow(_Table, table=True):

@@ -80,6 +80,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("reading", reading),
         ("rebuild", rebuilding),
         ("flood", flooding),
+        ("postgresql", sharing),
     ]
     found: list[Figure] = []
     for name, part in parts:
@@ -87,8 +88,6 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
             found += _in_folder(part, sizes)
     if {"ingest", "flatness"} & set(names):
         found += _in_folder(lambda folder, size: loading(folder, size, names=names), sizes)
-    if "postgresql" in names:
-        found += _in_folder(sharing, sizes)
     return found
 
 

@@ -10,6 +10,9 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
+# Compared and sorted by its bytes, as SQLite does, whatever the server's locale.
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
 
 def _big(name: str) -> sa.Column[int]:
     kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -17,7 +20,7 @@ def _big(name: str) -> sa.Column[int]:
 
 
 def upgrade() -> None:
-    op.add_column("deliveries", sa.Column("envelope", sa.Text(), nullable=True))
+    op.add_column("deliveries", sa.Column("envelope", TEXT, nullable=True))
     op.create_index(
         "ix_deliveries_envelope",
         "deliveries",
@@ -26,20 +29,20 @@ def upgrade() -> None:
         postgresql_where=sa.text("envelope IS NOT NULL"),
     )
     op.add_column(
-        "events", sa.Column("standing", sa.Text(), nullable=False, server_default=sa.text("'said'"))
+        "events", sa.Column("standing", TEXT, nullable=False, server_default=sa.text("'said'"))
     )
     op.create_table(
         "envelopes",
-        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("digest", TEXT, nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=True),
         sa.PrimaryKeyConstraint("digest", name=op.f("pk_envelopes")),
         sqlite_strict=True,
     )
     op.create_table(
         "confirmations",
-        sa.Column("event_id", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("event_id", TEXT, nullable=False),
+        sa.Column("source", TEXT, nullable=False),
+        sa.Column("digest", TEXT, nullable=False),
         _big("asked_since"),
         _big("due_at"),
         _big("tries"),
