@@ -23,3 +23,7 @@ class TestPostgresql(
     RetentionContract,
 ):
     """Every property of the contract, on a server."""
+
+    async def test_an_upgrade_from_the_first_version(self, empty_url: str) -> None:
+        """The same, on a database that has no table yet."""
+        await super().test_an_upgrade_from_the_first_version(empty_url)
