@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
-
-from sqlalchemy.ext.asyncio import AsyncConnection
+from typing import Any, Final
 
 from app.errors import ConfigurationError
 from app.operations.desk import Desk
@@ -124,7 +122,7 @@ def _judged(
 
 
 async def _accept(
-    connection: AsyncConnection, accepted: list[tuple[Rejection, list[Arrival]]]
+    connection: Any, accepted: list[tuple[Rejection, list[Arrival]]]
 ) -> list[tuple[str, str]]:
     # Only what is still in the ring: another pass may have been here, or a flood.
     gone = await let_go(connection, [rejection.delivery_id for rejection, _ in accepted])
