@@ -53,11 +53,11 @@ def _verdict(text: bytes, profile: str | None, now: Instant) -> dict[str, Any]:
     try:
         line = read_line(text, profile=profile, now=now)
     except NotARequest as error:
-        return _invalid(error.name, "not_a_request", str(error))
+        return _invalid(error.name, "not_a_request", f"Not a request: {error}.")
     try:
         refusal = _judged(line)
     except NotARequest as error:
-        return _invalid(line.name, "not_a_request", str(error))
+        return _invalid(line.name, "not_a_request", f"Not a request: {error}.")
     if refusal is None:
         return {"name": line.name, "valid": True}
     return _invalid(line.name, refusal.reason, refusal.sentence)

@@ -74,11 +74,14 @@ class Verifier:
         if self._items is None:
             return self._judge(request, now)
         items = expand(request.document, self._items)
-        if not items or len(items) > MAX_ITEMS:
-            return _TOO_MANY if items else _NO_ITEMS
-        # One item that is not genuine refuses all: who sent it, sent the others too.
+        # Before anything is sliced: what is no object has no slice, and would shift the others.
+        if not items or any(type(item) is not dict for item in items):
+            return _NO_ITEMS
+        if len(items) > MAX_ITEMS:
+            return _TOO_MANY
         texts = slices(request.json_bytes.decode("utf-8"), self._items)
-        for item, text in zip(items, texts, strict=False):
+        # One item that is not genuine refuses all: who sent it, sent the others too.
+        for item, text in zip(items, texts, strict=True):
             refusal = self._judge(request.of_item(item, text.encode("utf-8")), now)
             if refusal is not None:
                 return refusal

@@ -1,0 +1,102 @@
+"""For any profile that declares its scheme: secrets it takes, and a body it can sign."""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import cache
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from app.providers.grammar import read_template, references
+from app.providers.paths import EACH, Path, Step, Where, compile_path
+from app.providers.schemes import SCHEMES
+from app.providers.sections import Profile
+from app.providers.source import Source
+
+_SECRETS = {
+    "text": "k" * 32,
+    "hex": "5a" * 32,
+    "base64": base64.b64encode(b"k" * 32).decode(),
+    "whsec": "whsec_" + base64.b64encode(b"k" * 32).decode(),
+    "whsec_or_text": "whsec_" + base64.b64encode(b"k" * 32).decode(),
+}
+
+
+@cache
+def private_key(mac: str) -> str:
+    """A private key in PEM that this scheme can sign with."""
+    made: Any
+    if mac.startswith("rsa"):
+        made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    elif mac.startswith("ecdsa"):
+        made = ec.generate_private_key(ec.SECP384R1() if "p384" in mac else ec.SECP256R1())
+    else:
+        made = ed25519.Ed25519PrivateKey.generate()
+    return bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())).decode()
+
+
+def is_declared(profile: Profile) -> bool:
+    """Whether the engine itself signs for this profile."""
+    return profile.signature.mac in SCHEMES
+
+
+def source_of(profile: Profile) -> Source:
+    """A source of this profile that can sign."""
+    mac = profile.signature.mac
+    asymmetric = SCHEMES[mac].asymmetric
+    secret = private_key(mac) if asymmetric else _SECRETS[profile.secret.encoding]
+    secrets: Any = {"key-1": secret} if profile.secret.key_id else [secret]
+    return Source(name="sample", profile=profile, secrets=secrets)
+
+
+def url_of(profile: Profile) -> str:
+    """An address; the query fields that a profile signs are added when it is signed."""
+    return "https://shop.example/webhooks/in?n=1"
+
+
+def body_of(profile: Profile) -> bytes:
+    """A body that has every member and field that the profile's signature covers."""
+    kind = profile.request.body
+    signed = [
+        each
+        for each in references(read_template(profile.signature.signed or ""))
+        if each.name in ("json", "raw", "compact", "canonical", "values", "form") and each.argument
+    ]
+    if kind == "form" or any(each.name == "form" for each in signed):
+        names = [each.argument for each in signed if each.name == "form"] or ["order_id", "total"]
+        return "&".join(f"{name}=v{number}" for number, name in enumerate(names)).encode()
+    document: dict[str, Any] = {"id": "e1"}
+    for number, each in enumerate(signed):
+        value: Any = {"v": number} if each.name == "values" else f"v{number}"
+        _put(document, compile_path(each.argument), value)
+    items = compile_path(profile.event.items, each=True) if profile.event.items else ()
+    if items and profile.signature.per_item:
+        root: Any = {}
+        _put(root, items, document)
+        document = root
+    return json.dumps(document).encode()
+
+
+def _put(document: Any, path: Path, value: Any) -> None:
+    for step, following in zip(path, (*path[1:], None), strict=True):
+        document = _slot(document, step, value if following is None else _empty(following))
+
+
+def _empty(step: Step) -> Any:
+    return {} if isinstance(step, str) else []
+
+
+def _slot(document: Any, step: Step, value: Any) -> Any:
+    if isinstance(step, str):
+        return document.setdefault(step, value)
+    made = {step.name: step.value} if isinstance(step, Where) else value
+    if isinstance(step, int | Where) or step is EACH:
+        document.append(made)
+    return document[-1]

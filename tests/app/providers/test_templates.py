@@ -1,0 +1,150 @@
+"""The signed content: what each reference of a template stands for, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from app.providers.refusal import Refusal
+from app.providers.request import Request
+from app.providers.template import REFERENCES, compile_template
+
+BODY = (
+    '{ "b" : {"y": 2.00, "x": "caf\\u00e9 \\/ \u00e9"},  "a":[1, {"n":"Amount","v":1e2}],\n'
+    ' "big": 12345678901234567, "yes": true, "none": null }'
+).encode()
+URL = "https://shop.example/hooks/in?b=2&a=%20x&b=3&only=1"
+
+
+def request(body: bytes = BODY, method: str = "POST", url: str = URL) -> Request:
+    made = Request(
+        [(b"x-id", b"evt_1"), (b"x-two", b"1"), (b"x-two", b"2"), (b"svix-id", b"s")],
+        body,
+        method=method,
+        url=url,
+    )
+    made.timestamp, made.secret = b"0016", b"geheim"
+    return made
+
+
+def filled(template: str, made: Request | None = None) -> bytes | str:
+    """The content, or the reason of the refusal."""
+    content = compile_template(template).fill(made or request())
+    return content.reason if isinstance(content, Refusal) else content
+
+
+@pytest.mark.parametrize(
+    ("template", "content"),
+    [
+        ("{body}", BODY),
+        ("v0:{ts}:", b"v0:0016:"),
+        ("{header:x-id}", b"evt_1"),
+        ("{header:webhook-id,svix-id}", b"s"),
+        ("{url}", URL.encode()),
+        ("{path}", b"/hooks/in"),
+        ("{query}", b"b=2&a=%20x&b=3&only=1"),
+        ("{query:a}", b" x"),
+        ("{method}", b"POST"),
+        ("{body_or_query}", BODY),
+        ("{json:b.y}|{json:big}|{json:yes}|{json:a[1].v}", b"2.00|12345678901234567|true|1e2"),
+        ("{json:b.x}", "café / é".encode()),
+        ("{json:a[n=Amount].v}", b"1e2"),
+        ("{raw:b}", '{"y": 2.00, "x": "caf\\u00e9 \\/ \u00e9"}'.encode()),
+        ("{raw:b.x}", '"caf\\u00e9 \\/ \u00e9"'.encode()),
+        ("{raw:a[1]}", b'{"n":"Amount","v":1e2}'),
+        ("{raw:a[n=Amount].v}", b"1e2"),
+        ("{compact:b}", '{"y":2.00,"x":"café / é"}'.encode()),
+        ("{canonical:b}", '{"x":"café / é","y":2.00}'.encode()),
+        (
+            "{canonical}",
+            '{"a":[1,{"n":"Amount","v":1e2}],"b":{"x":"café / é","y":2.00},'
+            '"big":12345678901234567,"none":null,"yes":true}'.encode(),
+        ),
+        ("{values:b}", "café / é2.00".encode()),
+        ("{secret}", b"geheim"),
+        ("{json:none?}:{json:gone?}:{header:gone?}:", b":::"),
+        ("[id:{query:only};][gone:{query:gone};][{json:none}]end", b"id:1;end"),
+        ("{header:x-id|upper}{method|lower}", b"EVT_1post"),
+        ("{secret|sha256_hex}", hashlib.sha256(b"geheim").hexdigest().encode()),
+        ("{secret|sha512_base64}", None),
+        ("{query:a|urlencode}{query:a|strip}{query:a|base64}", b"+xxIHg="),
+        ("{ts|crc32}", b"4242755590"),
+    ],
+)
+def test_each_reference_is_filled_as_received(template: str, content: bytes | None) -> None:
+    """Members keep their digits and their escapes; slices keep every blank."""
+    if content is None:
+        assert len(filled(template)) == 88
+    else:
+        assert filled(template) == content
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{header:gone}", "signature_missing"),
+        ("{header:x-two}", "signature_mismatch"),
+        ("[{header:x-two}]", "signature_mismatch"),
+        ("{query:b}", "signature_mismatch"),
+        ("{query:gone}", "signature_missing"),
+        ("{form:gone}", "signature_missing"),
+        ("{json:b}", "signature_missing"),
+        ("{json:none}", "signature_missing"),
+        ("{json:a.b}", "signature_missing"),
+        ("{json:a[7]}", "signature_missing"),
+        ("{raw:gone}", "signature_missing"),
+        ("{values:a}", "signature_missing"),
+    ],
+)
+def test_what_is_absent_or_ambiguous_refuses(template: str, reason: str) -> None:
+    """Without `?` an absent reference refuses; what came twice always does."""
+    assert filled(template) == reason
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"[" * 99, b'{"a":NaN}'])
+def test_a_body_that_is_no_json_has_no_members(body: bytes) -> None:
+    """References to members refuse, and nothing is raised."""
+    for name in ("json:a", "raw:a", "compact", "canonical", "values", "compact:a"):
+        assert filled(f"{{{name}}}", request(body)) == "signature_missing"
+
+
+FORM = b"b=x+y%2Bz~&a=%C3%A9&sig=0&a2=&b=2"
+
+
+@pytest.mark.parametrize(
+    ("template", "content"),
+    [
+        ("{form:a}", "é".encode()),
+        ("{form_received:-sig}", b"b=x+y%2Bz%7E&a=%C3%A9&a2=&b=2"),
+        ("{form_sorted:-sig}", b"a=%C3%A9&a2=&b=2&b=x+y%2Bz%7E"),
+        ("{form_joined:-sig}", "aéa2b2bx y+z~".encode()),
+        ("{form_joined}", "aéa2b2bx y+z~sig0".encode()),
+    ],
+)
+def test_forms_are_decoded_and_written_as_php_writes_them(template: str, content: bytes) -> None:
+    """In the order received or sorted, without the field that holds the signature."""
+    assert filled(template, request(FORM)) == content
+
+
+def test_a_get_signs_its_query() -> None:
+    """What a provider signs of a GET is the query with its question mark."""
+    assert filled("{body_or_query}", request(b"", "GET")) == b"?b=2&a=%20x&b=3&only=1"
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{nothing}", "{body:x}", "{json}", "{json:a..b}", "{json:a[}", "{json:a[*]}", "{body|rot13}",
+     "{body", "body}", "[{body}", "{body}]", "[[{body}]]", "{form_sorted:sig}", "{header:A}"],
+)  # fmt: skip
+def test_a_template_that_means_nothing_is_told(template: str) -> None:
+    """Every unknown word, stray brace and impossible path is a sentence at load."""
+    with pytest.raises(ValueError, match=r"^(has|'A')"):
+        compile_template(template)
+
+
+def test_every_reference_is_tested_here() -> None:
+    """A new entry of the table needs a line above."""
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert all(f"{{{name}" in text for name in REFERENCES)
