@@ -56,6 +56,10 @@ def judge_delivery(
     delivery_id  of the first; the others are numbered after it
     """
     headers, method, url = incoming.headers, incoming.method, incoming.url
+    if method not in source.profile.request.methods:
+        return Refused(
+            "signature_missing", "this method only asks, and what it asks was not understood"
+        )
     refusal = source.verify(headers, body, now=now, method=method, url=url)  # 3, 4
     if refusal is not None:
         return Refused(refusal.reason, refusal.sentence)

@@ -94,6 +94,7 @@ def _made_up(profile: Profile, verifier: Verifier) -> Iterator[str]:
     if profile.timestamp is not None:
         computed.add(profile.timestamp.where)
     covered = [each.text for each in verifier.template.references if each.argument]
-    for text in dict.fromkeys((*profile.event.id, *covered)):
+    ids = [text for text in profile.event.id if text.startswith("header:")]
+    for text in dict.fromkeys((*ids, *covered)):
         if text.startswith(("header:", "query:")) and text not in computed:
             yield text

@@ -45,14 +45,14 @@ class Source:
         *,
         name: str,
         profile: Profile,
-        secrets: Sequence[str] | Mapping[str, str],
+        secrets: Sequence[str] | Mapping[str, str] | Secrets,
         address: str = "",
         strict: bool = True,
     ) -> None:
         self.name = name
         self.profile = profile
         self.acknowledgement_status: int = profile.acknowledgement.status
-        given = Secrets(named=secrets) if isinstance(secrets, Mapping) else Secrets(listed=secrets)
+        given = _secrets(secrets)
         self._judge: Judge = compile_judge(name, profile, given, strict=strict)
         self._reader = Reader(name, profile)
         self._answers = AnswerReader(name, profile) if profile.fetch_back else None
@@ -146,3 +146,9 @@ class Source:
         """
         checked = checked_id(event_id, "event_id")
         return self._judge.sign(body, event_id=checked, now=now, method=method, url=url)
+
+
+def _secrets(given: Sequence[str] | Mapping[str, str] | Secrets) -> Secrets:
+    if isinstance(given, Secrets):
+        return given
+    return Secrets(named=given) if isinstance(given, Mapping) else Secrets(listed=given)

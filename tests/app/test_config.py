@@ -38,6 +38,20 @@ def problems(*, serving: bool = False, **settings: str) -> tuple[str, ...]:
     return ()
 
 
+def test_keys_are_a_json_object_of_texts() -> None:
+    """Keys by their id stand beside secrets or instead of them; anything else is told."""
+    keys = '{"key-1": "wQ7m4Rz9Kp2Lx8Vt", "key-2": "aB3dE5fG7hJ9kL1m"}'
+    given = {"TALLYHOOK_SOURCES__SHOP__KEYS": keys}
+    found = load_settings(given).sources["shop"].keys
+    assert {name: key.get_secret_value()[0] for name, key in found.items()} == {
+        "key-1": "w",
+        "key-2": "a",
+    }
+    for bad in ("[]", "{", '{"a": 1}', "key"):
+        with pytest.raises(ConfigurationError, match="SHOP__KEYS: must be a JSON object"):
+            load_settings({"TALLYHOOK_SOURCES__SHOP__KEYS": bad})
+
+
 def test_nothing_given_is_a_whole_configuration_with_the_policy_of_the_engine() -> None:
     settings = load()
     assert settings.environment is None

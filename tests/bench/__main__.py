@@ -22,6 +22,7 @@ from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
 from tests.bench.rebuild import rebuild
 from tests.bench.report import Figure, print_facts, print_figures, write_json
+from tests.bench.schemes import verify_each
 from tests.bench.shared import run_shared
 from tests.bench.shared_figures import shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
@@ -44,7 +45,8 @@ def reading(_: Path, sizes: Sizes) -> list[Figure]:
     verifying = cost(delivery.verify, calls=sizes.folds, repeats=sizes.repeats)
     read = cost(delivery.read, calls=sizes.folds, repeats=sizes.repeats)
     genuine, size = delivery.verify() is None, len(delivery.body)
-    return figures.reading_figures(verifying, read, size=size, genuine=genuine)
+    found = figures.reading_figures(verifying, read, size=size, genuine=genuine)
+    return [*found, *(figures.scheme_figure(each) for each in verify_each(sizes))]
 
 
 def rebuilding(folder: Path, sizes: Sizes) -> list[Figure]:

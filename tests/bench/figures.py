@@ -11,6 +11,7 @@ from tests.bench.ingest import Rounds, Served
 from tests.bench.load import Leg
 from tests.bench.rebuild import Rebuilt
 from tests.bench.report import Figure
+from tests.bench.schemes import Verified
 from tests.bench.sizes import BARS
 
 YARDSTICK_CORES = 0.8
@@ -274,3 +275,16 @@ def flood_figures(flooded: Flooded) -> list[Figure]:
             sense="at most",
         ),
     ]
+
+
+def scheme_figure(verified: Verified) -> Figure:
+    """One scheme on a kilobyte; keyed hashes have a bar."""
+    return Figure(
+        name=f"verifying {verified.mac}",
+        value=verified.cost.best,
+        unit="µs",
+        bar=BARS["verifying"] if verified.mac.startswith("hmac-") else None,
+        sense="at most",
+        checks={"the genuine passes and the changed does not": verified.right},
+        details={"median µs": verified.cost.median},
+    )

@@ -15,10 +15,11 @@ BARS = {
     "flood share": 1.0,
     "flood p99": 250.0,
     "flood memory": 20.0,
+    "verifying": 15.0,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
-deliveries, ms, MiB."""
+deliveries, ms, MiB; verifying: µs, of any keyed hash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,72 @@
+"""`profiles list/show/check` and `signature check` as a person or a program runs them."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from app.cli.main import run
+from app.providers.profile import SHIPPED, shipped_profiles
+
+Output = pytest.CaptureFixture[str]
+
+
+def test_the_list_has_every_shipped_profile(capsys: Output) -> None:
+    """Each with its scheme and what its events are worth."""
+    assert run(["profiles", "list", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["profile"] for row in rows] == shipped_profiles()
+    assert all(row["events"] in ("signed", "fetched back", "none") for row in rows)
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_a_profile_is_shown_whole(form: str, capsys: Output) -> None:
+    """Every key with its value, those with defaults too."""
+    assert run(["profiles", "show", "checkout", "--format", form]) == 0
+    shown = capsys.readouterr().out
+    for words in ("{header:webhook-id}.{ts}.{body}", "payment.succeeded", "300"):
+        assert words in shown
+
+
+def test_an_unknown_profile_is_told_the_known(capsys: Output) -> None:
+    """The sentence names what there is."""
+    assert run(["profiles", "show", "nobody"]) == 3
+    assert "checkout" in capsys.readouterr().err
+
+
+def test_a_file_is_checked(tmp_path: Path, capsys: Output) -> None:
+    """A good file is in order; a bad one has each mistake by line, and exit code 1."""
+    good = tmp_path / "mine.toml"
+    good.write_text((SHIPPED / "checkout.toml").read_text())
+    assert run(["profiles", "check", str(good)]) == 0
+    assert "in order" in capsys.readouterr().out
+    bad = tmp_path / "bad.toml"
+    text = good.read_text().replace('unit = "s"', 'unit = "h"').replace("past_s", "passed_s")
+    bad.write_text(text)
+    unit, past = (
+        next(n for n, line in enumerate(text.splitlines(), 1) if line.startswith(words))
+        for words in ('unit = "h"', "passed_s")
+    )
+    assert run(["profiles", "check", str(bad)]) == 1
+    told = capsys.readouterr().out
+    assert f"{bad}:{unit}: timestamp.unit: must be one of" in told
+    assert f"{bad}:{past}: timestamp.passed_s: there is no such key" in told
+    assert run(["profiles", "check", str(bad), "--format", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["valid"], len(document["problems"])) == (False, 2)
+
+
+def test_signatures_are_checked_line_by_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    """One verdict a line, in order, and exit code 0 whatever the verdicts are."""
+    lines = b'nonsense\n{"name": "a", "secret": "whsec_AAAA", "body": "x"}\n'
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines)))
+    assert run(["signature", "check", "--profile", "checkout"]) == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["reason"] == "not_a_request"
+    assert (second["name"], second["reason"]) == ("a", "signature_missing")
