@@ -56,13 +56,9 @@ def judge_delivery(
     delivery_id  of the first; the others are numbered after it
     """
     headers, method, url = incoming.headers, incoming.method, incoming.url
-    if method not in source.profile.request.methods:
-        return Refused(
-            "signature_missing", "this method only asks, and what it asks was not understood"
-        )
-    refusal = source.verify(headers, body, now=now, method=method, url=url)  # 3, 4
-    if refusal is not None:
-        return Refused(refusal.reason, refusal.sentence)
+    refused = _refused(source, incoming, body, now)  # 3, 4
+    if refused is not None:
+        return refused
     if source.handshake is not None and source.handshake.after_verification:
         greeting = source.handshake.answer(headers, body, method=method, url=url)
         if greeting is not None:
@@ -93,6 +89,17 @@ def judge_delivery(
         )
         for number, (raw, event, problem) in enumerate(_parts(reading))
     ]
+
+
+def _refused(source: Source, incoming: Incoming, body: bytes, now: Instant) -> Refused | None:
+    """Why the request is not genuine or not of its time; None where it is both."""
+    method = incoming.method
+    if method not in source.profile.request.methods:
+        return Refused(
+            "signature_missing", "this method only asks, and what it asks was not understood"
+        )
+    refusal = source.verify(incoming.headers, body, now=now, method=method, url=incoming.url)
+    return None if refusal is None else Refused(refusal.reason, refusal.sentence)
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:

@@ -51,7 +51,7 @@ def test_every_item_is_verified_and_read(tmp_path: Path) -> None:
     assert source.verify([], body, now=NOW) is None
     reading = source.read(body, digest="d" * 64)
     assert [event.event_id for event in reading.events] == ["e1", "e2"]
-    assert (reading.environment, reading.problems) == ("sandbox", ())
+    assert (reading.environment, reading.unread) == ("sandbox", ())
 
 
 @pytest.mark.parametrize("forged", [0, 1, 2])
@@ -100,7 +100,9 @@ def test_an_event_that_cannot_be_read_takes_no_other_with_it(tmp_path: Path) -> 
     events = [item(1), {"id": 7, "type": "paid"}, item(3)]
     reading = batched(tmp_path).read(json.dumps({"events": events}).encode(), digest="d")
     assert [event.event_id for event in reading.events] == ["e1", "e3"]
-    assert reading.problems == ("event 2 of 3: id is not a text",)
+    ((raw, problem),) = reading.unread
+    assert json.loads(raw) == events[1]
+    assert problem == "event 2 of 3: id is not a text"
 
 
 def test_the_one_object_that_is_the_event(tmp_path: Path) -> None:
