@@ -33,6 +33,9 @@ CONVENTION = {
 }
 
 metadata = MetaData(naming_convention=CONVENTION)
+ONLY = "only"
+"""In the `info` of an index or a constraint: the one dialect that has it."""
+
 _STRICT: dict[str, Any] = {"sqlite_strict": True}
 _CLUSTERED: dict[str, Any] = {"sqlite_strict": True, "sqlite_with_rowid": False}
 
@@ -129,7 +132,10 @@ class EventRow(_Table, table=True):
 
     __tablename__ = "events"
     __table_args__ = (
-        UniqueConstraint("event_id", "source", "digest"),
+        # Where several receivers write, the database keeps equal events apart. On SQLite the one
+        # writer has looked, and a key a third as long spares it a quarter of its work.
+        UniqueConstraint("event_id", "source", "digest", info={ONLY: "postgresql"}),
+        Index("ix_events_event_id", "event_id", info={ONLY: "sqlite"}),
         Index("ix_events_order_key", "order_key"),
         *(
             Index(

@@ -155,7 +155,7 @@ import sqlite3, sys
 path = sys.argv[1]
 with sqlite3.connect(path) as database:
     (root,) = database.execute(
-        "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_events_1'"
+        "SELECT rootpage FROM sqlite_master WHERE name = 'ix_events_event_id'"
     ).fetchone()
     (size,) = database.execute("PRAGMA page_size").fetchone()
 with open(path, "r+b") as file:

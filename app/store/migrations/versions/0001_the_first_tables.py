@@ -120,10 +120,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("row", name=op.f("pk_events")),
         sa.UniqueConstraint(
             "event_id", "source", "digest", name=op.f("uq_events_event_id_source_digest")
-        ),
+        ).ddl_if(dialect="postgresql"),
         sqlite_strict=True,
     )
     with op.batch_alter_table("events", schema=None) as batch_op:
+        if op.get_bind().dialect.name == "sqlite":
+            batch_op.create_index("ix_events_event_id", ["event_id"], unique=False)
         batch_op.create_index("ix_events_order_key", ["order_key"], unique=False)
         batch_op.create_index(
             "ix_events_orphaned_payment",
