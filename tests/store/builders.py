@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from sqlalchemy import text
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.clock import SetClock
@@ -19,7 +21,7 @@ from app.store.histories import gather, scan
 from app.store.intake import Arrival
 from app.store.rejections import Rejection
 from app.store.store import Store, StoreSettings, open_store
-from app.store.tables import metadata
+from app.store.tables import ONLY, metadata
 from reconcile.events import Event
 from reconcile.history import History
 from reconcile.policy import Policy
@@ -139,3 +141,13 @@ async def all_histories(connection: AsyncConnection) -> dict[str, History]:
 def events_in(history: History) -> set[tuple[str, str, str]]:
     """The events of a history, whichever delivery brought each."""
     return {delivery.event.key for delivery in history.deliveries}
+
+
+def differences(plain: Connection) -> list[Any]:
+    """How the database differs from what the tables say it should be on its dialect."""
+
+    def is_meant(thing: Any, *_: Any) -> bool:
+        return bool(thing.info.get(ONLY, plain.dialect.name) == plain.dialect.name)
+
+    context = MigrationContext.configure(plain, opts={"include_object": is_meant})
+    return list(compare_metadata(context, metadata))
