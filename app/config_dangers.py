@@ -123,11 +123,8 @@ def _files(settings: Settings, reading: Reading) -> list[tuple[str, Path]]:
         for name, source in settings.sources.items()
     ]
     files.append((PREFIX + "CHECKOUT__TOKEN_FILE", settings.checkout.token_file))
-    return [
-        (variable, path)
-        for variable, path in files
-        if path is not None and variable not in reading.problems
-    ]
+    told = {*reading.problems, *(warning.partition(":")[0] for warning in reading.warnings)}
+    return [(name, path) for name, path in files if path is not None and name not in told]
 
 
 def _others_write(path: Path) -> bool:

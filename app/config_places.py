@@ -64,8 +64,6 @@ def filesystem_kind(path: Path, table: str) -> str:
 def _is_a_file(path: Path, reading: Reading) -> None:
     if path.exists() and not path.is_file():
         reading.problem(VARIABLE, "names something that is no file; write the path of one")
-    elif path.parent.exists() and not path.parent.is_dir():
-        reading.problem(VARIABLE, "names a file in something that is no folder; write its path")
 
 
 def _is_on_a_disk(path: Path, reading: Reading) -> None:

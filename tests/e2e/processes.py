@@ -107,7 +107,9 @@ class Process:
                     connection.shutdown(socket.SHUT_WR)
                 while part := connection.recv(65_536):
                     found += part
-            except (BrokenPipeError, ConnectionResetError):
+            except TimeoutError:
+                raise
+            except OSError:  # hung up on before we were done
                 return found
             return found
 
