@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -22,10 +23,13 @@ from app.web.problems import MEDIA_TYPE, problem_body
 
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 
-UNREAD_BYTES: Final = 65_536
+UNREAD_BYTES: Final = 16_384
 """What a reader must take in the time it has: as much as may wait before we stop writing."""
 
-MAX_PIPELINED: Final = 64
+KERNEL_BYTES: Final = 65_536
+"""What the kernel may hold of answers for one reader; left alone it grows to megabytes."""
+
+MAX_PIPELINED: Final = 8
 """Requests that may wait behind one that is being answered. Nobody who delivers events sends any;
 each takes memory before anything of it is verified."""
 
@@ -71,6 +75,10 @@ class GuardedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Let in, or told that there are too many."""
         super().connection_made(transport)
+        transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES
+        )
+        transport.set_write_buffer_limits(high=UNREAD_BYTES)
         self._owed_since: float | None = self.loop.time()
         self._unread: tuple[int, float] | None = None
         self._stage, self._fields, self._unframed = "", 0, 0

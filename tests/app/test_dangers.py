@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,10 +14,8 @@ import pytest
 from app import config_places
 from app.cli.main import run
 from app.config_dangers import SIMULATOR_SECRET
-from app.config_places import filesystem_kind
 from app.config_values import networks
 from app.sandbox.settings import SANDBOX_SECRET
-from app.store.engine import _check_durable
 from app.store.locks import ServiceLock
 
 SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1PqX5t"
@@ -313,81 +309,6 @@ def test_a_process_of_its_own_refuses_too(name: str, tmp_path: Path) -> None:
 def test_there_are_more_than_thirty_and_the_simulators_secret_is_the_simulators() -> None:
     assert len(DANGERS) >= 40
     assert SIMULATOR_SECRET == SANDBOX_SECRET
-
-
-TABLE = r"""
-/dev/vda / ext4 rw 0 0
-tmpfs /run tmpfs rw 0 0
-server:/export /srv/shared nfs4 rw 0 0
-//server/share /srv/with\040blank cifs rw 0 0
-sshfs /srv/ssh fuse.sshfs rw 0 0
-overlay /srv/mine fuse.fuse-overlayfs rw 0 0
-/dev/vdb /srv/shared/local xfs rw 0 0
-tmpfs /twice tmpfs rw 0 0
-/dev/vdc /twice ext4 rw 0 0
-nonsense
-"""
-
-PLACES = [
-    ("/var/lib/t.db", "ext4", True, ""),
-    ("/run/t.db", "tmpfs", True, "which a restart empties"),
-    ("/run/t.db", "tmpfs", False, ""),
-    ("/srv/shared/t.db", "nfs4", True, "where locks do not hold"),
-    ("/srv/shared/t.db", "nfs4", False, "where locks do not hold"),
-    ("/srv/shared/local/t.db", "xfs", True, ""),
-    ("/srv/sharedness/t.db", "ext4", True, ""),
-    ("/srv/with blank/t.db", "cifs", True, "where locks do not hold"),
-    ("/srv/ssh/t.db", "fuse.sshfs", False, "where locks do not hold"),
-    ("/srv/mine/t.db", "fuse.fuse-overlayfs", True, "where a sync may be none"),
-    ("/srv/mine/t.db", "fuse.fuse-overlayfs", False, ""),
-    ("/twice/t.db", "ext4", True, ""),
-]
-
-
-@pytest.mark.parametrize(("path", "kind", "live", "sentence"), PLACES)
-def test_the_file_system_of_a_database(
-    path: str,
-    kind: str,
-    live: bool,
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Shared ones are refused everywhere; those that forget, or may, in live."""
-    from app.config import load_settings
-    from app.errors import ConfigurationError
-
-    assert filesystem_kind(Path(path), TABLE) == kind
-    (tmp_path / "mounts").write_text(TABLE)
-    variables = {
-        "TALLYHOOK_ENVIRONMENT": "live" if live else "sandbox",
-        "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{path}",
-        "TALLYHOOK_SOURCES__SHOP__SECRETS": SECRET,
-    }
-    try:
-        load_settings(variables, serving=True)
-        problems: tuple[str, ...] = ()
-    except ConfigurationError as error:
-        problems = error.problems
-    wanted = [f"TALLYHOOK_DATABASE_URL: lies on {kind}, {sentence}; use a local disk"]
-    assert list(problems) == (wanted if sentence else [])
-
-
-@pytest.mark.parametrize(
-    "pragma",
-    ["journal_mode=DELETE", "journal_mode=MEMORY", "synchronous=NORMAL", "synchronous=OFF"],
-)
-def test_a_database_that_does_not_take_its_settings(pragma: str, tmp_path: Path) -> None:
-    """What is read back decides, not what was asked for."""
-    from app.errors import ConfigurationError
-
-    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as connection:
-        for asked in ("journal_mode=WAL", "synchronous=FULL"):
-            connection.execute(f"PRAGMA {asked}")
-        _check_durable(connection.cursor())
-        connection.execute(f"PRAGMA {pragma}")
-        with pytest.raises(ConfigurationError, match=r"TALLYHOOK_DATABASE_URL: .*use a local disk"):
-            _check_durable(connection.cursor())
 
 
 def test_what_the_service_makes_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ class Flooded:
     @property
     def log_bound(self) -> int:
         """Bytes that the budget allows in this time."""
-        minutes = 1 + int(max(self.seconds, self.slow_gone_s) // 60)
+        minutes = 2 + int(self.seconds // 60)
         return minutes * Settings().log_lines_per_minute * LINE_BYTES
 
 

@@ -8,7 +8,7 @@ import socket
 from types import TracebackType
 
 HEAD = b"POST /webhooks/shop HTTP/1.1\r\nhost: slow\r\n"
-PIPELINED = b"GET /api/v1/openapi.json HTTP/1.1\r\nhost: slow\r\n\r\n" * 60
+PIPELINED = b"GET /api/v1/openapi.json HTTP/1.1\r\nhost: slow\r\n\r\n" * 8
 
 OPENINGS = {
     "silent": b"",

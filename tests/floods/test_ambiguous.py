@@ -154,7 +154,7 @@ def test_what_is_behind_the_last_request_is_not_answered(service: Process, name:
 def test_requests_that_are_certain_share_a_connection(service: Process) -> None:
     """The control: whole requests behind each other are all answered."""
     last = BEHIND.replace(b"behind\r\n", b"behind\r\nconnection: close\r\n")
-    assert answers_to(service, BEHIND * 20 + last) == [200] * 21
+    assert answers_to(service, BEHIND * 7 + last) == [200] * 8
 
 
 def test_none_of_them_harmed_the_service(service: Process) -> None:
