@@ -200,6 +200,7 @@ class Service:
             await self.store.journal.run()
         finally:
             self._journal_alive = False
+            self.store.journal.abandon()
 
     async def _supervise(self, name: str, work: object) -> None:
         try:

@@ -87,6 +87,14 @@ class Journal:
         self._closing = True
         self._wake.set()
 
+    def abandon(self) -> None:
+        """Take nothing more, and refuse what waits: nobody is there to write it any more."""
+        self.close()
+        while self._waiting:
+            _, answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_exception(StoreUnavailable("nothing is written any more; try again"))
+
     def _take(self) -> list[_Waiting]:
         count = min(len(self._waiting), self._batch_limit)
         return [self._waiting.popleft() for _ in range(count)]

@@ -21,6 +21,7 @@ from tests.bench.flood import flood
 from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
 from tests.bench.rebuild import rebuild
+from tests.bench.recovery import recover, recovery_figure
 from tests.bench.report import Figure, print_facts, print_figures, write_json
 from tests.bench.schemes import verify_each
 from tests.bench.shared import run_shared
@@ -28,7 +29,7 @@ from tests.bench.shared_figures import shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 VAR = Path(__file__).parents[2] / "var"
-PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood", "postgresql")
+PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood", "postgresql", "recovery")
 
 
 def folding(_: Path, sizes: Sizes) -> list[Figure]:
@@ -67,6 +68,11 @@ def sharing(folder: Path, sizes: Sizes) -> list[Figure]:
     return shared_figures(run_shared(folder, sizes=sizes))
 
 
+def recovering(folder: Path, sizes: Sizes) -> list[Figure]:
+    """From a kill to readiness."""
+    return [recovery_figure(recover(folder, orders=sizes.recovery_orders))]
+
+
 def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]:
     """Rounds of load: once, for whichever of the two figures are wanted."""
     flat = "flatness" in names
@@ -83,6 +89,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("rebuild", rebuilding),
         ("flood", flooding),
         ("postgresql", sharing),
+        ("recovery", recovering),
     ]
     found: list[Figure] = []
     for name, part in parts:

@@ -16,10 +16,12 @@ BARS = {
     "flood p99": 250.0,
     "flood memory": 20.0,
     "verifying": 15.0,
+    "recovery": 5.0,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
-deliveries, ms, MiB; verifying: µs, of any keyed hash."""
+deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery:
+seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Sizes:
     folds          folds in one repeat; `repeats` of them
     flood_unsigned unsigned requests in a flood, beside `flood_slow` slow connections and
                    `flood_rate` genuine deliveries a second
+    recovery_orders orders in the database of a service that is killed; each has four deliveries
     """
 
     round_orders: int = 12_500
@@ -55,6 +58,7 @@ class Sizes:
     flood_unsigned: int = 100_000
     flood_slow: int = 1_000
     flood_rate: float = 100.0
+    recovery_orders: int = 250_000
 
 
 FULL = Sizes()
@@ -70,5 +74,6 @@ QUICK = Sizes(
     shared_orders=1_500,
     shared_rounds=2,
     shared_warm=500,
+    recovery_orders=12_500,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""

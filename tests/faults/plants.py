@@ -37,6 +37,46 @@ log_length.FOLD_PAGES = 120
 """
 """The log is folded every so many pages, so that a short recording has many folds in it."""
 
+FAILING_JOURNAL = """
+from app.store.journal import Journal
+
+async def run(journal):
+    while journal.committed < 20:
+        await journal._wake.wait()
+        journal._wake.clear()
+        while journal._waiting:
+            await journal._write(journal._take())
+    raise RuntimeError("planted")
+
+Journal.run = run
+"""
+"""The task that commits dies after some deliveries."""
+
+FAILING_WORKER = """
+import app.operations.worker as worker
+
+folding = worker.refold_due
+
+async def refold_due(desk, **words):
+    if desk.store.journal.committed >= 20:
+        raise RuntimeError("planted")
+    return await folding(desk, **words)
+
+worker.refold_due = refold_due
+"""
+"""The task that folds dies after some deliveries."""
+
+
+def stepping(seconds: int, file: str) -> str:
+    """A clock that is set by so many seconds while a file is there."""
+    return f"""
+import os
+from app.clock import SystemClock
+
+now = SystemClock.now
+SystemClock.now = lambda clock: now(clock) + {seconds} * 1_000_000 * os.path.exists({file!r})
+"""
+
 
 def script(*plants: str) -> str:
     """The program with these planted in it."""

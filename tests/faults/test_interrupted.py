@@ -1,0 +1,117 @@
+"""A service that is held up, loses a part of itself, is told to stop, or whose clock is set: what
+it acknowledged is there, and it never goes on as half a service."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app.clock import SystemClock
+from reconcile.instants import MINUTE
+from tests.app.web.driving import environ
+from tests.e2e.processes import command
+from tests.faults.check import assert_kept
+from tests.faults.injecting import base, copied
+from tests.faults.load import Connection, load
+from tests.faults.plants import FAILING_JOURNAL, FAILING_WORKER, script, stepping
+from tests.faults.service import a_service
+
+pytestmark = pytest.mark.slow
+
+UNREACHABLE = 4
+
+
+def test_stopped_and_resumed(tmp_path: Path) -> None:
+    """After a pause of the whole process the same connections are answered again."""
+    with a_service(tmp_path) as service, load(service.port) as driver:
+        driver.until(50)
+        service.signal(signal.SIGSTOP)
+        time.sleep(0.2)
+        told = len(driver.ledger.answers)
+        time.sleep(1)
+        assert len(driver.ledger.answers) == told
+        service.signal(signal.SIGCONT)
+        driver.until(told + 50)
+        driver.stop()
+        assert driver.ledger.statuses() == {200}
+        assert service.end(signal.SIGTERM) == 0
+    assert_kept(tmp_path / "t.db", driver.ledger.deliveries)
+
+
+@pytest.mark.parametrize(
+    ("plant", "part"), [(FAILING_JOURNAL, b"the journal"), (FAILING_WORKER, b"the fold worker")]
+)
+def test_a_part_that_dies_takes_the_service_along(tmp_path: Path, plant: str, part: bytes) -> None:
+    """The process ends with an error that names the part, and nothing acknowledged is lost."""
+    with a_service(tmp_path, script=script(plant)) as service:
+        with load(service.port) as driver:
+            driver.until(100_000)
+        assert service.process.code() == UNREACHABLE
+        last = bytes(service.process.log).splitlines()[-1]
+    assert last == b"tallyhook: %b failed; see the log, then start again" % part
+    assert len(driver.ledger.acknowledged) >= 20
+    assert driver.ledger.statuses() <= {200, 503}
+    assert_kept(tmp_path / "t.db", driver.ledger.deliveries)
+
+
+def test_told_to_stop_under_load(tmp_path: Path) -> None:
+    """What is under way is finished or refused; the process ends by itself, and in order."""
+    with a_service(tmp_path) as service, load(service.port) as driver:
+        driver.until(200)
+        assert service.end(signal.SIGTERM) == 0
+    assert driver.ledger.statuses() <= {200, 503}
+    assert_kept(tmp_path / "t.db", driver.ledger.deliveries)
+    assert not (tmp_path / "t.db-wal").exists()
+
+
+def test_killed_in_a_long_rebuild(tmp_path: Path) -> None:
+    """A rebuild of all ledgers that is killed again and again leaves them fit to be rebuilt; the
+    service that starts afterwards serves, and `db check` finds nothing."""
+    source = base(tmp_path / "source", killed=True)
+    folder = copied(source, tmp_path / "case")
+    words = [sys.executable, "-m", "app", "refold", "--all"]
+    for pause in (0.6, 0.8, 1.0):
+        with subprocess.Popen(words, env=_settings(folder), stderr=subprocess.DEVNULL) as rebuild:
+            time.sleep(pause)
+            rebuild.kill()
+    with a_service(folder) as service, load(service.port) as driver:
+        driver.until(50)
+        assert service.end(signal.SIGKILL) == -signal.SIGKILL
+    assert command(folder, "refold", "--all").returncode == 0
+    assert command(folder, "db", "check").returncode == 0
+    assert_kept(folder / "t.db", driver.ledger.deliveries)
+
+
+def _settings(folder: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(Path(__file__).parents[2]), **environ(folder)}
+
+
+@pytest.mark.parametrize("minutes", [-15, 15])
+def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
+    """While the clock is a quarter of an hour off, what was signed at the true time is refused as
+    too old or too new; the service lives, and takes it once the clock is right."""
+    step = tmp_path / "step"
+    plant = stepping(minutes * 60, str(step))
+    with a_service(tmp_path, script=script(plant)) as service:
+        connection = Connection(service.port)
+        told = [connection.send("e-1")]
+        step.touch()
+        assert connection.send("e-2").status == 401
+        off = SystemClock().now() + minutes * MINUTE
+        told.append(connection.send("e-3", at=off))
+        with load(service.port) as driver:
+            time.sleep(0.3)
+        assert driver.ledger.statuses() == {401}
+        step.unlink()
+        told += [connection.send(f"e-{number}") for number in (1, 2, 3)]
+        connection.close()
+        assert service.process.request("GET", "/readyz")[0] == 200
+        assert service.end(signal.SIGTERM) == 0
+    verdicts = [answer.verdict for answer in told]
+    assert verdicts == ["stored", "stored", "duplicate", "stored", "duplicate"]
+    assert_kept(tmp_path / "t.db", [answer.delivery for answer in told])

@@ -1,0 +1,51 @@
+"""A database file too large to be looked at before it is served is looked at while it is served."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from tests.app.web.driving import driving, event
+from tests.store.test_journal import damage
+
+A_MINUTE = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000000)
+SELECT max(i) FROM n
+"""
+"""A query that takes about a minute unless it is interrupted."""
+
+
+@pytest.fixture(autouse=True)
+def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is looked at first."""
+    monkeypatch.setattr("app.store.store.LOOKED_AT_FIRST", 0)
+
+
+async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Path) -> None:
+    """Nothing more is acknowledged, and the service asks to be ended."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1"))
+    damage(tmp_path / "t.db")
+    async with driving(tmp_path, with_worker=False) as driver:
+        async with asyncio.timeout(10):
+            await driver.service.stopped()
+        assert (await driver.send(event("e2"))).status_code == 503
+        assert (await driver.client.get("/readyz")).status_code == 503
+        assert "the database file failed" in driver.service.broken
+
+
+async def test_a_look_is_cut_short_when_the_service_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told to stop, it does not wait for the end of the look, nor take the interruption for
+    damage."""
+    monkeypatch.setattr("app.store.integrity.text", lambda _: text(A_MINUTE))
+    began = time.monotonic()
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1"))
+    assert time.monotonic() - began < 20
+    assert driver.service.broken == []
