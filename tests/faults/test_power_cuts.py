@@ -1,0 +1,113 @@
+"""Power cuts and I/O errors of a real block device under a real file system: what the service has
+acknowledged is there afterwards, and the database is whole."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.block import Disk, a_disk
+from tests.faults.check import Found, look
+from tests.faults.load import load
+from tests.faults.plants import NORMAL, SMALL_LOG, script
+from tests.faults.service import a_service
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+CUTS = 14
+"""Rounds of one power cut each."""
+
+FAILURES = 13
+"""Rounds of a failure and a power cut each: forty of both in all."""
+
+ACKS = 60
+FAILING_S = 0.25
+UNREACHABLE = 4
+ROOM = {"DISK_LOW_WATER_MB": "1"}
+
+
+def served_until_cut(disk: Disk, number: int, *plants: str) -> set[str]:
+    """Serve under load until the power goes; it goes before the process is killed. What was
+    acknowledged."""
+    with (
+        a_service(disk.folder, script=script(SMALL_LOG, *plants), **ROOM) as service,
+        load(service.port, name=f"cut{number}") as driver,
+    ):
+        driver.until(ACKS)
+        time.sleep(random.Random(number).random() * 0.05)
+        with disk.told("cut"):
+            time.sleep(0.05)
+            service.signal(signal.SIGKILL)
+            driver.stop()
+            service.process.code()
+            disk.take_away()
+    disk.attach()
+    return driver.ledger.deliveries
+
+
+def served_until_it_fails(disk: Disk, number: int) -> set[str]:
+    """Serve under load while the disk fails for a while: the service ends by itself, or did not
+    notice. What was acknowledged."""
+    with (
+        a_service(disk.folder, script=script(SMALL_LOG), **ROOM) as service,
+        load(service.port, name=f"io{number}") as driver,
+    ):
+        driver.until(ACKS)
+        with disk.told("failing"):
+            time.sleep(FAILING_S)
+        driver.stop()
+        if service.ended:
+            assert service.process.code() == UNREACHABLE, service.process.log
+        else:
+            service.end(signal.SIGTERM)
+    disk.take_away()
+    disk.attach()
+    return driver.ledger.deliveries
+
+
+def found(disk: Disk, place: Path) -> Found:
+    """What is on the disk, looked at in a copy so that the service finds it as it is."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(disk.folder, place, ignore=shutil.ignore_patterns("lost+found", "*-shm"))
+    return look(place / "t.db")
+
+
+def test_power_cuts(tmp_path: Path) -> None:
+    """A random half of what the disk had not flushed is lost at each cut."""
+    acknowledged: set[str] = set()
+    with a_disk(tmp_path / "disk") as disk:
+        for number in range(CUTS):
+            acknowledged |= served_until_cut(disk, number)
+            left = found(disk, tmp_path / "copy")
+            assert (left.corrupt, left.halves) == ((), ()), number
+            assert left.lost(acknowledged) == set(), number
+    print(f"{CUTS} power cuts, {len(acknowledged):,} acknowledgements, none lost")
+
+
+def test_io_errors_and_power_cuts(tmp_path: Path) -> None:
+    """A quarter of a second of I/O errors, a restart, and a power cut, again and again."""
+    acknowledged: set[str] = set()
+    with a_disk(tmp_path / "disk") as disk:
+        for number in range(FAILURES):
+            acknowledged |= served_until_it_fails(disk, number)
+            acknowledged |= served_until_cut(disk, number)
+            left = found(disk, tmp_path / "copy")
+            assert (left.corrupt, left.halves) == ((), ()), number
+            assert left.lost(acknowledged) == set(), number
+    print(f"{FAILURES} failures and cuts, {len(acknowledged):,} acknowledgements, none lost")
+
+
+def test_a_log_that_is_synced_too_rarely_is_caught(tmp_path: Path) -> None:
+    """The same cuts find a service that syncs its log at folds only."""
+    acknowledged: set[str] = set()
+    with a_disk(tmp_path / "disk") as disk:
+        for number in range(10):
+            acknowledged |= served_until_cut(disk, number, NORMAL)
+            if found(disk, tmp_path / "copy").lost(acknowledged):
+                return
+    pytest.fail("nothing was lost in ten cuts")
