@@ -11,6 +11,7 @@ import pytest
 
 from app.errors import StoreUnavailable
 from app.operations import worker
+from app.store.space import Space
 from app.store.store import Store
 from tests.app.web.driving import Driver, driving, event
 from tests.store.test_journal import a_busy_database, a_full_disk
@@ -144,3 +145,28 @@ async def test_figures(driver: Driver) -> None:
     assert 'tallyhook_orders{outcome="succeeded"} 1.0' in text
     assert "tallyhook_delivery_seconds_count 5.0" in text
     assert "made-up" not in text
+
+
+async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the low water deliveries are refused and everything is read; with the first one after
+    space has returned they are taken again."""
+    free = [1024 * 1024 * 1024]
+    monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
+    async with driving(tmp_path) as driver:
+        assert (await driver.send(event("e1"))).status_code == 200
+        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
+        free[0] = 64 * 1024 * 1024 - 1
+        for _ in range(2):
+            answer = await driver.send(event("e2"))
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        status, reasons = await broken(driver)
+        assert status == 503
+        assert reasons == ["less than 64 MiB of the database's disk is free; free some"]
+        figures = (await driver.client.get("/metrics")).text
+        assert "tallyhook_store_writable 0.0" in figures
+        assert "tallyhook_disk_free_bytes 6.7108863e+07" in figures
+        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
+        free[0] += 1
+        assert (await driver.send(event("e2"))).status_code == 200
+        assert await broken(driver) == (200, [])
+        assert "tallyhook_store_writable 1.0" in (await driver.client.get("/metrics")).text
