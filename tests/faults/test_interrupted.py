@@ -18,7 +18,7 @@ from tests.e2e.processes import command
 from tests.faults.check import assert_kept
 from tests.faults.injecting import base, copied
 from tests.faults.load import Connection, load
-from tests.faults.plants import FAILING_JOURNAL, FAILING_WORKER, script, stepping
+from tests.faults.plants import FAILING_JOURNAL, FAILING_WORKER, SLOW_FOLD, script, stepping
 from tests.faults.service import a_service
 
 pytestmark = pytest.mark.slow
@@ -74,11 +74,13 @@ def test_killed_in_a_long_rebuild(tmp_path: Path) -> None:
     service that starts afterwards serves, and `db check` finds nothing."""
     source = base(tmp_path / "source", killed=True)
     folder = copied(source, tmp_path / "case")
-    words = [sys.executable, "-m", "app", "refold", "--all"]
-    for pause in (0.6, 0.8, 1.0):
-        with subprocess.Popen(words, env=_settings(folder), stderr=subprocess.DEVNULL) as rebuild:
-            time.sleep(pause)
+    words = [sys.executable, "-c", script(SLOW_FOLD), "refold", "--all"]
+    for folds in (1, 6, 12):
+        with subprocess.Popen(words, env=_settings(folder), stdout=subprocess.PIPE) as rebuild:
+            assert rebuild.stdout is not None
+            assert [rebuild.stdout.readline() for _ in range(folds)] == [b"folding\n"] * folds
             rebuild.kill()
+            assert rebuild.wait() == -signal.SIGKILL
     with a_service(folder) as service, load(service.port) as driver:
         driver.until(50)
         assert service.end(signal.SIGKILL) == -signal.SIGKILL
