@@ -13,7 +13,7 @@ import pytest
 from tests.app.web.driving import driving, event
 from tests.faults.check import HALVES, look
 from tests.faults.disk import Disk
-from tests.faults.trace import Call
+from tests.faults.trace import Call, events
 
 HALVED = {
     "a delivery without its event": "DELETE FROM events",
@@ -77,3 +77,22 @@ def test_a_name_is_kept_when_its_folder_is_synced() -> None:
     assert disk.after_cut("kept", chance) == {"new": b"n"}
     disk.apply(Call("sync", "/d"))
     assert disk.after_cut("dropped", chance) == {"new": b"n"}
+
+
+def test_a_recording_that_ends_in_the_midst_of_a_call(tmp_path: Path) -> None:
+    """A write counts from its beginning, a sync only when it has returned."""
+    path = "".join(f"\\x{byte:02x}" for byte in b"/d/f")
+    lines = [
+        rf'7 pwrite64(5<{path}>, "\x61", 1, 16) = 1',
+        f"7 fdatasync(5<{path}> <unfinished ...>",
+        "7 <... fdatasync resumed>) = 0",
+        rf'7 pwrite64(5<{path}>, "\x62", 1, 17 <detached ...>',
+        f"7 fdatasync(5<{path}>) = ?",
+        f"7 fdatasync(5<{path}> <detached ...>",
+    ]
+    (tmp_path / "trace").write_text("\n".join(lines) + "\n")
+    assert list(events(tmp_path / "trace")) == [
+        Call("write", "/d/f", 16, b"a"),
+        Call("sync", "/d/f"),
+        Call("write", "/d/f", 17, b"b"),
+    ]

@@ -18,7 +18,8 @@ _LINE = re.compile(r"(\d+) +(?:<\.\.\. )?(\w+)(?: resumed>|\()(.*)", re.DOTALL)
 _DESCRIPTOR = re.compile(r"(\d+)<([^>]*)>")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
 _DELIVERY = re.compile(rb'"delivery": "(dlv_\w+)"')
-_UNFINISHED = "<unfinished ...>"
+_WITHOUT_RESULT = ("<unfinished ...>", "<detached ...>")
+"""How a line ends whose call was interrupted by another thread's, or by the end of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def _synced(begun: dict[str, Call], thread: str, rest: str) -> Iterator[Call]:
         begun[thread] = Call("sync", _hex(found[2]).decode())
     if rest.rstrip().endswith("= ?"):  # the process was killed meanwhile
         begun.pop(thread)
-    elif _UNFINISHED not in rest:
+    elif not rest.rstrip().endswith(_WITHOUT_RESULT):
         assert rest.rstrip().endswith("= 0"), rest
         yield begun.pop(thread)
 
@@ -88,7 +89,7 @@ def _called(name: str, rest: str) -> Iterator[Call | Told]:
 
 
 def _changed(name: str, path: str, rest: str) -> Call:
-    numbers = rest.replace(_UNFINISHED, "").partition(")")[0]
+    numbers = re.split("[)<]", rest, maxsplit=1)[0]
     if name == "ftruncate":
         return Call("truncate", path, int(numbers.strip(", ")))
     data, offset = _hex(_first_text(rest)), int(numbers.rpartition(",")[2])
