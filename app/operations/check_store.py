@@ -65,10 +65,8 @@ class Report:
     def sentence(self) -> str:
         """For a person."""
         verdict = f"{self.found} problems" if self.found else "all is as it should be"
-        return (
-            f"{self.bodies} bodies and {self.orders} ledgers checked, {self.pruned} bodies were "
-            f"pruned: {verdict}"
-        )
+        gone = f", {self.pruned} bodies were pruned" if self.pruned else ""
+        return f"{self.bodies} bodies and {self.orders} ledgers checked{gone}: {verdict}"
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
