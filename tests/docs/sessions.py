@@ -43,7 +43,7 @@ def _commands(block: str) -> list[Command]:
     for line in block.splitlines():
         if line.startswith("$ "):
             commands.append(Command(line[2:]))
-        elif line.startswith("> ") and not commands[-1].output:
+        elif (line == ">" or line.startswith("> ")) and not commands[-1].output:
             commands[-1].text += "\n" + line[2:]
         else:
             commands[-1].output.append(line)
