@@ -167,6 +167,7 @@ def test_a_sequence_folds_to_the_right_outcome(profile: str, line: dict[str, Any
     """In the order in which it arrives, and in the reverse, with every delivery made twice."""
     for names in (line["fold"], line["fold"][::-1], line["fold"] * 2):
         ledger = folded(profile, line, names)
+        assert ledger.outcome == line["outcome"], ledger.reasons
         moved = [line[key] for key in ("captured", "refunded") if key in line]
         assert balances(ledger) == moved
 
