@@ -35,7 +35,9 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
         yield Mistake("fetch_back.body", "means nothing with method GET")
     if not _AUTH.fullmatch(rule["auth"]):
         yield Mistake("fetch_back.auth", "must be none, bearer, basic, header:NAME or oauth")
-    if (rule["credential"] is None) != (rule["auth"] == "none"):
+    # An access token may be asked for with a body that holds the credentials.
+    in_body = rule["auth"] == "oauth" and "{credential:" in rule["token_body"]
+    if not in_body and (rule["credential"] is None) != (rule["auth"] == "none"):
         yield Mistake("fetch_back.credential", "belongs with every auth but none")
     if (rule["token_url"] is None) != (rule["auth"] != "oauth"):
         yield Mistake("fetch_back.token_url", "belongs with auth oauth, and with nothing else")

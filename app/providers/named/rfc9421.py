@@ -43,6 +43,12 @@ SCHEMES: Final[Mapping[str, str]] = {
 }
 """The RFC's name of each algorithm with two keys, and ours."""
 
+ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
+    "raw": SCHEMES,
+    "der": {**SCHEMES, "ecdsa-p256-sha256": "ecdsa-p256-sha256"},
+}
+"""How r and s are written: side by side, which is the RFC's way, or in DER, which is pawaPay's."""
+
 SHARED: Final = "hmac:"
 """Marks a shared secret. Without a mark a public key might be taken for one, and then whoever
 knows that public key could sign."""
@@ -181,7 +187,7 @@ class Rfc9421:
 
 
 def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc9421:
-    """Options: `required`, `algorithms`, `tag`, `past_s`, `future_s`.
+    """Options: `required`, `algorithms`, `ecdsa`, `tag`, `past_s`, `future_s`.
 
     Named secrets: each key by its keyid; a public key in PEM or as a JWK, or `hmac:` and base64.
     """
@@ -193,15 +199,19 @@ def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc
     for name in algorithms:
         if name not in (*SCHEMES, HMAC):
             setup.problem(f"signature.options.algorithms has {name!r}, which RFC 9421 has not")
-    keys = setup.named(lambda secret: _read_key(secret, algorithms))
+    written = setup.text("ecdsa", "raw")
+    if written not in ECDSA:
+        setup.problem("signature.options.ecdsa must be raw or der")
+    schemes = ECDSA.get(written, SCHEMES)
+    keys = setup.named(lambda secret: _read_key(secret, algorithms=algorithms, schemes=schemes))
     if not secrets.named:
         setup.problem("has no key; give each key by its keyid, as a named secret")
     setup.conclude()
     return Rfc9421(keys, required=required, tag=tag, age=age)
 
 
-def _read_key(secret: str, algorithms: tuple[str, ...]) -> Keys:
-    keys = _shared_key(secret) if secret.startswith(SHARED) else _public_key(secret)
+def _read_key(secret: str, *, algorithms: tuple[str, ...], schemes: Mapping[str, str]) -> Keys:
+    keys = _shared_key(secret) if secret.startswith(SHARED) else _public_key(secret, schemes)
     allowed = {name: key for name, key in keys.items() if name in algorithms}
     if not allowed:
         raise ValueError("is a key for none of signature.options.algorithms")
@@ -218,10 +228,10 @@ def _shared_key(secret: str) -> Keys:
     return {HMAC: HmacKey(value, algorithm="sha256")}
 
 
-def _public_key(secret: str) -> Keys:
+def _public_key(secret: str, schemes: Mapping[str, str]) -> Keys:
     load_key(secret.encode())
     keys: dict[str, Key] = {}
-    for name, scheme in SCHEMES.items():
+    for name, scheme in schemes.items():
         try:
             keys[name] = ASYMMETRIC_SCHEMES[scheme](secret.encode())
         except ValueError:  # a key of another kind, which another entry takes
