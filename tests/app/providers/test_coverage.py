@@ -120,6 +120,10 @@ def test_basic_authentication(tmp_path: Path) -> None:
         ({"auth": "magic"}, "fetch_back.auth: must be none, bearer"),
         ({"auth": "bearer"}, "fetch_back.credential: belongs with every auth but none"),
         ({"auth": "oauth", "credential": "c"}, "fetch_back.token_url: belongs with auth oauth"),
+        (
+            {"auth": "oauth", "token_url": "https://api.example/token"},
+            "fetch_back.credential: belongs with every auth but none",
+        ),
         ({"amount": "json:a"}, "fetch_back.currency: is missing"),
         ({"body": "{}"}, "fetch_back.body: means nothing with method GET"),
     ],
