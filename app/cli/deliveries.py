@@ -74,7 +74,9 @@ def diagnose_delivery(
         lambda desk, settings: diagnose_delivery(desk, delivery, accounts=accounts(settings))
     )
     rows = [{"mistake": each.mistake, "sentence": each.sentence} for each in found.diagnoses]
-    if form is not Format.table:
+    if form is Format.csv:
+        emit(rows, columns=("mistake", "sentence"), form=form)
+    elif form is not Format.table:
         refused = found.rejection
         whole = {"delivery": refused.delivery_id, "source": refused.source}
         document(whole | {"verdict": refused.verdict, "diagnoses": rows}, form)
@@ -117,7 +119,7 @@ def reverify_deliveries(
             purpose="writing",
         )
     rows = [{"delivery": name, "verdict": verdict} for name, verdict in done.accepted]
-    if form is Format.table:
+    if form in (Format.table, Format.csv):
         emit(rows, columns=("delivery", "verdict"), form=form)
     else:
         refused = dict(sorted(done.refused.items()))

@@ -21,6 +21,7 @@ _CHANGING = (
     (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+Z"), "MOMENT"),
     (re.compile(r"sha256:[0-9a-f]*…?"), "sha256:…"),
     (re.compile(r"\bin \d+ s\b"), "in N s"),
+    (re.compile(r"\b[\d,]+ bytes\b"), "N bytes"),
     (re.compile(r"\s+"), " "),
 )
 
