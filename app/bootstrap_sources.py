@@ -13,6 +13,7 @@ from app.providers.profile import load_profile
 from app.providers.questions import Questions
 from app.providers.sections import Profile
 from app.providers.source import Source
+from reconcile.instants import Instant
 
 MAX_TOLERANCE_S = 3600
 """Seconds that a signature's time may differ from ours, in live. Providers sign each try afresh;
@@ -24,6 +25,11 @@ def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]
+
+
+def ends_of(given: SourceSettings) -> dict[str, Instant]:
+    """When those of a source's secrets end that do."""
+    return {s.get_secret_value(): s.until for s in given.secrets if s.until is not None}
 
 
 def accounts(settings: Settings) -> dict[str, Account]:
@@ -74,7 +80,13 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
                 _refuse_long_tolerance(profile)
             variable = f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS"
             address = settings.public_url
-            source = Source(name=name, profile=profile, secrets=secrets_of(given), address=address)
+            source = Source(
+                name=name,
+                profile=profile,
+                secrets=secrets_of(given),
+                address=address,
+                ends=ends_of(given),
+            )
             if source.signs_address and not address:
                 variable = "TALLYHOOK_PUBLIC_URL"
                 raise ConfigurationError([f"source {name}: its provider signs the address: say it"])

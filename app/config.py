@@ -34,13 +34,14 @@ from pydantic_settings import (
 from app.config_checks import CHECKS
 from app.config_reading import PREFIX, Reading, given_variables, read_secret_file
 from app.config_values import (
+    DatedSecret,
     base_url,
     database_url,
-    listed,
     lowered,
     named,
     networks,
     public_url,
+    secrets,
 )
 from app.errors import ConfigurationError
 from reconcile.instants import SECOND
@@ -49,7 +50,7 @@ from reconcile.policy import Policy
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-Secrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(listed)]
+Secrets = Annotated[tuple[DatedSecret, ...], NoDecode, BeforeValidator(secrets)]
 NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 PublicUrl = Annotated[str, BeforeValidator(public_url)]

@@ -10,6 +10,10 @@ import json
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
+from pydantic import SecretStr
+
+from reconcile.instants import Instant, parse_instant
+
 _SQLITE: Final = "sqlite+aiosqlite"
 _POSTGRESQL: Final = "postgresql+asyncpg"
 
@@ -40,6 +44,36 @@ def listed(value: Any) -> Any:
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise ValueError('must be a JSON list of texts, such as ["newest", "older"]')
     return parts
+
+
+class DatedSecret(SecretStr):
+    """A secret, and when it ends: `SECRET until 2026-12-01T00:00:00Z`. `until` None: never.
+
+    Raises ValueError for an end that is no moment of RFC 3339 in UTC.
+    """
+
+    def __init__(self, secret_value: str) -> None:
+        secret, word, end = secret_value.rpartition(_UNTIL)
+        super().__init__(secret if word else secret_value)
+        self.until: Instant | None = _moment(end) if word else None
+
+
+def secrets(value: Any) -> Any:
+    """What `listed` gives, each with its end. Raises ValueError as it and DatedSecret do."""
+    texts = listed(value)
+    if not isinstance(texts, list | tuple):
+        return texts
+    return [DatedSecret(each) if isinstance(each, str) else each for each in texts]
+
+
+_UNTIL: Final = " until "
+
+
+def _moment(text: str) -> Instant:
+    try:
+        return parse_instant(text)
+    except ValueError:
+        raise ValueError("has a secret whose end is not like 2026-12-01T00:00:00Z") from None
 
 
 def named(value: Any) -> Any:

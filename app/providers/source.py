@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from app.errors import ConfigurationError
 from app.providers.answers import Handshake, Reply, compile_acknowledgement
@@ -37,6 +38,8 @@ class Source:
     strict                  whether secrets must be as long as the profile says, and without blanks
                             around them; those of published examples are not
 
+    ends                    secrets that prove nothing from an instant on: those that were changed
+
     Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
     """
 
@@ -48,12 +51,16 @@ class Source:
         secrets: Sequence[str] | Mapping[str, str] | Secrets,
         address: str = "",
         strict: bool = True,
+        ends: Mapping[str, Instant] | None = None,
     ) -> None:
         self.name = name
         self.profile = profile
+        self._ends = dict(ends or {})
         self.acknowledgement_status: int = profile.acknowledgement.status
         given = _secrets(secrets)
         self._judge: Judge = compile_judge(name, profile, given, strict=strict)
+        self._listed, self._strict = tuple(given.listed), strict
+        self._judges: dict[tuple[str, ...], Judge | None] = {}
         self._reader = Reader(name, profile)
         self._answers = AnswerReader(name, profile) if profile.fetch_back else None
         self._address = address
@@ -86,7 +93,21 @@ class Source:
         headers  as ASGI gives them: lower-case names, repeats kept
         url      the address as the provider signed it
         """
-        return self._judge.verify(headers, body, now=now, method=method, url=self._full(url))
+        judge = self._judge if not self._ends else self._judge_at(now)
+        if judge is None:
+            return _ALL_ENDED
+        return judge.verify(headers, body, now=now, method=method, url=self._full(url))
+
+    def _judge_at(self, now: Instant) -> Judge | None:
+        """With the secrets that are valid at `now`; None where none is. Compiled once each."""
+        valid = tuple(s for s in self._listed if now < self._ends.get(s, now + 1))
+        if valid not in self._judges:
+            self._judges[valid] = (
+                compile_judge(self.name, self.profile, Secrets(listed=valid), strict=self._strict)
+                if valid
+                else None
+            )
+        return self._judges[valid]
 
     def _full(self, url: str) -> str:
         return self._address + url if url.startswith("/") else url
@@ -152,3 +173,8 @@ def _secrets(given: Sequence[str] | Mapping[str, str] | Secrets) -> Secrets:
     if isinstance(given, Secrets):
         return given
     return Secrets(named=given) if isinstance(given, Mapping) else Secrets(listed=given)
+
+
+_ALL_ENDED: Final = Refusal(
+    "signature_mismatch", "Every secret of the source has ended; configure the provider's new one."
+)
