@@ -14,6 +14,7 @@ from typing import Any, Final
 from app.providers.amounts import amount_unit, read_amount
 from app.providers.facts import Facts
 from app.providers.fields import compile_locations, required_text
+from app.providers.reader import GIVES_BACK
 from app.providers.reading import Unreadable
 from app.providers.sections import Profile
 from app.providers.strict_json import parse
@@ -58,6 +59,7 @@ class AnswerReader:
         self._kind = compile_locations(rule.kind)
         self._payment = compile_locations(rule.payment)
         self._order = compile_locations(rule.order)
+        self._movement = compile_locations(rule.movement)
         self._amount = compile_locations(rule.amount)
         self._currency = compile_locations(rule.currency)
         self._states_amount = bool(rule.amount)
@@ -87,6 +89,8 @@ class AnswerReader:
         claim: ClaimKind = self._claims.meaning(kind)
         references["payment"] = self._stated(self._payment, facts) or references["payment"]
         references["order"] = self._stated(self._order, facts) or references["order"]
+        if claim in GIVES_BACK:
+            references["movement"] = self._stated(self._movement, facts) or references["movement"]
         return Event(
             source=self._source,
             event_id=event_id,

@@ -17,7 +17,7 @@ from app.providers.facts import Facts
 from app.providers.filters import compile_filters
 from app.providers.grammar import Group, Reference, Token, read_template
 from app.providers.headers import header_values
-from app.providers.paths import Path, compile_path, take
+from app.providers.paths import Path, Where, compile_path, take
 from app.providers.reading import Unreadable
 
 MAX_ID: Final = 255
@@ -47,9 +47,16 @@ def _json(text: str) -> Find:
     return find
 
 
+_HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
+    str: ((dict,), "an object"),
+    int: ((list,), "a list"),
+    Where: ((list, dict), "a list or an object"),
+}
+
+
 def _checked_step(value: Any, step: Any, text: str) -> Any:
-    if type(value) is not (dict if type(step) is str else list):
-        word = "an object" if type(step) is str else "a list"
+    kinds, word = _HOLDS[type(step)]
+    if type(value) not in kinds:
         raise Unreadable(f"what should hold {text} is not {word}")
     return take(value, step)
 

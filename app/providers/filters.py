@@ -26,6 +26,10 @@ def _crc32(value: bytes) -> bytes:
     return b"%d" % binascii.crc32(value)
 
 
+def _last_segment(value: bytes) -> bytes:
+    return value.rpartition(b"/")[2]
+
+
 _DIGESTS = ("md5", "sha1", "sha256", "sha384", "sha512")
 
 FILTERS: Final[Mapping[str, Filter]] = {
@@ -35,6 +39,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
     "urlencode": php_urlencode,
     "base64": base64.b64encode,
     "crc32": _crc32,
+    "last_segment": _last_segment,
     **{f"{name}_hex": partial(_hex_digest, algorithm=name) for name in _DIGESTS},
     **{f"{name}_base64": partial(_base64_digest, algorithm=name) for name in ("sha256", "sha512")},
 }

@@ -34,6 +34,8 @@ def _stepped(text: str, step: Step) -> Iterator[str]:
         yield from (piece for name, piece in members if name == step)
         return
     if text[start] != "[":
+        if isinstance(step, Where) and take(_DECODER.decode(text), step) is not None:
+            yield text
         return
     for number, piece in enumerate(_elements(text, start)):
         if isinstance(step, Each) or number == step:

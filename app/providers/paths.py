@@ -1,6 +1,8 @@
 """Paths into JSON: `data.items[0].id`, `Item[Name=Amount].Value`, `data["a.b"]`, `events[*].id`.
 
 A step is a name, an index, or a search in a list of objects for the one whose member has a text.
+The same step asks one object whether it is that one: `data.object[object=charge].id` is the id of
+a charge and of nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """Of a list of objects, the first whose member `name` is the text or number `value`."""
+    """Of a list of objects (or of one) the first whose member `name` is, as text, `value`."""
 
     name: str
     value: str
@@ -78,6 +80,8 @@ def take(value: Any, step: Step) -> Any:
     """One step further, or None."""
     if type(step) is str:
         return value.get(step) if type(value) is dict else None
+    if type(step) is Where and type(value) is dict:
+        return value if _is(value, step) else None
     if type(value) is not list:
         return None
     if type(step) is int:
@@ -89,4 +93,6 @@ def take(value: Any, step: Step) -> Any:
 
 def _is(value: Any, where: Where) -> bool:
     found = value.get(where.name) if type(value) is dict else None
+    if type(found) is bool:
+        return where.value == ("true" if found else "false")
     return type(found) in (str, int) and str(found) == where.value

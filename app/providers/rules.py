@@ -143,6 +143,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "kind": Rule(locations),
         "payment": Rule(locations, ()),
         "order": Rule(locations, ()),
+        "movement": Rule(locations, ()),
         "amount": Rule(locations, ()),
         "currency": Rule(locations, ()),
     },

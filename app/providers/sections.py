@@ -185,6 +185,7 @@ class FetchBackRule:
     kind: Locations
     payment: Locations
     order: Locations
+    movement: Locations
     amount: Locations
     currency: Locations
     claims: Claims

@@ -33,11 +33,14 @@ class Unit:
     length: Duration
     digits: int
     word: str
+    milliseconds_from: int = 999
+    """From this number of digits on it counts milliseconds."""
 
 
 UNITS: Final[Mapping[str, Unit]] = {
     "s": Unit(SECOND, 12, "seconds"),
     "ms": Unit(MILLISECOND, 15, "milliseconds"),
+    "s_or_ms": Unit(SECOND, 15, "seconds or milliseconds", milliseconds_from=13),
     "iso8601": Unit(0, 0, "a date and time"),
 }
 """How a timestamp is written. The last is no number: `2026-11-20T10:00:00+07:00`, zone included."""
@@ -86,7 +89,8 @@ class Timestamp:
             return self._refusal("timestamp_missing", _fault(text))
         if len(text) > self.unit.digits:
             return self._too_long(text, now)
-        return self._judge_age(now - int(text) * self.unit.length)
+        fine = len(text) >= self.unit.milliseconds_from
+        return self._judge_age(now - int(text) * (MILLISECOND if fine else self.unit.length))
 
     def _judge_date(self, text: bytes, now: Instant) -> Refusal | None:
         try:

@@ -55,6 +55,9 @@ def filled(template: str, made: Request | None = None) -> bytes | str:
         ("{raw:b.x}", '"caf\\u00e9 \\/ \u00e9"'.encode()),
         ("{raw:a[1]}", b'{"n":"Amount","v":1e2}'),
         ("{raw:a[n=Amount].v}", b"1e2"),
+        ("{raw:b[y=2.00].x?}{raw:b[x=other].x?}|", b"|"),
+        ("{raw:a[1][n=Amount].v}{json:a[1][n=Amount].v}", b"1e21e2"),
+        ("{path|last_segment}{header:x-id|last_segment}", b"inevt_1"),
         ("{compact:b}", '{"y":2.00,"x":"café / é"}'.encode()),
         ("{canonical:b}", '{"x":"café / é","y":2.00}'.encode()),
         (

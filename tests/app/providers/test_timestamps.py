@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,6 +108,30 @@ def test_a_sentence_says_how_old() -> None:
     refusal = Request.signed(at=NOW - 3600 * SECOND).refusal()
     assert refusal is not None
     assert "1 h old; at most 5 min is allowed" in refusal.sentence
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        (b"1614265330", None),
+        (b"1614265330999", None),
+        (b"1614265029", "timestamp_too_old"),
+        (b"1614265029999", "timestamp_too_old"),
+        (b"1614265631001", "timestamp_too_new"),
+        (b"161426533000", "timestamp_too_new"),
+        (b"1614265330000000", "timestamp_missing"),
+    ],
+)
+def test_seconds_or_milliseconds_by_their_length(
+    written: bytes, reason: str | None, tmp_path: Path
+) -> None:
+    """Where a provider has written both, thirteen digits and more are milliseconds."""
+    timestamp = {"where": "header:x-time", "unit": "s_or_ms"}
+    path = profile_file(tmp_path, signature={"signed": "{ts}.{body}"}, timestamp=timestamp)
+    source = Source(name="both", profile=load_profile(path), secrets=["k" * 24])
+    mac = hmac.new(b"k" * 24, written + b".{}", hashlib.sha256).hexdigest().encode()
+    refusal = source.verify([(b"x-time", written), (b"x-signature", mac)], b"{}", now=NOW)
+    assert (refusal and refusal.reason) == reason
 
 
 def _milliseconds(folder: Path) -> Source:

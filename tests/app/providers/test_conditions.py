@@ -1,0 +1,84 @@
+"""Locations that hold of some events only: one field of many objects, told apart by a member."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.providers.fetched import keep_answer
+from app.providers.profile import load_profile
+from app.providers.reading import Unreadable
+from app.providers.source import Source
+from reconcile.events import Event
+from tests.app.providers.builders import profile_file
+
+EVENT = {
+    "id": "json:id",
+    "kind": "json:type",
+    "payment": ["json:data[object=charge].id", "{json:data[object=refund].link|last_segment}"],
+}
+
+
+def read(folder: Path, document: dict[str, Any]) -> Event:
+    source = Source(
+        name="s", profile=load_profile(profile_file(folder, event=EVENT)), secrets=["k" * 24]
+    )
+    body = json.dumps({"id": "e1", "type": "paid", **document}).encode()
+    (event,) = source.read(body, digest="0" * 64, headers=[]).events
+    return event
+
+
+@pytest.mark.parametrize(
+    ("data", "payment"),
+    [
+        ({"object": "charge", "id": "ch_1"}, "ch_1"),
+        ({"object": "refund", "id": "re_1", "link": "https://x.example/charges/ch_1"}, "ch_1"),
+        ({"object": "refund", "id": "re_1", "link": "ch_1"}, "ch_1"),
+        ({"object": "dispute", "id": "dp_1", "link": "ch_1"}, None),
+        ({"id": "ch_1"}, None),
+        ([{"object": "charge", "id": "ch_1"}], "ch_1"),
+    ],
+)
+def test_a_condition_chooses_the_object(data: Any, payment: str | None, tmp_path: Path) -> None:
+    """The id is a payment's only where the object says that it is one."""
+    assert read(tmp_path, {"data": data}).payment == payment
+
+
+@pytest.mark.parametrize("word", ["true", "false"])
+def test_a_condition_may_be_true_or_false(word: str, tmp_path: Path) -> None:
+    """JSON true and false are these words, and not the text in another spelling."""
+    event = {**EVENT, "payment": f"json:data[captured={word}].id"}
+    path = profile_file(tmp_path, event=event)
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    for captured in (True, False):
+        body = {"id": "e1", "type": "paid", "data": {"captured": captured, "id": "ch_1"}}
+        (found,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
+        assert (found.payment == "ch_1") == (word == json.dumps(captured))
+
+
+def test_a_condition_is_asked_of_objects_only(tmp_path: Path) -> None:
+    """A text where an object or a list of them should stand is an error, never just absent."""
+    with pytest.raises(Unreadable, match="not a list or an object"):
+        read(tmp_path, {"data": "charge"})
+
+
+def test_the_answer_names_its_own_refund(tmp_path: Path) -> None:
+    """Asked back, a refund is known by the answer's reference, not by one that nobody signed."""
+    path = profile_file(tmp_path, event={**EVENT, "movement": "json:data.link"})
+    text = Path(path).read_text()
+    Path(path).write_text(
+        'confirm = "fetch_back"\n'
+        + text
+        + '[fetch_back]\nurl = "https://api.example.com/{payment}"\nkind = "json:kind"\n'
+        + 'movement = "json:refund"\n[fetch_back.claims]\nback = "refunded"\nin = "succeeded"\n'
+    )
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    body = {"id": "e1", "type": "paid", "data": {"object": "charge", "id": "ch_1", "link": "no"}}
+    (asked,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
+    for kind, movement in (("back", "re_1"), ("in", None)):
+        answer = json.dumps({"kind": kind, "refund": "re_1"}).encode()
+        kept = keep_answer(asked, question="GET", status=200, answer=answer)
+        assert source.read_answer(kept, digest="1" * 64).movement == movement
