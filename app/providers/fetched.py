@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.providers.amounts import amount_unit, read_amount
+from app.providers.dates import DATES
 from app.providers.facts import Facts
 from app.providers.fields import compile_locations, required_text
 from app.providers.reader import GIVES_BACK
@@ -21,6 +22,7 @@ from app.providers.strict_json import parse
 from app.providers.words import Words
 from reconcile.canonical import canonical_json
 from reconcile.events import ClaimKind, Event
+from reconcile.instants import Instant
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
@@ -60,6 +62,8 @@ class AnswerReader:
         self._payment = compile_locations(rule.payment)
         self._order = compile_locations(rule.order)
         self._movement = compile_locations(rule.movement)
+        self._occurred_at = compile_locations(rule.occurred_at)
+        self._date, self._zone = DATES[profile.event.dates], profile.event.zone
         self._amount = compile_locations(rule.amount)
         self._currency = compile_locations(rule.currency)
         self._states_amount = bool(rule.amount)
@@ -99,6 +103,7 @@ class AnswerReader:
             claim=claim,
             money=self._money(facts, about),
             order_money=_money_of(about["order_money"]),
+            occurred_at=self._instant(facts),
             standing="fetched",
             **references,
         )
@@ -111,6 +116,10 @@ class AnswerReader:
     def _stated(self, find: Any, facts: Facts) -> str | None:
         value = find(facts)
         return None if value is None else required_text(value, "a reference of the answer")
+
+    def _instant(self, facts: Facts) -> Instant | None:
+        value = self._occurred_at(facts)
+        return None if value is None else self._date(value, "the answer's date", self._zone)
 
     def _money(self, facts: Facts, about: dict[str, Any]) -> Money | None:
         """The answer's own amount. A profile without one says that the request fixed it."""

@@ -144,6 +144,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "payment": Rule(locations, ()),
         "order": Rule(locations, ()),
         "movement": Rule(locations, ()),
+        "occurred_at": Rule(locations, ()),
         "amount": Rule(locations, ()),
         "currency": Rule(locations, ()),
     },

@@ -168,6 +168,7 @@ class FetchBackRule:
     token_method, token_body
                       how the access token of `oauth` is asked for
     kind … currency   locations in the answer; no `amount`: the request fixed it, nobody else could
+    occurred_at       where the answer is the event itself; written as the event's own date
     claims            the answer's words; empty: the profile's own
     """
 
@@ -186,6 +187,7 @@ class FetchBackRule:
     payment: Locations
     order: Locations
     movement: Locations
+    occurred_at: Locations
     amount: Locations
     currency: Locations
     claims: Claims

@@ -13,6 +13,7 @@ from app.providers.profile import load_profile
 from app.providers.reading import Unreadable
 from app.providers.source import Source
 from reconcile.events import Event
+from reconcile.instants import parse_instant
 from tests.app.providers.builders import profile_file
 
 EVENT = {
@@ -20,6 +21,20 @@ EVENT = {
     "kind": "json:type",
     "payment": ["json:data[object=charge].id", "{json:data[object=refund].link|last_segment}"],
 }
+
+
+AT = "2026-11-20T10:00:00Z"
+FETCH_BACK = """
+[fetch_back]
+url = "https://api.example.com/{payment}"
+kind = "json:kind"
+movement = "json:refund"
+occurred_at = "json:at"
+
+[fetch_back.claims]
+back = "refunded"
+in = "succeeded"
+"""
 
 
 def read(folder: Path, document: dict[str, Any]) -> Event:
@@ -66,19 +81,15 @@ def test_a_condition_is_asked_of_objects_only(tmp_path: Path) -> None:
 
 
 def test_the_answer_names_its_own_refund(tmp_path: Path) -> None:
-    """Asked back, a refund is known by the answer's reference, not by one that nobody signed."""
+    """Asked back, reference and date of a refund are the answer's, not what nobody signed."""
     path = profile_file(tmp_path, event={**EVENT, "movement": "json:data.link"})
     text = Path(path).read_text()
-    Path(path).write_text(
-        'confirm = "fetch_back"\n'
-        + text
-        + '[fetch_back]\nurl = "https://api.example.com/{payment}"\nkind = "json:kind"\n'
-        + 'movement = "json:refund"\n[fetch_back.claims]\nback = "refunded"\nin = "succeeded"\n'
-    )
+    Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
     body = {"id": "e1", "type": "paid", "data": {"object": "charge", "id": "ch_1", "link": "no"}}
     (asked,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
     for kind, movement in (("back", "re_1"), ("in", None)):
-        answer = json.dumps({"kind": kind, "refund": "re_1"}).encode()
+        answer = json.dumps({"kind": kind, "refund": "re_1", "at": AT}).encode()
         kept = keep_answer(asked, question="GET", status=200, answer=answer)
-        assert source.read_answer(kept, digest="1" * 64).movement == movement
+        answered = source.read_answer(kept, digest="1" * 64)
+        assert (answered.movement, answered.occurred_at) == (movement, parse_instant(AT))

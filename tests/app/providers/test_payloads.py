@@ -160,7 +160,7 @@ def test_an_answer_says_what_its_provider_documents(profile: str, line: dict[str
     source = source_of(profile)
     (asked,) = read(source, line).events
     answered = answer_to(source, line, asked)
-    assert told(answered, with_id=False) == {"standing": "fetched", **line["answered"]}
+    assert told(answered, with_id=False) == {"standing": "fetched", **expected(line["answered"])}
 
 
 @cases("fold")
