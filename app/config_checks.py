@@ -111,11 +111,16 @@ def _secrets_fit_the_environment(settings: Settings, reading: Reading) -> None:
 def _secrets_are_different(settings: Settings, reading: Reading) -> None:
     seen: dict[str, str] = {}
     for variable, secret in _secrets(settings, reading):
-        if not secret:
-            continue
+        if not secret or is_public(secret):
+            continue  # what a provider publishes, every account of it has in common
         other = seen.setdefault(secret, variable)
         if other != variable:
             reading.problem(variable, f"holds a secret that {other} holds too; each needs its own")
+
+
+def is_public(secret: str) -> bool:
+    """Whether it is the public half of a key, or a certificate, in PEM."""
+    return secret.startswith(("-----BEGIN PUBLIC", "-----BEGIN CERT"))
 
 
 def _secrets(settings: Settings, reading: Reading) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -332,3 +333,19 @@ def test_import_reads_nothing_and_loads_no_server_or_database() -> None:
         "'typer', 'rich', 'cryptography', 'httpx2') if m in sys.modules])"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_sources_may_share_a_published_key() -> None:
+    """Two accounts of one provider verify with the key that it publishes."""
+    pem = (
+        "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcD\n-----END PUBLIC KEY-----"
+    )
+    given = {
+        "TALLYHOOK_ENVIRONMENT": "sandbox",
+        "TALLYHOOK_SOURCES__ONE__SECRETS": json.dumps([pem]),
+        "TALLYHOOK_SOURCES__TWO__SECRETS": json.dumps([pem]),
+    }
+    settings = load_settings(given, serving=True)
+    assert [source.secrets[0].get_secret_value() for source in settings.sources.values()] == [
+        pem
+    ] * 2
