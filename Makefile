@@ -28,9 +28,9 @@ check: $(MADE) ## lint, types, architecture and the fast tests
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-soak: $(MADE) ## the laws on many more generated histories, faults at many more places
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile $(ARGS)
-	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests/faults $(ARGS)
+soak: $(MADE) ## the long forms: laws, faults, floods, backups and simulated worlds
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/app/providers/named $(ARGS)
+	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests/faults tests/floods tests/e2e tests/simulation $(ARGS)
 
 lock: ## write requirements.lock anew from pyproject.toml
 	@command -v uv >/dev/null || { \

@@ -337,9 +337,7 @@ def test_import_reads_nothing_and_loads_no_server_or_database() -> None:
 
 def test_sources_may_share_a_published_key() -> None:
     """Two accounts of one provider verify with the key that it publishes."""
-    pem = (
-        "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcD\n-----END PUBLIC KEY-----"
-    )
+    pem = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcD\n-----END PUBLIC KEY-----"
     given = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_SOURCES__ONE__SECRETS": json.dumps([pem]),

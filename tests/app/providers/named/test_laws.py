@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from functools import cache
 from urllib.parse import quote
@@ -17,7 +18,8 @@ from app.providers.refusal import Refusal
 from tests.app.providers.named.builders import NOW, URL, Sample, having, samples
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=40)
-FUZZ = settings(derandomize=True, database=None, deadline=None, max_examples=80)
+EXAMPLES = 4_000 if os.environ.get("TALLYHOOK_LONG") else 80
+FUZZ = settings(derandomize=True, database=None, deadline=None, max_examples=EXAMPLES)
 EVERY = pytest.mark.parametrize("name", sorted(samples()))
 
 # Bytes that the parsers of these schemes give a meaning to, besides any bytes at all.
