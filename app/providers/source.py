@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from app.errors import ConfigurationError
 from app.providers.answers import Handshake, Reply, compile_acknowledgement
+from app.providers.ending import ALL_ENDED, Ending
 from app.providers.fetched import AnswerReader
 from app.providers.fields import event_id as checked_id
 from app.providers.judging import Judge, compile_judge
@@ -30,7 +30,6 @@ class Source:
     methods                 the HTTP methods that it sends, or asks with
     handshake               what the provider asks before it sends; None where it asks nothing
     private_headers         those of which the secret itself is the value
-    tokens                  the values they may have
     signs_address           whether the signature covers the address, so that `address` is needed
     private_query           whether the secret itself stands in the query
     address                 scheme and host under which the provider knows us, put before every
@@ -55,12 +54,10 @@ class Source:
     ) -> None:
         self.name = name
         self.profile = profile
-        self._ends = dict(ends or {})
         self.acknowledgement_status: int = profile.acknowledgement.status
         given = _secrets(secrets)
         self._judge: Judge = compile_judge(name, profile, given, strict=strict)
-        self._listed, self._strict = tuple(given.listed), strict
-        self._judges: dict[tuple[str, ...], Judge | None] = {}
+        self._ending = Ending(name, profile, secrets=given, ends=ends) if ends else None
         self._reader = Reader(name, profile)
         self._answers = AnswerReader(name, profile) if profile.fetch_back else None
         self._address = address
@@ -74,7 +71,7 @@ class Source:
         self.private_headers: frozenset[bytes] = frozenset(
             name.encode("ascii") for name in places.split(",") if token and kind == "header"
         )
-        self.tokens = tuple(each.encode("utf-8") for each in texts) if token else ()
+        self._tokens = Secrets(listed=texts if token else ())
         methods = {*profile.request.methods, *({rule.method} if rule else ())}
         self.signs_address: bool = self._judge.signs_address
         self.methods: frozenset[str] = frozenset(methods)
@@ -93,21 +90,15 @@ class Source:
         headers  as ASGI gives them: lower-case names, repeats kept
         url      the address as the provider signed it
         """
-        judge = self._judge if not self._ends else self._judge_at(now)
+        judge = self._judge if self._ending is None else self._ending.judge_at(now)
         if judge is None:
-            return _ALL_ENDED
+            return ALL_ENDED
         return judge.verify(headers, body, now=now, method=method, url=self._full(url))
 
-    def _judge_at(self, now: Instant) -> Judge | None:
-        """With the secrets that are valid at `now`; None where none is. Compiled once each."""
-        valid = tuple(s for s in self._listed if now < self._ends.get(s, now + 1))
-        if valid not in self._judges:
-            self._judges[valid] = (
-                compile_judge(self.name, self.profile, Secrets(listed=valid), strict=self._strict)
-                if valid
-                else None
-            )
-        return self._judges[valid]
+    @property
+    def tokens(self) -> list[bytes]:
+        """The values that the private headers may have."""
+        return [each.encode("utf-8") for each in self._tokens.listed]
 
     def _full(self, url: str) -> str:
         return self._address + url if url.startswith("/") else url
@@ -173,8 +164,3 @@ def _secrets(given: Sequence[str] | Mapping[str, str] | Secrets) -> Secrets:
     if isinstance(given, Secrets):
         return given
     return Secrets(named=given) if isinstance(given, Mapping) else Secrets(listed=given)
-
-
-_ALL_ENDED: Final = Refusal(
-    "signature_mismatch", "Every secret of the source has ended; configure the provider's new one."
-)
