@@ -105,6 +105,7 @@ def append(
     known, linking = KnownEvents(), Linking(memory)
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
+    again: list[tuple[Event, Instant]] = []
     yield from taking(dialect, LINKING)
     yield from known.load(dialect, {a.event.event_id for a in arrivals if a.event is not None})  # 1
     for arrival in arrivals:  # 2
@@ -113,6 +114,9 @@ def append(
         verdicts.append(verdict)
         if event is not None and verdict != "duplicate":
             fresh.append((event, arrival.delivery_id, arrival.received_at))
+        elif event is not None and event.standing == UNCONFIRMED:
+            # Some providers send the same bytes for every change: what is new, only they can say.
+            again.append((event, arrival.received_at))
     yield from linking.assign(dialect, [event for event, _, _ in fresh])  # 3
     due = _due(arrivals, known, linking)  # 4
     yield from inserting(  # 5
@@ -123,6 +127,7 @@ def append(
     )
     yield from _keeping_whole(dialect, arrivals)
     yield from write_index(dialect, linking, fresh)
+    yield from awaiting(dialect, again)
     yield from marking_due(dialect, due)
     return verdicts, linking
 

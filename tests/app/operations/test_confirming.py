@@ -121,6 +121,13 @@ async def until(driver: Driver, wanted: str) -> None:
             await asyncio.sleep(0.02)
 
 
+async def nothing_waits(driver: Driver) -> None:
+    """Wait until no event is to be asked about."""
+    async with asyncio.timeout(20):
+        while driver.rows("SELECT count(*) FROM confirmations") != [(0,)]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
 async def questions(driver: Driver, provider: Provider, count: int) -> None:
     """Let hours go by until the provider was asked so often."""
     async with asyncio.timeout(20):
@@ -148,7 +155,7 @@ async def test_it_counts_once_the_provider_confirms(asking: Any) -> None:
         assert str(request.url) == "https://sandbox.provider.example/v1/payments/pay_9"
         assert request.headers["authorization"] == "Bearer k-api-0123456789"
         assert request.headers["x-subscription"] == "sub-987"
-        assert driver.rows("SELECT count(*) FROM confirmations") == [(0,)]
+        await nothing_waits(driver)
         kept = driver.rows("SELECT headers, body FROM deliveries WHERE source='weak'")
         assert not any("k-api" in str(row) or "sub-987" in str(row) for row in kept)
 
@@ -168,9 +175,7 @@ async def test_a_payment_that_the_provider_does_not_know_moves_no_money(asking: 
         await told(driver, PAID)
         await questions(driver, provider, confirm_events.SURE_NOT_FOUND)
         await until(driver, "timed_out")
-        async with asyncio.timeout(20):
-            while driver.rows("SELECT count(*) FROM confirmations") != [(0,)]:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await nothing_waits(driver)
         assert len(provider.asked) == confirm_events.SURE_NOT_FOUND
 
 
@@ -205,9 +210,7 @@ async def test_an_event_that_names_nothing_is_asked_about_no_more(
     provider = Provider(500)
     async with asking(provider, PROFILE.replace('payment = "json:id"\n', "")) as driver:
         await told(driver, PAID)
-        async with asyncio.timeout(20):
-            while driver.rows("SELECT count(*) FROM confirmations") != [(0,)]:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await nothing_waits(driver)
         assert await outcome(driver) == "pending"
         assert provider.asked == []
 
@@ -225,3 +228,17 @@ async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
         told_again = driver.rows("SELECT * FROM events ORDER BY event_id")
         assert [row[1:] for row in told_again] == [row[1:] for row in before]
         assert await outcome(driver) == "succeeded"
+
+
+async def test_the_same_word_again_is_asked_about_again(asking: Any) -> None:
+    """Some providers send equal bytes for every change: a redelivery is a new question."""
+    provider = Provider({"state": "COMPLETE", "amount": 700}, {"state": "FAILED", "amount": 700})
+    async with asking(provider) as driver:
+        await told(driver, PAID)
+        await until(driver, "succeeded")
+        await nothing_waits(driver)
+        assert await told(driver, PAID) == "duplicate"
+        async with asyncio.timeout(20):
+            while driver.rows("SELECT count(*) FROM events") != [(3,)]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert len(provider.asked) == 2
