@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 from starlette.applications import Starlette
 
-from app.bootstrap_sources import askers, compile_sources
+from app.bootstrap_sources import askers, checkout_client, compile_sources
+from app.checkout.client import CheckoutClient
 from app.clock import Clock, SystemClock
 from app.config import Settings
 from app.errors import ConfigurationError
 from app.open_files import affordable
+from app.operations.ask_again import AskingAgain
 from app.operations.confirm_events import Confirmer
 from app.operations.confirming import Confirming
 from app.operations.desk import Desk
@@ -34,6 +36,7 @@ from app.store.postgresql import Purpose
 from app.store.store import Store, StoreSettings, open_store
 from app.web.api import Api
 from app.web.application import build_application
+from app.web.checkouts import Checkouts
 from app.web.gate import Gate, GateLimits
 from app.web.health import Health
 from app.web.metrics import Metrics
@@ -68,6 +71,15 @@ def gate_limits(settings: Settings) -> GateLimits:
     )
 
 
+def request_limits(settings: Settings) -> Limits:
+    """The part of the settings that deliveries are held to."""
+    return Limits(
+        max_body_bytes=settings.max_body_bytes,
+        max_header_bytes=settings.max_header_bytes,
+        max_bodies_bytes=settings.max_bodies_bytes,
+    )
+
+
 @asynccontextmanager
 async def open_desk(settings: Settings, *, purpose: Purpose) -> AsyncIterator[Desk]:
     """A desk on its own store, for a purpose: see `open_store`."""
@@ -96,6 +108,7 @@ class Service:
         clock: Clock,
         with_worker: bool,
         askers: Mapping[str, Asker],
+        checkout: CheckoutClient | None = None,
     ) -> None:
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
@@ -104,6 +117,8 @@ class Service:
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
         self.confirming = Confirming(confirmer) if askers else None
+        self.checkout = checkout
+        self.asking_again = None if checkout is None else AskingAgain(desk, checkout)
         retention = retention_for(settings.retention_days, sources) if with_worker else None
         self.pruner = None if retention is None else Pruner(desk, retention)
         self._journal_alive = False
@@ -122,15 +137,14 @@ class Service:
                 per_address=settings.rejections_per_minute_per_address,
             ),
         )
-        limits = Limits(
-            max_body_bytes=settings.max_body_bytes,
-            max_header_bytes=settings.max_header_bytes,
-            max_bodies_bytes=settings.max_bodies_bytes,
-        )
         api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
+        checkouts = Checkouts(desk, checkout, authorize=api.authorize)
         health = Health(desk, reasons=self.reasons, metrics=metrics)
         self.application: Starlette = build_application(
-            webhooks=Webhooks(door, limits=limits, metrics=metrics), api=api, health=health
+            webhooks=Webhooks(door, limits=request_limits(settings), metrics=metrics),
+            api=api,
+            checkouts=checkouts,
+            health=health,
         )
 
     def reasons(self) -> list[str]:
@@ -142,6 +156,12 @@ class Service:
             reasons.append("the fold worker is not running")
         if self.confirming is not None and not self.confirming.alive:
             reasons.append("the task that asks providers back is not running")
+        if self.asking_again is not None and not self.asking_again.alive:
+            reasons.append("the task that asks for unknown sessions again is not running")
+        if self.checkout is not None and self.checkout.denied is not None:
+            reasons.append(
+                f"the payment service answers {self.checkout.denied}: check the checkout token"
+            )
         return reasons
 
     @property
@@ -182,11 +202,13 @@ class Service:
                 part.stop()
                 await task
 
-    def _parts(self) -> Iterator[tuple[str, FoldWorker | Confirming | Pruner]]:
+    def _parts(self) -> Iterator[tuple[str, FoldWorker | Confirming | AskingAgain | Pruner]]:
         if self.worker is not None:
             yield "the fold worker", self.worker
         if self.confirming is not None:
             yield "the task that asks providers back", self.confirming
+        if self.asking_again is not None:
+            yield "the task that asks for unknown sessions again", self.asking_again
         if self.pruner is not None:
             yield "the pruner", self.pruner
 
@@ -219,16 +241,23 @@ async def open_service(
     """A service at work on its own store, without a socket."""
     # Before the store: a database is stamped with its environment when it is made.
     sources = compile_sources(settings)
-    async with outgoing_client(timeout_s=LIMIT_S) as client:
+    checkout = checkout_client(settings)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(outgoing_client(timeout_s=LIMIT_S))
         asking = askers(settings, client)
-        async with open_store(store_settings(settings), purpose="serving") as store:
-            service = Service(
-                store,
-                settings,
-                sources=sources,
-                clock=clock or SystemClock(),
-                with_worker=with_worker,
-                askers=asking,
-            )
-            async with service.running():
-                yield service
+        if checkout is not None:
+            await stack.enter_async_context(checkout)
+        store = await stack.enter_async_context(
+            open_store(store_settings(settings), purpose="serving")
+        )
+        service = Service(
+            store,
+            settings,
+            sources=sources,
+            clock=clock or SystemClock(),
+            with_worker=with_worker,
+            askers=asking,
+            checkout=checkout,
+        )
+        await stack.enter_async_context(service.running())
+        yield service

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import httpx2
 
-from app.checkout.client import ClientSettings
+from app.checkout.client import CheckoutClient, ClientSettings
+from app.checkout.form import form_of, token_is_foreign
 from app.config import Settings, SourceSettings
 from app.errors import ConfigurationError
 from app.outbound.asker import Asker
@@ -116,8 +117,22 @@ def checkout_settings(settings: Settings) -> ClientSettings:
         raise ConfigurationError(
             ["TALLYHOOK_CHECKOUT__BASE_URL: give the service's address, its token and its source"]
         )
+    rule = load_profile(settings.sources[checkout.source].profile).checkout
+    token, environment = checkout.token.get_secret_value(), settings.environment or "sandbox"
+    if token_is_foreign(token, rule, environment=environment):
+        raise ConfigurationError(
+            [
+                "TALLYHOOK_CHECKOUT__TOKEN: looks like a token of the other environment (its "
+                f"profile's [checkout] tells); write the one for {environment}"
+            ]
+        )
     return ClientSettings(
-        base_url=checkout.base_url,
-        token=checkout.token.get_secret_value(),
-        source=checkout.source,
+        base_url=checkout.base_url, token=token, source=checkout.source, form=form_of(rule)
     )
+
+
+def checkout_client(settings: Settings) -> CheckoutClient | None:
+    """The client of the payment service; None where this instance opens no sessions."""
+    if settings.checkout.base_url is None:
+        return None
+    return CheckoutClient(checkout_settings(settings))

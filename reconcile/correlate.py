@@ -19,7 +19,7 @@ from reconcile.events import ClaimKind, Event
 from reconcile.history import History
 from reconcile.instants import Instant
 from reconcile.policy import Policy
-from reconcile.records import Record
+from reconcile.records import STILL_ASKING, Record
 
 SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized"))
 
@@ -209,7 +209,9 @@ def _file_session(file: SessionFile, record: Record) -> None:
     elif record.kind == "session_refused":
         file.refused = record
     else:
-        file.unknown = file.unknown or record
+        # That a person must look outweighs that the service is still being asked.
+        if file.unknown is None or file.unknown.reason == STILL_ASKING:
+            file.unknown = record
 
 
 def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvidence]:

@@ -26,6 +26,7 @@ from reconcile.instants import Instant
 from reconcile.ledger import FINDING_CODES, Facts, Finding
 from reconcile.movements import cites_of
 from reconcile.outcome import Judgement, paid_several_times
+from reconcile.records import STILL_ASKING
 
 Check = Callable[[Case, Judgement], Iterable[Finding]]
 
@@ -62,7 +63,7 @@ def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """A session was asked for and no answer has come."""
+    """A session was asked for, no answer has come, and asking again has not brought one."""
     return [
         Finding(
             code="session_unknown",
@@ -70,7 +71,10 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
             facts=(("key", file.unknown.key),),
         )
         for file in case.filed.sessions.values()
-        if file.unknown is not None and file.opened is None and file.refused is None
+        if file.unknown is not None
+        and file.opened is None
+        and file.refused is None
+        and file.unknown.reason != STILL_ASKING
     ]
 
 

@@ -22,6 +22,9 @@ RecordKind = Literal[
 ]
 """The closed vocabulary of the merchant's side. `session_unknown`: sent, and no answer came."""
 
+STILL_ASKING: Final = "still_asking"
+"""The reason of a `session_unknown` that settles itself: the service is asked again by itself."""
+
 RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 
 
@@ -36,7 +39,7 @@ class Record:
     key          idempotency key of the logical payment a session record speaks of
     session      the service's reference of the session
     expires_at   the session's own expiry, where the service gave one
-    reason       the service's words for a refusal
+    reason       the service's words for a refusal; STILL_ASKING of a session that is unknown so far
     """
 
     record_id: str

@@ -14,13 +14,15 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final, TypeGuard
 
-from app.checkout.form import AnswerForm, value_at, with_value
+from app.checkout.form import AnswerForm
 from app.checkout.mask import HIDDEN, Mask, clipped, plain
 from app.checkout.web_address import is_web_address
+from app.providers.dates import DATES
+from app.providers.paths import find
 from app.providers.reading import Unreadable
 from app.providers.strict_json import parse
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant, parse_instant
+from reconcile.instants import Instant
 
 MAX_DETAILS: Final = 8_192
 """Characters of an answer that are kept beside its record."""
@@ -39,6 +41,12 @@ COME_AGAIN: Final = frozenset({408, 409, 425, 429})
 
 NOT_THE_ORDER: Final = frozenset({401, 403, 404, 405, 407})
 """About our credentials or the address we were given, so they say nothing of the order."""
+
+
+NOT_REACHED: Final = frozenset(
+    {"connection_failed", "timed_out", "status_502", "status_503", "status_504"}
+)
+"""Codes that say nothing of the order, because the service was not there to be asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,11 @@ class Unclear:
     """What the service did cannot be known. `code` from a closed list, such as `timed_out`."""
 
     code: str
+
+    @property
+    def reached(self) -> bool:
+        """Whether the service itself answered; a gateway that does not find it is not it."""
+        return self.code not in NOT_REACHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +139,10 @@ def _opened(body: bytes, *, order: str, form: AnswerForm, mask: Mask) -> Opened 
         document = parse(body)
     except Unreadable:
         return Unclear(code="not_json")
-    session = value_at(document, form.reference)
+    session = find(document, form.reference)
     if not _is_reference(session) or mask.touches(session):
         return Unclear(code="no_reference")
-    if value_at(document, form.order) not in (None, order):
+    if find(document, form.order) not in (None, order):
         return Unclear(code="other_order")
     opened = Opened(
         session=session,
@@ -146,26 +159,23 @@ def _is_reference(value: object) -> TypeGuard[str]:
 
 def _checkout_url(document: object, form: AnswerForm) -> str | None:
     """A customer is sent there: what is not plainly a URL of the web is dropped."""
-    url = value_at(document, form.checkout_url)
+    url = find(document, form.checkout_url)
     return url if isinstance(url, str) and is_web_address(url) else None
 
 
 def _expires_at(document: object, form: AnswerForm) -> Instant | None:
-    text = value_at(document, form.expires_at)
+    value = find(document, form.expires_at)
     try:
-        return parse_instant(text) if isinstance(text, str) else None
-    except ValueError:
+        return None if value is None else DATES[form.dates](value, "expires_at", "+00:00")
+    except Unreadable:
         return None
 
 
 def _with_details(opened: Opened, text: str, *, form: AnswerForm, mask: Mask) -> Opened:
     """The answer verbatim; what we read of it where that is too long or hides something."""
     if len(text) > MAX_DETAILS or mask.touches(text):
-        kept: dict[str, object] = {}
-        with_value(kept, form.reference, opened.session)
-        if opened.checkout_url is not None:
-            with_value(kept, form.checkout_url, mask.hide(opened.checkout_url))
-        text = canonical_json(kept).decode()
+        kept = {"session": opened.session, "checkout_url": mask.hide(opened.checkout_url or "")}
+        text = canonical_json({"read": kept}).decode()
     return Opened(
         session=opened.session,
         checkout_url=opened.checkout_url,
@@ -177,10 +187,11 @@ def _with_details(opened: Opened, text: str, *, form: AnswerForm, mask: Mask) ->
 def kept_checkout_url(details: str | None, form: AnswerForm) -> str | None:
     """The checkout URL from the details of a session that was opened earlier."""
     try:
-        url = _checkout_url(parse((details or "").encode()), form)
+        document = parse((details or "").encode())
     except Unreadable:
         return None
-    return None if url is None or HIDDEN in url else url
+    url = _checkout_url(document, form) or find(document, ("read", "checkout_url"))
+    return url if isinstance(url, str) and is_web_address(url) and HIDDEN not in url else None
 
 
 # --- refused, and come again ---------------------------------------------------------------------
@@ -215,7 +226,7 @@ def _words(body: bytes) -> str:
     except Unreadable:
         return ""
     for name in ("detail", "title"):
-        words = value_at(document, (name,))
+        words = find(document, (name,))
         if isinstance(words, str) and plain(words):
             return words
     return ""

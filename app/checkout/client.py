@@ -13,21 +13,24 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import anyio
 import httpx2
 import structlog
 
-from app.checkout.answer import ComeAgain, Heard, Judged, Unclear, judge
+from app.checkout.answer import ComeAgain, Denied, Heard, Judged, Unclear, judge
 from app.checkout.backoff import RetrySettings, pause_before
 from app.checkout.form import AnswerForm
 from app.checkout.mask import Mask
-from app.checkout.request import SoundRequest, body_of
+from app.checkout.request import phone_in
 from app.checkout.turns import Turns
 from app.checkout.web_address import is_web_address
 from app.errors import ConfigurationError
 from app.outbound.http import exchange, outgoing_client
+
+TOKEN_DENIED: Final = frozenset({401, 403})
+"""Statuses that are about our token and about nothing else."""
 
 Sleep = Callable[[float], Awaitable[None]]
 """Waits a number of seconds: anyio.sleep, or a test's own."""
@@ -78,6 +81,8 @@ class CheckoutClient:
     ) -> None:
         self.settings = settings
         self.turns: Turns[Any] = Turns()
+        self.denied: int | None = None
+        """The status by which the service refuses our token; None since it last took it."""
         self._sleep = sleep
         self._url = settings.base_url.rstrip("/") + settings.form.path
         self._http = outgoing_client(timeout_s=settings.retry.try_s, transport=transport)
@@ -96,23 +101,31 @@ class CheckoutClient:
     ) -> None:
         await self._http.aclose()
 
-    def mask_for(self, request: SoundRequest) -> Mask:
-        """What must not be written down of this request and its answers."""
-        return Mask(phone=request.phone, token=self.settings.token)
+    def mask_for(self, phone: str | None) -> Mask:
+        """What must not be written down of a customer's request and its answers."""
+        return Mask(phone=phone, token=self.settings.token)
 
-    async def ask(self, request: SoundRequest, *, key: str) -> Judged:
-        """Ask for the session until it is clear what the service says; never a ComeAgain.
+    async def ask(self, order: str, body: bytes, *, key: str) -> Judged:
+        """Ask for the order's session until it is clear what the service says; never a ComeAgain.
 
         Raises nothing for whatever the network or the service does: Unclear says it.
         """
+        judged = await self._until_clear(order, body, key)
+        if isinstance(judged, Denied) and judged.status in TOKEN_DENIED:
+            self.denied = judged.status
+        elif not isinstance(judged, Unclear) or judged.reached:
+            self.denied = None
+        return judged
+
+    async def _until_clear(self, order: str, body: bytes, key: str) -> Judged:
         retry, form = self.settings.retry, self.settings.form
-        body, mask = body_of(request, amount=form.amount), self.mask_for(request)
+        mask = self.mask_for(phone_in(body))
         number, spent = 1, 0.0
         while True:
             started = time.monotonic()
             heard = await self._request(body, key, limit_s=min(retry.try_s, retry.total_s - spent))
             spent += time.monotonic() - started
-            judged = judge(heard, order=request.order, form=form, mask=mask)
+            judged = judge(heard, order=order, form=form, mask=mask)
             if not isinstance(judged, ComeAgain):
                 return judged
             number += 1
@@ -121,7 +134,7 @@ class CheckoutClient:
                 return Unclear(code=judged.code)
             log.info(
                 "checkout request comes again",
-                order=request.order,
+                order=order,
                 attempt_number=number,
                 reason=judged.code,
                 seconds=round(pause, 3),

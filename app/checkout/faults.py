@@ -2,7 +2,11 @@
 
     UsageError
     ├── CheckoutRequestError   the request itself; `problems` has every sentence
-    └── CheckoutConflictError  the order already has another payment; `before` and `asked`
+    ├── CheckoutConflictError  the order already has another payment; `before` and `asked`
+    └── PaymentNotOverError    a new payment, while the earlier one can still bring money
+    UnreachableError
+    ├── CheckoutDeniedError    the service refuses our token or knows no such address
+    └── CheckoutBusyError      too many calls at this moment
 
 None carries a phone number, a URL or a token.
 """
@@ -11,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.errors import UsageError
+from app.errors import UnreachableError, UsageError
 from reconcile.money import Money
 
 
@@ -33,3 +37,15 @@ class CheckoutConflictError(UsageError):
         super().__init__(sentence)
         self.before = before
         self.asked = asked
+
+
+class PaymentNotOverError(UsageError):
+    """A new payment was asked for, and the order's earlier one is not over; nothing was sent."""
+
+
+class CheckoutDeniedError(UnreachableError):
+    """The service does not take our credentials, or there is nothing at our address."""
+
+
+class CheckoutBusyError(UnreachableError):
+    """More calls are under way than one process takes."""

@@ -1,4 +1,4 @@
-"""How one payment service writes session requests and answers: data, so that a profile can say it.
+"""How one payment service writes session requests and answers: data, from a profile's [checkout].
 
 Leaves out: everything the services agree on (bearer token, `Idempotency-Key`, problem+json).
 """
@@ -6,12 +6,12 @@ Leaves out: everything the services agree on (bearer token, `Idempotency-Key`, p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from fnmatch import fnmatchcase
+from typing import Literal, cast
 
-from reconcile.instants import HOUR, Duration
-
-Path = tuple[str, ...]
-"""Names from the document's root to a field: ("data", "id")."""
+from app.providers.paths import Path, compile_path
+from app.providers.sections import CheckoutRule
+from reconcile.instants import HOUR, SECOND, Duration
 
 AmountForm = Literal["major_number", "major_text", "minor_number"]
 """1500.00, "1500.00" or 150000 for KES 1,500.00."""
@@ -23,10 +23,11 @@ class AnswerForm:
 
     path          where sessions are opened, after the base URL
     amount        how the request writes money
+    requires      of `phone`, `success_url` and `cancel_url` those that a request must have
     accepted      HTTP statuses that say the session is open
     reference     the service's reference of the session
     checkout_url  where the customer pays; may be absent
-    expires_at    RFC 3339; may be absent
+    expires_at    written as `dates` says; may be absent
     order         the order's reference, where the answer repeats it: it must then be ours
     key_lifetime  how long the service remembers an idempotency key. After that the same key
                   would open a second session, so nothing is sent any more. 24 hours is the
@@ -35,25 +36,33 @@ class AnswerForm:
 
     path: str = "/api/v1/checkout/sessions"
     amount: AmountForm = "major_number"
+    requires: frozenset[str] = frozenset()
     accepted: frozenset[int] = frozenset({200, 201})
     reference: Path = ("reference",)
     checkout_url: Path = ("checkout_url",)
     expires_at: Path = ("expires_at",)
+    dates: str = "rfc3339"
     order: Path = ("order", "reference")
     key_lifetime: Duration = 24 * HOUR
 
 
-def value_at(document: object, path: Path) -> object:
-    """The value at the path, or None where there is none."""
-    for name in path:
-        document = document.get(name) if isinstance(document, dict) else None
-    return document
+def form_of(rule: CheckoutRule) -> AnswerForm:
+    """What a profile says of its service."""
+    return AnswerForm(
+        path=rule.path,
+        amount=cast("AmountForm", rule.amount),
+        requires=frozenset(rule.requires),
+        accepted=frozenset(rule.accepted),
+        reference=compile_path(rule.reference),
+        checkout_url=compile_path(rule.checkout_url),
+        expires_at=compile_path(rule.expires_at),
+        dates=rule.dates,
+        order=compile_path(rule.order),
+        key_lifetime=rule.key_lifetime_s * SECOND,
+    )
 
 
-def with_value(document: dict[str, object], path: Path, value: object) -> None:
-    """Put a value at the path, making the objects that lead to it."""
-    for name in path[:-1]:
-        inner = document.setdefault(name, {})
-        assert isinstance(inner, dict), "two paths of a form contradict each other"
-        document = inner
-    document[path[-1]] = value
+def token_is_foreign(token: str, rule: CheckoutRule, *, environment: str) -> bool:
+    """Whether the token looks like one of the other environment."""
+    foreign = rule.sandbox_tokens if environment == "live" else rule.live_tokens
+    return any(fnmatchcase(token.lower(), pattern.lower()) for pattern in foreign)

@@ -18,15 +18,20 @@ _SIGNIFICANT = 8
 (254712345678, +254 712 345 678, 0712-345678)."""
 
 
+_NOTHING = re.compile(r"(?!)")
+
+
 class Mask:
-    """Hides one phone number (digits) and one token. Shows neither itself."""
+    """Hides one phone number (digits), if there is one, and one token. Shows neither itself."""
 
     __slots__ = ("_phone", "_token")
 
-    def __init__(self, *, phone: str, token: str) -> None:
-        last = _BETWEEN.join(phone[-_SIGNIFICANT:])
-        # The bound keeps the search linear in a long run of digits.
-        self._phone = re.compile(rf"\+?(?:\d{_BETWEEN}){{0,7}}{last}", re.ASCII)
+    def __init__(self, *, phone: str | None, token: str) -> None:
+        self._phone = _NOTHING
+        if phone:
+            last = _BETWEEN.join(phone[-_SIGNIFICANT:])
+            # The bound keeps the search linear in a long run of digits.
+            self._phone = re.compile(rf"\+?(?:\d{_BETWEEN}){{0,7}}{last}", re.ASCII)
         self._token = token
 
     def __repr__(self) -> str:

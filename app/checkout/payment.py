@@ -14,11 +14,11 @@ from typing import Final
 from app.checkout.answer import Opened, Refused, Unclear
 from app.checkout.faults import CheckoutConflictError
 from app.checkout.mask import Mask
-from app.checkout.request import SoundRequest, digest_of
+from app.checkout.request import SoundRequest, digest_of, phone_in
 from app.checkout.web_address import without_query
 from reconcile.canonical import canonical_json
 from reconcile.instants import Duration, Instant
-from reconcile.records import Record, RecordKind
+from reconcile.records import STILL_ASKING, Record, RecordKind
 
 Answered = Opened | Refused | Unclear
 """What of an answer is written down."""
@@ -59,9 +59,13 @@ def payment_of(records: Iterable[Record]) -> Payment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> Payment | None:
-    """The payment of this key, with the first record of each kind; None if it was never asked."""
+    """The payment of this key; None if it was never asked.
+
+    Of several records of a kind the first counts; of `session_unknown` the last.
+    """
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
+    unknown = [r for r in known if r.key == key and r.kind == "session_unknown"]
     requested = own.get("session_requested")
     if requested is None:
         return None
@@ -70,7 +74,7 @@ def payment_with(records: Iterable[Record], key: str) -> Payment | None:
         requested=requested,
         opened=own.get("session_opened"),
         refused=own.get("session_refused"),
-        unknown=own.get("session_unknown"),
+        unknown=unknown[-1] if unknown else None,
     )
 
 
@@ -88,6 +92,13 @@ def check_same(
     if payment.requested.source != source:
         raise _conflict(payment, request, "at another source than now")
     if not payment.settled and _digest_in(details) != digest_of(request):
+        raise _conflict(payment, request, "with another phone number or other return URLs")
+
+
+def check_same_phone(payment: Payment, request: SoundRequest, *, sent: bytes) -> None:
+    """Raises CheckoutConflictError where what was sent has another number; the digest cannot tell
+    for certain."""
+    if phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
 
@@ -140,7 +151,8 @@ def intent(
 
 def intent_details(request: SoundRequest, mask: Mask) -> str:
     """`{"digest", "return_urls"}`: what the key was made for, without what is the customer's."""
-    urls = {"success": request.success_url, "cancel": request.cancel_url}
+    given = {"success": request.success_url, "cancel": request.cancel_url}
+    urls = {name: url for name, url in given.items() if url is not None}
     return canonical_json(
         {
             "digest": digest_of(request),
@@ -154,9 +166,14 @@ def record_kind(answered: Answered) -> RecordKind:
     return _KINDS[type(answered)]
 
 
-def answer_record(answered: Answered, payment: Payment, *, record_id: str, now: Instant) -> Record:
-    """The record that comes of an answer."""
+def answer_record(
+    answered: Answered, payment: Payment, *, record_id: str, now: Instant, tell: bool = False
+) -> Record:
+    """The record that comes of an answer. `tell`: of one that is unclear, a person must know."""
     opened = answered if isinstance(answered, Opened) else None
+    reason = None if tell else STILL_ASKING
+    if not isinstance(answered, Unclear):
+        reason = answered.reason if isinstance(answered, Refused) else None
     return Record(
         record_id=record_id,
         recorded_at=now,
@@ -167,7 +184,7 @@ def answer_record(answered: Answered, payment: Payment, *, record_id: str, now: 
         key=payment.key,
         session=opened.session if opened is not None else None,
         expires_at=opened.expires_at if opened is not None else None,
-        reason=answered.reason if isinstance(answered, Refused) else None,
+        reason=reason,
     )
 
 
@@ -178,7 +195,7 @@ def answer_details(answered: Answered) -> str:
     return answered.details
 
 
-def adds(answered: Answered, payment: Payment) -> bool:
+def adds(answered: Answered, payment: Payment, *, tell: bool = False) -> bool:
     """Whether the answer says more than the records do; another process may have been faster.
 
     A second session for one key is the service's mistake, and must be known: it can take money.
@@ -187,4 +204,5 @@ def adds(answered: Answered, payment: Payment) -> bool:
         return payment.opened is None or payment.opened.session != answered.session
     if isinstance(answered, Refused):
         return not payment.settled
-    return not payment.settled and payment.unknown is None
+    known = payment.unknown
+    return not payment.settled and (known is None or (tell and known.reason == STILL_ASKING))

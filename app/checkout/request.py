@@ -34,9 +34,9 @@ class CheckoutRequest:
     order: str
     amount: Decimal | int | str
     currency: str
-    phone: str = field(repr=False)
-    success_url: str = field(repr=False)
-    cancel_url: str = field(repr=False)
+    phone: str | None = field(default=None, repr=False)
+    success_url: str | None = field(default=None, repr=False)
+    cancel_url: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +45,22 @@ class SoundRequest:
 
     order: str
     money: Money
-    phone: str = field(repr=False)
-    success_url: str = field(repr=False)
-    cancel_url: str = field(repr=False)
+    phone: str | None = field(repr=False)
+    success_url: str | None = field(repr=False)
+    cancel_url: str | None = field(repr=False)
 
 
-def checked(request: CheckoutRequest, *, live: bool) -> SoundRequest:
-    """The request, sound. Raises CheckoutRequestError with every problem at once."""
+def checked(
+    request: CheckoutRequest, *, live: bool, requires: frozenset[str] = frozenset()
+) -> SoundRequest:
+    """The request, sound. Raises CheckoutRequestError with every problem at once.
+
+    requires  of `phone`, `success_url` and `cancel_url` those that the service insists on
+    """
     money, problem = _exact(request)
-    problems = [*_problems(request, live=live), *([("amount", problem)] if problem else [])]
+    absent = {name for name in _OPTIONAL if getattr(request, name) is None} - requires
+    found = [each for each in _problems(request, live=live) if each[0] not in absent]
+    problems = [*found, *([("amount", problem)] if problem else [])]
     if problems or money is None:
         raise CheckoutRequestError(problems)
     return SoundRequest(
@@ -63,6 +70,9 @@ def checked(request: CheckoutRequest, *, live: bool) -> SoundRequest:
         success_url=request.success_url,
         cancel_url=request.cancel_url,
     )
+
+
+_OPTIONAL: Final = ("phone", "success_url", "cancel_url")
 
 
 def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, str]]:
@@ -125,9 +135,23 @@ def body_of(request: SoundRequest, *, amount: AmountForm) -> bytes:
         f'{{"reference":{_text(request.order)},"amount":{_amount(money, amount)},'
         f'"currency":{_text(money.currency)}}}'
     )
-    urls = f'{{"success":{_text(request.success_url)},"cancel":{_text(request.cancel_url)}}}'
-    customer = f'{{"phone":{_text(request.phone)}}}'
-    return f'{{"order":{order},"customer":{customer},"return_urls":{urls}}}'.encode()
+    customer = _given(phone=request.phone)
+    urls = _given(success=request.success_url, cancel=request.cancel_url)
+    parts = [("customer", customer), ("return_urls", urls)]
+    rest = "".join(f',"{name}":{part}' for name, part in parts if part != "{}")
+    return f'{{"order":{order}{rest}}}'.encode()
+
+
+def _given(**texts: str | None) -> str:
+    """The JSON object of those that are there."""
+    found = [f'"{name}":{_text(value)}' for name, value in texts.items() if value is not None]
+    return "{" + ",".join(found) + "}"
+
+
+def phone_in(body: bytes) -> str | None:
+    """The customer's phone number in what `body_of` wrote."""
+    phone: str | None = json.loads(body).get("customer", {}).get("phone")
+    return phone
 
 
 def _text(value: str) -> str:
@@ -156,9 +180,12 @@ def digest_of(request: SoundRequest) -> str:
     )
 
 
-def phone_check(phone: str) -> int:
-    """One of 256 values: tells 255 of 256 other numbers apart, and fits millions of numbers.
+def phone_check(phone: str | None) -> int | None:
+    """One of 256 values, or None without a number: tells 255 of 256 other numbers apart, and fits
+    millions of numbers.
 
     The same for every order of one customer, so that several orders tell no more than one does.
     """
+    if phone is None:
+        return None
     return hashlib.sha256(b"phone check:" + phone.encode()).digest()[0]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, Generic, TypeVar
 
-from app.errors import UnreachableError
+from app.checkout.faults import CheckoutBusyError
 
 T = TypeVar("T")
 
@@ -46,9 +46,9 @@ class Turns(Generic[T]):
 
     @asynccontextmanager
     async def of(self, order: str) -> AsyncIterator[Turn[T]]:
-        """Wait for the order's turn and hold it. Raises UnreachableError beyond the limit."""
+        """Wait for the order's turn and hold it. Raises CheckoutBusyError beyond the limit."""
         if self._callers >= self._limit:
-            raise UnreachableError(
+            raise CheckoutBusyError(
                 "Too many checkouts are being opened at this moment; try again in a minute."
             )
         turn = self._turns.setdefault(order, Turn())

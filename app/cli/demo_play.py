@@ -139,7 +139,7 @@ async def _place(
         success_url="https://shop.example/paid",
         cancel_url="https://shop.example/canceled",
     )
-    result = await open_checkout(desk.store, client, request=request, clock=desk.clock)
+    result = await open_checkout(desk, client, request=request)
     if result.state != "opened" or result.expires_at is None:
         raise UnreachableError(f"no session for {order}: {result.sentence}")
     return result.expires_at

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import typer
 
 from app.cli import (
+    checkout,
     deliveries,
     keeping,
     orders,
@@ -36,6 +37,7 @@ for module in (serving, store, keeping):
     module.register(application)
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
+application.add_typer(checkout.group, name="checkout")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")
 application.add_typer(signature.group, name="signature")

@@ -9,50 +9,69 @@ the key that was committed and goes on with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
+import anyio
 import structlog
 
-from app.checkout.answer import (
-    ComeAgain,
-    Denied,
-    Judged,
-    Opened,
-    Refused,
-    Unclear,
-    kept_checkout_url,
-)
+from app.checkout.answer import Opened, Refused, kept_checkout_url
 from app.checkout.client import CheckoutClient
+from app.checkout.faults import PaymentNotOverError
 from app.checkout.payment import (
     Answered,
     Payment,
-    adds,
-    answer_details,
-    answer_record,
     check_same,
+    check_same_phone,
     intent,
     intent_details,
-    key_is_spent,
     payment_of,
-    payment_with,
-    record_kind,
 )
-from app.checkout.request import CheckoutRequest, SoundRequest, checked
-from app.clock import Clock
-from app.errors import TallyhookError, UnreachableError
+from app.checkout.request import CheckoutRequest, SoundRequest, body_of, checked
+from app.errors import TallyhookError
 from app.ids import new_id
+from app.operations.ask_session import (
+    KEY_TOO_OLD,
+    ask_and_record,
+    give_up,
+    hold_for,
+    key_spent,
+    take,
+)
+from app.operations.desk import Desk
+from app.operations.read_orders import explain_order
 from app.store.records import add_records, details_of, records_of
 from app.store.store import Store
-from reconcile.instants import SECOND, Instant
+from app.store.unanswered import Unanswered, note_unanswered, unanswered
+from reconcile.instants import SECOND, Instant, format_instant
+from reconcile.ledger import Outcome
 from reconcile.records import Record
 
-KEY_TOO_OLD: Final = "key_too_old"
-"""Nothing was sent, because the service may have forgotten the key by now."""
+OVER: Final[frozenset[Outcome]] = frozenset({"failed", "canceled", "expired", "timed_out"})
+"""Outcomes after which the customer may try again with a new payment: nothing was paid."""
+
+ASKED_ELSEWHERE: Final = "asked_elsewhere"
+"""Another process was asking the service all the time that we could wait."""
+
+LOOK_S: Final = 0.1
+"""Between two looks at whether another process has its answer."""
 
 State = Literal["opened", "refused", "unknown"]
 
 log = structlog.get_logger()
+
+
+def result_document(result: CheckoutResult) -> dict[str, Any]:
+    """The result as JSON values, in the payment service's own shape."""
+    expires_at = result.expires_at
+    return {
+        "reference": result.session,
+        "status": "open" if result.state == "opened" else result.state,
+        "checkout_url": result.checkout_url,
+        "expires_at": None if expires_at is None else format_instant(expires_at),
+        "order": {"reference": result.order},
+        "idempotency_key": result.key,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +79,11 @@ class CheckoutResult:
     """What is known of the order's session.
 
     state         opened: the customer can pay · refused: the service will not · unknown: the
-                  service may have opened it; ask again, with the same request
+                  service may have opened it; it is asked again, in the background too
     checkout_url  where the customer pays, if the service gave a URL
     key           the idempotency key, for questions to the service
     sentence      the same for people
+    created       whether this very call opened the session
     """
 
     state: State
@@ -73,24 +93,30 @@ class CheckoutResult:
     session: str | None = None
     checkout_url: str | None = None
     expires_at: Instant | None = None
+    created: bool = field(default=False, compare=False)
 
 
 async def open_checkout(
-    store: Store, client: CheckoutClient, *, request: CheckoutRequest, clock: Clock
+    desk: Desk, client: CheckoutClient, *, request: CheckoutRequest, new_payment: bool = False
 ) -> CheckoutResult:
     """Open the order's session, or find the one it has.
 
-    Raises CheckoutRequestError and CheckoutConflictError (nothing was sent), UnreachableError when
-    the service does not take our credentials or the store fails. Calls for one order wait for
-    each other; those that ask the same share one answer.
+    new_payment  the earlier payment is over and the customer tries again: another key. Asked for
+                 twice, it finds the new one
+
+    Raises CheckoutRequestError, CheckoutConflictError and PaymentNotOverError (nothing was sent),
+    UnreachableError when the service does not take our credentials or the store fails. Calls for
+    one order wait for each other; those that ask the same share one answer.
     """
-    sound = checked(request, live=store.environment == "live")  # (1)
+    requires = client.settings.form.requires
+    sound = checked(request, live=desk.store.environment == "live", requires=requires)  # (1)
+    asked = (sound, new_payment)
     async with client.turns.of(sound.order) as turn:
-        said: CheckoutResult | None = turn.said(sound)
+        said: CheckoutResult | None = turn.said(asked)
         if said is not None:
             return said
-        result = await _Opening(store, client, sound, clock).run()
-        turn.say(sound, result)
+        result = await _Opening(desk, client, sound, new_payment=new_payment).run()
+        turn.say(asked, replace(result, created=False))
         return result
 
 
@@ -98,42 +124,71 @@ class _Opening:
     """One call, step by step."""
 
     def __init__(
-        self, store: Store, client: CheckoutClient, request: SoundRequest, clock: Clock
+        self, desk: Desk, client: CheckoutClient, request: SoundRequest, *, new_payment: bool
     ) -> None:
-        self._store = store
+        self._desk = desk
+        self._store = desk.store
         self._client = client
         self._settings = client.settings
         self._request = request
-        self._clock = clock
+        self._new_payment = new_payment
+        self._held: Unanswered | None = None
+        """What this call may send, since it has committed the intent itself."""
+        self._over: str | None = None
+        """The key of the earlier payment, once it is known to be over."""
 
     async def run(self) -> CheckoutResult:
-        payment = await self._find() or await self._commit_intent()
-        if payment.settled:
-            return await self._found(payment)  # (6)
-        if self._key_is_spent(payment):
-            answered: Answered = Unclear(code=KEY_TOO_OLD)
-        else:
-            answered = self._answered(await self._client.ask(self._request, key=payment.key))  # (4)
-        return await self._record(payment, answered)
+        for _ in range(round(hold_for(self._client) / SECOND / LOOK_S)):
+            payment = await self._find() or await self._commit_intent()
+            if payment.settled:
+                return await self._found(payment)  # (6)
+            if key_spent(payment, self._client, now=self._desk.clock.now()):
+                return _unknown(await give_up(self._desk, payment), KEY_TOO_OLD)
+            row = self._held or await self._take(payment)
+            if row is not None:
+                found, answered = await ask_and_record(self._desk, self._client, payment, row)
+                return _result(found, answered) or await self._found(found)
+            await anyio.sleep(LOOK_S)
+        return _unknown(payment, ASKED_ELSEWHERE)
 
     # --- (2) the order's payment -----------------------------------------------------------------
 
     async def _find(self) -> Payment | None:
         order, source = self._request.order, self._settings.source
         async with self._store.reading() as connection:
-            payment = payment_of(await records_of(connection, order))
-        if payment is not None:
-            details = await _details_of(self._store, payment.requested)
-            check_same(payment, self._request, source=source, details=details)
+            records = await records_of(connection, order)
+        payment = payment_of(records)
+        if payment is None:
+            return None
+        if self._new_payment and await self._makes_room(payment, records):
+            return None
+        details = await _details_of(self._store, payment.requested)
+        check_same(payment, self._request, source=source, details=details)
         return payment
 
-    def _key_is_spent(self, payment: Payment) -> bool:
-        return key_is_spent(
-            payment,
-            now=self._clock.now(),
-            lifetime=self._settings.form.key_lifetime,
-            reserve=round(self._settings.retry.total_s * SECOND),
+    async def _makes_room(self, payment: Payment, records: list[Record]) -> bool:
+        """Whether this payment is over, so that a new one may begin.
+
+        Raises PaymentNotOverError where it is not, unless it is itself the new one.
+        """
+        if self._over is not None:
+            return payment.key == self._over
+        if await self._is_over(payment):
+            self._over = payment.key
+            return True
+        if sum(record.kind == "session_requested" for record in records) > 1:
+            return False
+        raise PaymentNotOverError(
+            f"Order {self._request.order}: its payment is not over, so a second one could be paid "
+            "too; nothing was sent. Ask again once its outcome is failed, canceled, expired or "
+            "timed_out."
         )
+
+    async def _is_over(self, payment: Payment) -> bool:
+        now = self._desk.clock.now()
+        if not payment.settled and not key_spent(payment, self._client, now=now):
+            return False
+        return (await explain_order(self._desk, self._request.order)).outcome in OVER
 
     # --- (3) the intent --------------------------------------------------------------------------
 
@@ -157,9 +212,10 @@ class _Opening:
         request = self._request
         async with self._store.writing() as connection:
             known = await records_of(connection, request.order)
-            if payment_of(known) is not None:
+            payment = payment_of(known)
+            if payment is not None and payment.key != self._over:
                 return
-            now = self._clock.now()
+            now = self._desk.clock.now()
             record = intent(
                 request,
                 known=known,
@@ -167,36 +223,32 @@ class _Opening:
                 source=self._settings.source,
                 now=now,
             )
-            details = intent_details(request, self._client.mask_for(request))
+            details = intent_details(request, self._client.mask_for(request.phone))
             await add_records(connection, [record], details=details)
+            row = self._row(record.key or "", held_until=now + hold_for(self._client))
+            await note_unanswered(connection, row)
+        self._held = row
         self._store.evidence_arrived.set()
 
-    # --- (5) the answer --------------------------------------------------------------------------
+    def _row(self, key: str, *, held_until: Instant) -> Unanswered:
+        body = body_of(self._request, amount=self._settings.form.amount)
+        return Unanswered(
+            key=key, order=self._request.order, request=body, due_at=0, held_until=held_until
+        )
 
-    def _answered(self, answer: Judged) -> Answered:
-        """What can be recorded. Raises UnreachableError for what says nothing of the order."""
-        if isinstance(answer, Denied):
-            what = "address" if answer.status in (404, 405) else "token"
-            raise UnreachableError(
-                f"The payment service answered {answer.status}: check the {what} of the checkout "
-                f"settings, then ask again. Order {self._request.order} keeps its key."
-            )
-        assert not isinstance(answer, ComeAgain), "the client asks until it is clear"
-        return answer
+    # --- (4) asking, (5) recording ---------------------------------------------------------------
 
-    async def _record(self, payment: Payment, answered: Answered) -> CheckoutResult:
-        """Write it down, unless another process has already written as much."""
-        async with self._store.writing() as connection:
-            known = await records_of(connection, payment.requested.order)
-            current = payment_with(known, payment.key) or payment
-            if adds(answered, current):
-                now = self._clock.now()
-                record = answer_record(answered, payment, record_id=new_id("rec_", now), now=now)
-                await add_records(connection, [record], details=answer_details(answered))
-                current = payment_with([*known, record], payment.key) or payment
-        self._store.evidence_arrived.set()
-        log.info("checkout answered", order=payment.requested.order, kind=record_kind(answered))
-        return _result(current, answered) or await self._found(current)
+    async def _take(self, payment: Payment) -> Unanswered | None:
+        """The right to ask, with what is to be sent; None while another process has it."""
+        async with self._store.reading() as connection:
+            row = await unanswered(connection, payment.key)
+        if row is not None:
+            check_same_phone(payment, self._request, sent=row.request)
+            if row.held_until > self._desk.clock.now():
+                return None
+        # What an earlier version of this program has committed has no row yet.
+        spare = self._row(payment.key, held_until=0)
+        return await take(self._desk, self._client, payment, spare)
 
     # --- (6) what is known already ---------------------------------------------------------------
 
@@ -215,7 +267,9 @@ def _result(payment: Payment, answered: Answered) -> CheckoutResult | None:
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session
-        return _opened(payment, opened, answered.checkout_url) if opened and same else None
+        if opened is None or not same:
+            return None
+        return replace(_opened(payment, opened, answered.checkout_url), created=True)
     if opened is not None:
         return None
     if isinstance(answered, Refused):
@@ -242,7 +296,7 @@ def _refused(payment: Payment, reason: str) -> CheckoutResult:
         order=order,
         key=payment.key,
         sentence=f"The payment service refused a session for order {order}: {reason.rstrip('.')}. "
-        "Nothing more is sent for it; mend what it names and place a new order.",
+        "Mend what it names, then ask for a new payment or place a new order.",
     )
 
 
@@ -252,7 +306,7 @@ def _unknown(payment: Payment, code: str) -> CheckoutResult:
     if code == KEY_TOO_OLD:
         sentence = start + "The service may have forgotten its key: look the order up there."
     else:
-        sentence = start + "Ask again with the same request: it is sent with the same key."
+        sentence = start + "It is asked again with the same key; ask again for what it says."
     return CheckoutResult(state="unknown", order=order, key=payment.key, sentence=sentence)
 
 

@@ -14,6 +14,7 @@ from app.providers.sections import (
     AcknowledgementRule,
     AlsoRule,
     AmountsRule,
+    CheckoutRule,
     EnvironmentRule,
     EventRule,
     FetchBackRule,
@@ -107,6 +108,7 @@ def _build(name: str, values: dict[str, Any]) -> Profile:
         environment=EnvironmentRule(**values["environment"]),
         amounts=AmountsRule(**amounts),
         fetch_back=fetch_back and FetchBackRule(**fetch_back),
+        checkout=CheckoutRule(**values["checkout"]),
         rests_on=values["rests_on"] and RestsOnRule(**values["rests_on"]),
         claims=values["claims"],
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from app.providers.dates import ZONE
 from app.providers.fields import LOCATIONS, compile_location
@@ -20,6 +20,8 @@ from app.providers.schemes import NAMED as NAMED_PREFIX
 from app.providers.schemes import SCHEMES, UNSIGNED
 from reconcile.currencies import EXPONENTS
 from reconcile.events import CLAIM_KINDS
+
+T = TypeVar("T")
 
 _REQUIRED: Final = object()
 
@@ -102,10 +104,10 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
     return read
 
 
-def listed(read_one: Callable[[Any], str]) -> Callable[[Any], tuple[str, ...]]:
+def listed(read_one: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
     """One, or a list of at least one."""
 
-    def read(value: Any) -> tuple[str, ...]:
+    def read(value: Any) -> tuple[T, ...]:
         given = value if type(value) is list else [value]
         if not given:
             raise ValueError("must not be an empty list")
@@ -130,6 +132,25 @@ def timestamp_place(value: Any) -> str:
 def items_path(value: Any) -> str:
     """A path that may hold one `[*]`."""
     compile_path(text(value), each=True)
+    return str(value)
+
+
+def json_path(value: Any) -> str:
+    """A path into a JSON document, to one value."""
+    return compiled(compile_path)(value)
+
+
+def address_path(value: Any) -> str:
+    """What comes after a base URL: a path alone, so that nothing else of the address changes."""
+    if not re.fullmatch(r"(?:/[A-Za-z0-9._~%-]+)+", text(value)) or len(value) > MAX_ANSWER:
+        raise ValueError("must be a path such as /api/v1/checkout/sessions")
+    return str(value)
+
+
+def token_pattern(value: Any) -> str:
+    """How a token is written, with * for whatever; one that is only * would fit every token."""
+    if not words(value).strip("*?") or "[" in value:
+        raise ValueError("must be a pattern such as live_* with something beside the *")
     return str(value)
 
 

@@ -19,6 +19,7 @@ from app.providers.formats import FORMATS
 from app.providers.places import compile_place
 from app.providers.rule_kinds import (
     Rule,
+    address_path,
     answer_text,
     claims,
     compiled,
@@ -29,6 +30,7 @@ from app.providers.rule_kinds import (
     header,
     integer,
     items_path,
+    json_path,
     listed,
     locations,
     mac,
@@ -36,6 +38,7 @@ from app.providers.rule_kinds import (
     options,
     text,
     timestamp_place,
+    token_pattern,
     words,
     zone,
 )
@@ -47,6 +50,8 @@ Values = dict[str, Any]
 
 MARKS: Final = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 METHODS: Final = ("POST", "PUT", "GET")
+WRITTEN_AMOUNTS: Final = ("major_number", "major_text", "minor_number")
+MAY_BE_REQUIRED: Final = ("phone", "success_url", "cancel_url")
 
 _tolerance = integer(1, 7 * 24 * 3600)
 
@@ -147,6 +152,22 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "occurred_at": Rule(locations, ()),
         "amount": Rule(locations, ()),
         "currency": Rule(locations, ()),
+    },
+    "checkout": {
+        "path": Rule(address_path, "/api/v1/checkout/sessions"),
+        "amount": Rule(one_of(WRITTEN_AMOUNTS), "major_number"),
+        "requires": Rule(listed(one_of(MAY_BE_REQUIRED)), ()),
+        "accepted": Rule(listed(integer(200, 299)), (200, 201)),
+        "reference": Rule(json_path, "reference"),
+        "checkout_url": Rule(json_path, "checkout_url"),
+        "expires_at": Rule(json_path, "expires_at"),
+        "dates": Rule(one_of(DATES), "rfc3339"),
+        "order": Rule(json_path, "order.reference"),
+        "key_lifetime_s": Rule(integer(60, 30 * 24 * 3600), 24 * 3600),
+        "live_tokens": Rule(listed(token_pattern), ("live_*", "*_live_*")),
+        "sandbox_tokens": Rule(
+            listed(token_pattern), ("sandbox_*", "*_sandbox_*", "test_*", "*_test_*")
+        ),
     },
     "rests_on": {"mark": Rule(one_of(MARKS)), "source": Rule(listed(text))},
 }

@@ -194,6 +194,36 @@ class FetchBackRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckoutRule:
+    """Section [checkout]: how sessions are opened, and how the service answers.
+
+    path            where sessions are opened, after the base URL
+    amount          how a request writes money: 1500.00, "1500.00" or 150000
+    requires        of `phone`, `success_url` and `cancel_url` those that a request must have
+    accepted        HTTP statuses that say the session is open
+    reference … order
+                    paths in the answer; `order`, where it is repeated, must then be ours
+    dates           how `expires_at` is written
+    key_lifetime_s  seconds that the service remembers an idempotency key
+    live_tokens, sandbox_tokens
+                    patterns of the tokens of the two environments
+    """
+
+    path: str
+    amount: str
+    requires: tuple[str, ...]
+    accepted: tuple[int, ...]
+    reference: str
+    checkout_url: str
+    expires_at: str
+    dates: str
+    order: str
+    key_lifetime_s: int
+    live_tokens: tuple[str, ...]
+    sandbox_tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestsOnRule:
     """Section [rests_on]: where the facts of the file come from, and of what kind that is."""
 
@@ -222,5 +252,6 @@ class Profile:
     environment: EnvironmentRule
     amounts: AmountsRule
     fetch_back: FetchBackRule | None
+    checkout: CheckoutRule
     rests_on: RestsOnRule | None
     claims: Claims

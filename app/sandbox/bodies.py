@@ -41,7 +41,7 @@ def _data(session: Session, step: Step, copy: Copy) -> dict[str, Any]:
     if step.movement is not None:
         moved = session.amount(step.amount)
         data["refund"] = {"reference": session.movements[step.movement], **_figures(moved)}
-    return data | {"customer": {"phone": asked.phone}}
+    return data if asked.phone is None else data | {"customer": {"phone": asked.phone}}
 
 
 def _figures(money: Money) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def checkout_page(session: Session) -> str:
         "name": scenario.name,
         "story": scenario.story,
         "expires_at": format_instant(session.expires_at),
-        "success": asked.success_url,
-        "cancel": asked.cancel_url,
+        # Without an address the customer stays here.
+        "success": asked.success_url or "#",
+        "cancel": asked.cancel_url or "#",
     }
     return _PAGE.format_map({name: escape(text) for name, text in texts.items()})

@@ -29,13 +29,13 @@ _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """What a merchant asks for: `money` is the whole order's, `phone` 8 to 15 digits."""
+    """What a merchant asks for: `money` is the whole order's, `phone` 8 to 15 digits or none."""
 
     order: str
     money: Money
-    phone: str
-    success_url: str
-    cancel_url: str
+    phone: str | None
+    success_url: str | None
+    cancel_url: str | None
 
 
 def read_json(body: bytes) -> Any:
@@ -156,11 +156,11 @@ def _is_currency(value: Any) -> bool:
 
 
 def _is_phone(value: Any) -> bool:
-    return isinstance(value, str) and _PHONE.fullmatch(value) is not None
+    return value is None or (isinstance(value, str) and _PHONE.fullmatch(value) is not None)
 
 
 def _is_url(value: Any) -> bool:
-    return isinstance(value, str) and is_absolute_http(value)
+    return value is None or (isinstance(value, str) and is_absolute_http(value))
 
 
 _FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (

@@ -226,6 +226,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({row.ending: row for
 """Every scenario by the two digits that choose it."""
 
 
-def scenario_of(phone: str) -> Scenario:
-    """The scenario a phone number chooses by its last two digits; any other ending acts as 01."""
-    return SCENARIOS.get(phone[-2:], SCENARIOS["01"])
+def scenario_of(phone: str | None) -> Scenario:
+    """The scenario a phone number chooses by its last two digits; any other acts as 01."""
+    return SCENARIOS.get((phone or "")[-2:], SCENARIOS["01"])

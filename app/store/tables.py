@@ -6,7 +6,7 @@ events by the provider's profile, records by the operation that makes them.
     truth   deliveries  records  revisions  rejections  tokens
     index   events  links  contested        rebuilt from deliveries by `reindex`
     cache   ledgers                          rebuilt by `refold --all`
-    marks   order_due  meta  counters
+    marks   order_due  unanswered  meta  counters
 """
 
 from __future__ import annotations
@@ -226,6 +226,20 @@ class RecordRow(_Table, table=True):
     expires_at: int | None = _big(null=True)
     reason: str | None = _text(null=True)
     details: str | None = _text(null=True)
+
+
+class UnansweredRow(_Table, table=True):
+    """A session request without an answer: its bytes, with which its key must be sent again."""
+
+    __tablename__ = "unanswered"
+    __table_args__ = (Index("ix_unanswered_due_at", "due_at"), _CLUSTERED)
+    key: str = _text(primary=True)
+    order_key: str = _text()
+    request: str = _text()
+    due_at: int = _big()
+    held_until: int = _big()
+    tries: int = _big()
+    in_vain: int = _big()
 
 
 class OrderDueRow(_Table, table=True):

@@ -29,7 +29,7 @@ from reconcile.instants import format_instant
 from reconcile.ledger import FINDING_CODES, OUTCOMES
 
 MAX_TOLD_BYTES = 64 * 1024
-"""Largest body of a PUT: what a shop tells of one order is a few hundred bytes."""
+"""Largest body: what a shop tells or asks of one order is a few hundred bytes."""
 
 
 class Api:
@@ -40,7 +40,8 @@ class Api:
         self._page_max = page_max
         self._longpoll_max_s = longpoll_max_s
 
-    async def _authorize(self, request: Request) -> str:
+    async def authorize(self, request: Request) -> str:
+        """The name of the program that asks. Raises ApiProblem 401."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         name = await who_is(self._desk, token.strip()) if scheme.lower() == "bearer" else None
         if name is None:
@@ -60,7 +61,7 @@ class Api:
 
     async def get_order(self, request: Request) -> Response:
         """GET /api/v1/orders/{reference}[?as_of=]"""
-        await self._authorize(request)
+        await self.authorize(request)
         as_of = instant_parameter(request, "as_of")
         try:
             found = await order_document(self._desk, order_reference(request), as_of=as_of)
@@ -72,7 +73,7 @@ class Api:
 
     async def list_orders(self, request: Request) -> Response:
         """GET /api/v1/orders?outcome=&finding=&after=&limit="""
-        await self._authorize(request)
+        await self.authorize(request)
         limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
         ledgers = await list_orders(
             self._desk,
@@ -86,15 +87,15 @@ class Api:
 
     async def put_order(self, request: Request) -> Response:
         """PUT /api/v1/orders/{reference}"""
-        await self._authorize(request)
+        await self.authorize(request)
         order = order_reference(request)
-        document = json_object(await _capped_body(request))
+        document = json_object(await capped_body(request))
         await tell_order(self._desk, told_order(order, document))
         return _json(await order_document(self._desk, order))
 
     async def outcomes(self, request: Request) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""
-        await self._authorize(request)
+        await self.authorize(request)
         after = number_parameter(request, "after", default=0, low=0, high=2**63 - 1)
         published = await read_feed(
             self._desk,
@@ -136,7 +137,8 @@ def _outcome(published: Published) -> dict[str, Any]:
     }
 
 
-async def _capped_body(request: Request) -> bytes:
+async def capped_body(request: Request) -> bytes:
+    """The body. Raises ApiProblem 413 beyond MAX_TOLD_BYTES."""
     body = bytearray()
     async for part in request.stream():
         body += part

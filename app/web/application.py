@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from app.errors import UnreachableError
 from app.operations.receive_delivery import RETRY_AFTER_S
 from app.web.api import Api
+from app.web.checkouts import Checkouts
 from app.web.health import Health
 from app.web.problems import ApiProblem, on_api_problem, on_http_exception, problem
 from app.web.webhooks import Webhooks
@@ -37,7 +38,9 @@ class Application(Starlette):
         await super().__call__(scope, receive, send)
 
 
-def build_application(*, webhooks: Webhooks, api: Api, health: Health) -> Application:
+def build_application(
+    *, webhooks: Webhooks, api: Api, checkouts: Checkouts, health: Health
+) -> Application:
     """The ASGI application; everything it uses has been opened by whoever calls this."""
     application = Application(
         routes=[
@@ -48,6 +51,7 @@ def build_application(*, webhooks: Webhooks, api: Api, health: Health) -> Applic
             Route("/api/v1/openapi.json", api.openapi),
             Route("/api/v1/outcomes", api.outcomes),
             Route("/api/v1/orders", api.list_orders),
+            Route("/api/v1/checkout/sessions", checkouts.start, methods=["POST"]),
             Route("/api/v1/orders/{reference:path}", api.order, methods=["GET", "PUT"]),
         ],
         exception_handlers={

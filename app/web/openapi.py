@@ -78,6 +78,77 @@ _ORDER_PATH: Final = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
 }
 
+_STARTING: Final = {
+    "summary": "Start an order's payment, once: the session is opened, or the one there is given",
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Checkout"}}},
+    },
+    "responses": {
+        "200": _answer("The session that the order has", "Session"),
+        "201": _answer("The session, opened by this call", "Session"),
+        "202": _answer("Not known yet whether it is open; the same call again tells", "Session"),
+        "400": _problem("The body cannot be read"),
+        "401": _problem("No token in force"),
+        "409": _problem("The order's payment has other money, or is not over"),
+        "413": _problem("The body is too large"),
+        "422": _problem("Something is wrong, all mistakes are named; or the service refused"),
+        "501": _problem("This instance opens no sessions"),
+        "503": _problem("The service denies us, or too many calls at once; nothing is lost"),
+    },
+}
+
+_CHECKOUT: Final = {
+    "type": "object",
+    "required": ["order"],
+    "additionalProperties": False,
+    "properties": {
+        "order": {
+            "type": "object",
+            "required": ["reference", "amount", "currency"],
+            "additionalProperties": False,
+            "properties": {
+                "reference": {"type": "string", "minLength": 1, "maxLength": 200},
+                "amount": {"type": ["string", "number"], "examples": ["1500.00"]},
+                "currency": {"type": "string", "examples": ["KES"]},
+            },
+        },
+        "customer": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "phone": {"type": ["string", "null"], "examples": ["254712345678"]},
+            },
+        },
+        "return_urls": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "success": {"type": ["string", "null"], "format": "uri"},
+                "cancel": {"type": ["string", "null"], "format": "uri"},
+            },
+        },
+        "new_payment": {
+            "type": "boolean",
+            "description": "The earlier payment is over and the customer tries again.",
+        },
+    },
+}
+
+_SESSION: Final = {
+    "type": "object",
+    "required": ["reference", "status", "checkout_url", "expires_at", "order", "idempotency_key"],
+    "properties": {
+        "reference": {"type": ["string", "null"], "description": "The service's own."},
+        "status": {"enum": ["open", "unknown"]},
+        "checkout_url": {"type": ["string", "null"]},
+        "expires_at": {"anyOf": [_INSTANT, {"type": "null"}]},
+        "order": {"type": "object", "properties": {"reference": {"type": "string"}}},
+        "idempotency_key": {"type": "string", "description": "For questions to the service."},
+        "detail": {"type": "string"},
+    },
+}
+
 API_DOCUMENT: Final[dict[str, Any]] = {
     "openapi": "3.1.0",
     "info": {
@@ -132,6 +203,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                 },
             },
         },
+        "/api/v1/checkout/sessions": {"post": _STARTING},
         "/api/v1/outcomes": {
             "get": {
                 "summary": "The outcome feed: every published change, in order, without gaps",
@@ -165,6 +237,8 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                     "fulfilled_at": _INSTANT,
                 },
             },
+            "Checkout": _CHECKOUT,
+            "Session": _SESSION,
             "OrderPage": {
                 "type": "object",
                 "properties": {

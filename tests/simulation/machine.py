@@ -104,6 +104,7 @@ class Process:
         url = f"sqlite+aiosqlite:///{self.disk.database}"
         settings = machine.settings.model_copy(update={"database_url": url})
         async with open_store(store_settings(settings), purpose="serving") as store:
+            self.client = CheckoutClient(machine.checkout, transport=machine.outward)
             service = Service(
                 store,
                 settings,
@@ -111,9 +112,9 @@ class Process:
                 clock=machine.clock,
                 with_worker=True,
                 askers={},
+                checkout=self.client,
             )
             self.desk = Desk(store=store, policy=settings.policy(), clock=machine.clock)
-            self.client = CheckoutClient(machine.checkout, transport=machine.outward)
             async with self.client, service.running():
                 self.service = service
                 machine.trace.say("machine", "ready", count="starts")

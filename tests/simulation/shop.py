@@ -152,4 +152,4 @@ class Shop:
 
 
 async def _opening(desk: Desk, client: CheckoutClient, order: Order) -> CheckoutResult:
-    return await open_checkout(desk.store, client, request=order.checkout, clock=desk.clock)
+    return await open_checkout(desk, client, request=order.checkout)

@@ -6,12 +6,14 @@ import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from app.checkout.client import CheckoutClient
 from app.clock import SetClock
+from app.operations.desk import Desk
 from app.operations.open_checkout import CheckoutResult, open_checkout
 from app.store.records import records_of
 from app.store.statements import select_in
@@ -68,8 +70,15 @@ class Shop:
     store: Store
     clock: SetClock
 
-    async def open(self, client: CheckoutClient, **changes: str) -> CheckoutResult:
-        return await open_checkout(self.store, client, request=asked(**changes), clock=self.clock)
+    @property
+    def desk(self) -> Desk:
+        return Desk(store=self.store, policy=Policy(), clock=self.clock)
+
+    async def open(
+        self, client: CheckoutClient, *, new_payment: bool = False, **changes: Any
+    ) -> CheckoutResult:
+        request = asked(**changes)
+        return await open_checkout(self.desk, client, request=request, new_payment=new_payment)
 
     async def records(self, order: str = "ORD-1") -> list[Record]:
         async with self.store.reading() as connection:

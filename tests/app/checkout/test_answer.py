@@ -20,9 +20,11 @@ from app.checkout.answer import (
     judge,
     kept_checkout_url,
 )
-from app.checkout.form import AnswerForm
+from app.checkout.form import AnswerForm, form_of, token_is_foreign
 from app.checkout.mask import Mask
-from reconcile.instants import parse_instant
+from app.providers.paths import compile_path
+from app.providers.profile import load_profile
+from reconcile.instants import SECOND, parse_instant
 from tests.app.checkout.service import EXPIRES, PHONE, TOKEN
 
 MASK = Mask(phone=PHONE, token=TOKEN)
@@ -204,3 +206,44 @@ def test_no_answer_whatever_raises_or_brings_the_phone_number_into_what_is_kept(
     kept = [getattr(result, name, "") for name in ("session", "reason", "details", "code")]
     assert not any(secret in "".join(kept) for secret in (PHONE, TOKEN))
     assert isinstance(result, Opened) <= (status in FORM.accepted)
+
+
+def test_the_default_profile_says_what_the_defaults_are() -> None:
+    assert form_of(load_profile("checkout").checkout) == FORM
+
+
+def test_a_profile_says_where_the_answer_has_what() -> None:
+    form = AnswerForm(
+        reference=compile_path("data.id"),
+        checkout_url=compile_path("links[rel=pay].href"),
+        expires_at=compile_path("data.ends"),
+        dates="unix_s",
+    )
+    links = [{"rel": "self", "href": "https://a.test/"}, {"rel": "pay", "href": "https://b.test/"}]
+    body = {"data": {"id": "s-9", "ends": 1_795_000_000}, "links": links}
+    result = judged(201, body, form)
+    assert isinstance(result, Opened)
+    assert (result.session, result.checkout_url) == ("s-9", "https://b.test/")
+    assert result.expires_at == 1_795_000_000 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("token", "environment", "foreign"),
+    [
+        ("live_4f1d", "sandbox", True),
+        ("sk_live_4f1d", "sandbox", True),
+        ("SK_LIVE_4F1D", "sandbox", True),
+        ("live_4f1d", "live", False),
+        ("sandbox_4f1d", "live", True),
+        ("pk_test_4f1d", "live", True),
+        ("sandbox_4f1d", "sandbox", False),
+        ("4f1d9c", "live", False),
+        ("4f1d9c", "sandbox", False),
+        ("olive_4f1d", "sandbox", False),
+    ],
+)
+def test_a_token_of_the_other_environment_is_known_by_its_look(
+    token: str, environment: str, foreign: bool
+) -> None:
+    rule = load_profile("checkout").checkout
+    assert token_is_foreign(token, rule, environment=environment) == foreign

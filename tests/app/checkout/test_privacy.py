@@ -41,7 +41,7 @@ async def test_neither_is_in_records_results_errors_reprs_or_logs(
                 said += [result.sentence, result.session, result.key]
             except TallyhookError as error:
                 said += [*traceback.format_exception(error)]
-        said += [client, client.settings, asked(**urls), client.mask_for(asked())]
+        said += [client, client.settings, asked(**urls), client.mask_for(PHONE)]
     assert pay.seen, "the service was asked"
     heard = "".join([repr(said), await shop.written(), *capfd.readouterr()])
     assert "ORD-1" in heard

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.checkout.faults import CheckoutRequestError
-from app.checkout.request import body_of, checked, digest_of, phone_check
+from app.checkout.request import body_of, checked, digest_of, phone_check, phone_in
 from reconcile.money import Money
 from tests.app.checkout.service import PHONE, asked
 
@@ -59,7 +59,7 @@ WRONG: list[tuple[str, Any]] = [
     ("success_url", "https://shop.test/a b"),
     ("success_url", "https://shop.test/\r\nX: 1"),
     ("cancel_url", "https://shop.test/" + "x" * 2048),
-    ("cancel_url", None),
+    ("cancel_url", ""),
 ]
 
 
@@ -84,6 +84,21 @@ def test_all_problems_are_told_at_once_and_none_repeats_the_phone_number() -> No
     fields = {name for name, _ in caught.value.problems}
     assert fields == {"order", "amount", "currency", "phone", "success_url", "cancel_url"}
     assert "2547" not in str(caught.value) + repr(request)
+
+
+def test_only_what_the_service_insists_on_must_be_there() -> None:
+    bare = asked(phone=None, success_url=None, cancel_url=None)
+    sound = checked(bare, live=True)
+    body = body_of(sound, amount="major_number")
+    assert body == b'{"order":{"reference":"ORD-1","amount":1500.00,"currency":"KES"}}'
+    assert phone_in(body) is None
+    with pytest.raises(CheckoutRequestError) as caught:
+        checked(bare, live=False, requires=frozenset({"phone", "cancel_url"}))
+    assert [name for name, _ in caught.value.problems] == ["phone", "cancel_url"]
+    one = body_of(checked(asked(phone=None, cancel_url=None), live=False), amount="major_number")
+    assert b'"customer":' not in one
+    assert one.endswith(b'"return_urls":{"success":"https://shop.test/ok?customer=c77"}}')
+    assert digest_of(sound) != digest_of(checked(asked(), live=False))
 
 
 def test_live_return_urls_must_be_encrypted() -> None:

@@ -279,6 +279,14 @@ async def test_return_urls_are_absolute(url: Any) -> None:
     assert [p["field"] for p in told] == ["return_urls.success"]
 
 
+async def test_a_session_needs_no_more_than_an_order() -> None:
+    async with world() as w:
+        body = {"order": session_body()["order"]}
+        answer = await w.client.post(URL, json=body, headers={"Idempotency-Key": "k"})
+        page = await w.client.get(f"/checkout/{answer.json()['reference']}")
+    assert (answer.status_code, page.status_code) == (201, 200)
+
+
 async def test_a_full_sandbox_answers_503_and_still_replays() -> None:
     async with world(max_sessions=2) as w:
         answers = [await w.open(key=key) for key in ("a", "b", "c", "a")]

@@ -1,0 +1,81 @@
+"""The command that starts a payment: checkout start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from app.cli.output import Format, FormatOption, document, note, refuse_csv
+
+if TYPE_CHECKING:
+    from app.checkout.request import CheckoutRequest
+    from app.config import Settings
+    from app.operations.desk import Desk
+    from app.operations.open_checkout import CheckoutResult
+
+group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
+
+EXIT_CODES: Final = {"opened": 0, "refused": 1, "unknown": 4}
+"""What was looked for is wrong: 1. The service cannot be reached: 4."""
+
+
+@group.callback()
+def checkout() -> None:
+    """Payments that this installation starts."""
+
+
+@group.command("start")
+def start(
+    order: Annotated[str, typer.Option(help="The order's reference.")],
+    amount: Annotated[str, typer.Option(help="In major units, such as 1500.00.")],
+    currency: Annotated[str, typer.Option(help="ISO 4217 code, such as KES.")],
+    phone: Annotated[
+        str | None, typer.Option(help="The customer's, as digits, country code first, no +.")
+    ] = None,
+    success_url: Annotated[
+        str | None, typer.Option(help="Where the customer comes back after paying.")
+    ] = None,
+    cancel_url: Annotated[
+        str | None, typer.Option(help="Where the customer comes back without having paid.")
+    ] = None,
+    new_payment: Annotated[
+        bool, typer.Option("--new-payment", help="The earlier payment is over; try again.")
+    ] = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """Open the order's checkout session, or find the one it has. Safe to repeat."""
+    from app.checkout.request import CheckoutRequest
+    from app.cli.running import with_desk
+    from app.operations.open_checkout import result_document
+
+    refuse_csv(form)  # before anything is sent
+    request = CheckoutRequest(
+        order=order,
+        amount=amount,
+        currency=currency,
+        phone=phone,
+        success_url=success_url,
+        cancel_url=cancel_url,
+    )
+    result = with_desk(
+        lambda desk, settings: _start(desk, settings, request, new_payment=new_payment),
+        purpose="writing",
+    )
+    if form is not Format.table:
+        document(result_document(result), form)
+    elif result.checkout_url is not None:
+        print(result.checkout_url)
+    note(result.sentence)
+    raise typer.Exit(EXIT_CODES[result.state])
+
+
+async def _start(
+    desk: Desk, settings: Settings, request: CheckoutRequest, *, new_payment: bool
+) -> CheckoutResult:
+    from app.bootstrap_sources import checkout_settings
+    from app.checkout.client import CheckoutClient
+    from app.operations.open_checkout import open_checkout
+
+    async with CheckoutClient(checkout_settings(settings)) as client:
+        return await open_checkout(desk, client, request=request, new_payment=new_payment)
