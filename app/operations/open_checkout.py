@@ -134,8 +134,9 @@ class _Opening:
         self._new_payment = new_payment
         self._held: Unanswered | None = None
         """What this call may send, since it has committed the intent itself."""
+        self._decided = False
         self._over: str | None = None
-        """The key of the earlier payment, once it is known to be over."""
+        """The key of the earlier payment, if one was over when this call began."""
 
     async def run(self) -> CheckoutResult:
         for _ in range(round(hold_for(self._client) / SECOND / LOOK_S)):
@@ -158,26 +159,26 @@ class _Opening:
         async with self._store.reading() as connection:
             records = await records_of(connection, order)
         payment = payment_of(records)
-        if payment is None:
-            return None
-        if self._new_payment and await self._makes_room(payment, records):
+        if self._new_payment and not self._decided:
+            self._over = await self._over_by_now(payment, records)
+            self._decided = True
+        if payment is None or payment.key == self._over:
             return None
         details = await _details_of(self._store, payment.requested)
         check_same(payment, self._request, source=source, details=details)
         return payment
 
-    async def _makes_room(self, payment: Payment, records: list[Record]) -> bool:
-        """Whether this payment is over, so that a new one may begin.
+    async def _over_by_now(self, payment: Payment | None, records: list[Record]) -> str | None:
+        """The key of a payment that is over, so that a new one may begin; else None.
 
-        Raises PaymentNotOverError where it is not, unless it is itself the new one.
+        Raises PaymentNotOverError where it is not, unless it is itself a new one.
         """
-        if self._over is not None:
-            return payment.key == self._over
+        if payment is None:
+            return None
         if await self._is_over(payment):
-            self._over = payment.key
-            return True
+            return payment.key
         if sum(record.kind == "session_requested" for record in records) > 1:
-            return False
+            return None
         raise PaymentNotOverError(
             f"Order {self._request.order}: its payment is not over, so a second one could be paid "
             "too; nothing was sent. Ask again once its outcome is failed, canceled, expired or "

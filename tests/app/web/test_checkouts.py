@@ -1,0 +1,236 @@
+"""The shop starts a payment by the API: once, whatever it repeats, and hears what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from reconcile.instants import HOUR
+from tests.app.checkout.service import PHONE, TOKEN, Service, Write, answer, opened, service
+from tests.app.web.driving import Driver, driving, event
+
+PATH = "/checkout/sessions"
+ASKED: dict[str, Any] = {
+    "order": {"reference": "ORD-1", "amount": "1500.00", "currency": "KES"},
+    "customer": {"phone": PHONE},
+    "return_urls": {"success": "https://shop.test/ok", "cancel": "https://shop.test/no"},
+}
+
+
+@asynccontextmanager
+async def shop(folder: Path, *script: Write) -> AsyncIterator[tuple[Driver, Service]]:
+    """Our service beside a payment service that does what the script says."""
+    async with service(*script) as pay:
+        settings = {
+            "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",
+            "CHECKOUT__TOKEN": TOKEN,
+        }
+        async with driving(folder, **settings) as driver:
+            yield driver, pay
+
+
+async def start(driver: Driver, **changes: Any) -> httpx2.Response:
+    """Ask for the session of an order; `changes` go into its `order`, or beside it."""
+    order = {k: v for k, v in changes.items() if k in ASKED["order"]}
+    rest = {k: v for k, v in changes.items() if k not in order}
+    return await driver.api("POST", PATH, json=ASKED | {"order": ASKED["order"] | order} | rest)
+
+
+def code(response: httpx2.Response) -> tuple[int, str]:
+    """Status and code of a refusal, which must be a problem document."""
+    assert response.headers["content-type"] == "application/problem+json"
+    return response.status_code, response.json()["code"]
+
+
+async def test_the_first_call_opens_and_the_next_finds(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        first, again = await start(driver), await start(driver, amount=1500)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert first.json() == {
+        "reference": "cs_1",
+        "status": "open",
+        "checkout_url": "https://pay.test/checkout/cs_1",
+        "expires_at": "2026-11-20T10:30:00Z",
+        "order": {"reference": "ORD-1"},
+        "idempotency_key": pay.seen[0].key,
+    }
+    assert len(pay.seen) == 1
+    assert pay.seen[0].document["order"]["amount"] == Decimal(1500)
+
+
+async def test_other_money_is_a_conflict_with_both(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        await start(driver)
+        for changes in ({"amount": "1600"}, {"currency": "USD"}):
+            refused = await start(driver, **changes)
+            assert code(refused) == (409, "payment_differs")
+            now = {"amount": "1500.00", "currency": "KES"}
+            assert refused.json()["before"] == now
+            assert refused.json()["asked"] == now | changes | (
+                {"amount": "1600.00"} if "amount" in changes else {}
+            )
+    assert len(pay.seen) == 1
+
+
+async def test_two_hundred_calls_at_once_make_one_request(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        await driver.api("GET", "/orders")  # the token
+        answers = await asyncio.gather(*(start(driver) for _ in range(200)))
+        assert sorted(each.status_code for each in answers) == [200] * 199 + [201]
+        assert {each.json()["reference"] for each in answers} == {"cs_1"}
+    assert len(pay.seen) == 1
+
+
+async def test_an_order_is_enough_where_the_profile_wants_no_more(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        first = await driver.api("POST", PATH, json={"order": ASKED["order"]})
+    assert first.status_code == 201
+    assert pay.seen[0].document.keys() == {"order"}
+
+
+async def test_a_lost_answer_is_unknown_and_found_in_the_background(tmp_path: Path) -> None:
+    busy = answer(429, retry_after="60")
+    async with shop(tmp_path, busy, opened()) as (driver, pay):
+        first = await start(driver)
+        assert (first.status_code, first.json()["status"]) == (202, "unknown")
+        assert first.headers["retry-after"] == "5"
+        driver.clock.put(driver.clock.now() + HOUR)
+        await asyncio.wait_for(pay.until(2), 10)
+        found = await start(driver)  # waits until the background has its answer
+    assert (found.status_code, found.json()["reference"]) == (200, "cs_1")
+    assert len(pay.seen) == 2
+    assert pay.keys == {first.json()["idempotency_key"]}
+
+
+async def test_the_services_refusal_is_told_in_its_words(tmp_path: Path) -> None:
+    words = answer(422, {"detail": f"No wallet for {PHONE}."})
+    async with shop(tmp_path, words) as (driver, pay):
+        refused = await start(driver)
+        assert code(await start(driver)) == (422, "session_refused")
+    assert code(refused) == (422, "session_refused")
+    assert "No wallet for ***." in refused.json()["detail"]
+    assert len(pay.seen) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_token_turns_readiness_red_until_it_is_taken(
+    tmp_path: Path, status: int
+) -> None:
+    async with shop(tmp_path, answer(status), opened()) as (driver, pay):
+        assert code(await start(driver)) == (503, "service_denies_us")
+        ready = (await driver.client.get("/readyz")).json()
+        assert ready["reasons"] == [
+            f"the payment service answers {status}: check the checkout token"
+        ]
+        assert (await start(driver)).status_code == 201
+        assert await driver.ready()
+    assert len(pay.keys) == 1
+
+
+# --- a new payment --------------------------------------------------------------------------------
+
+
+async def test_a_new_payment_only_when_the_earlier_one_is_over(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened("cs_1"), opened("cs_2")) as (driver, pay):
+        first = await start(driver, new_payment=True)
+        assert first.status_code == 201, "there is no earlier one"
+        assert code(await start(driver, new_payment=True)) == (409, "payment_not_over")
+        declined = event("e1", "declined", session={"reference": "cs_1"})
+        assert (await driver.send(declined)).status_code == 200
+        assert (await start(driver)).json()["reference"] == "cs_1"
+        second = await start(driver, new_payment=True, amount="1600.00")
+        again = await start(driver, new_payment=True, amount="1600.00")
+        plain = await start(driver, amount="1600.00")
+    assert [r.status_code for r in (second, again, plain)] == [201, 200, 200]
+    assert {r.json()["reference"] for r in (second, again, plain)} == {"cs_2"}
+    assert len(pay.seen) == len(pay.keys) == 2
+
+
+@pytest.mark.parametrize("claim", ["pending", "authorized", "succeeded"])
+async def test_what_was_paid_or_may_be_is_not_over(tmp_path: Path, claim: str) -> None:
+    async with shop(tmp_path, opened("cs_1")) as (driver, pay):
+        await start(driver)
+        await driver.send(event("e1", claim, session={"reference": "cs_1"}))
+        assert code(await start(driver, new_payment=True)) == (409, "payment_not_over")
+    assert len(pay.seen) == 1
+
+
+async def test_what_is_unknown_is_not_over_though_its_deadline_has_passed(tmp_path: Path) -> None:
+    async with shop(tmp_path, answer(429, retry_after="60")) as (driver, pay):
+        await start(driver)
+        driver.clock.put(driver.clock.now() + 2 * HOUR)
+        assert (await driver.api("GET", "/orders/ORD-1")).json()["outcome"] == "timed_out"
+        assert code(await start(driver, new_payment=True)) == (409, "payment_not_over")
+        driver.clock.put(driver.clock.now() + 24 * HOUR)
+        await start(driver, new_payment=True)
+    assert len(pay.keys) == 2
+
+
+async def test_many_who_ask_for_a_new_payment_at_once_get_one(tmp_path: Path) -> None:
+    refusing = answer(422, {"detail": "No."})
+    async with shop(tmp_path, refusing, opened("cs_2")) as (driver, pay):
+        await start(driver)
+        answers = await asyncio.gather(*(start(driver, new_payment=True) for _ in range(50)))
+    assert {each.json()["reference"] for each in answers} == {"cs_2"}
+    assert len(pay.seen) == len(pay.keys) == 2
+
+
+# --- what is wrong with a request -----------------------------------------------------------------
+
+
+WRONG: Sequence[tuple[Any, list[str]]] = [
+    ({}, ["order.amount", "order.currency", "order.reference"]),
+    ({"order": 7}, ["order.amount", "order.currency", "order.reference"]),
+    (ASKED | {"customer": {"phone": "07"}, "return_urls": {"success": "/ok", "cancel": 7}},
+     ["customer.phone", "return_urls.cancel", "return_urls.success"]),
+    (ASKED | {"order": {"reference": "", "amount": 0, "currency": "kes"}},
+     ["order.amount", "order.currency", "order.reference"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "fields"), WRONG)
+async def test_all_mistakes_are_named_at_once(
+    tmp_path: Path, document: Any, fields: list[str]
+) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        refused = await driver.api("POST", PATH, json=document)
+    assert code(refused) == (422, "request_invalid")
+    assert sorted(each["field"] for each in refused.json()["problems"]) == fields
+    assert pay.seen == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", (400, "json_invalid")),
+        (b"[]", (400, "json_invalid")),
+        (b'{"order": 1, "order": 2}', (400, "json_invalid")),
+        (b" " * 70_000, (413, "body_too_large")),
+        (json.dumps(ASKED | {"new_payments": True}).encode(), (422, "request_invalid")),
+        (json.dumps(ASKED | {"return_urls": {"ok": "x"}}).encode(), (422, "request_invalid")),
+        (json.dumps(ASKED | {"new_payment": "yes"}).encode(), (422, "request_invalid")),
+        (b'{"\\ud800": 1}', (422, "request_invalid")),
+        (b'{"order": {"reference": "A", "amount": 1e999999999, "currency": "KES"}}',
+         (422, "request_invalid")),
+    ],
+)  # fmt: skip
+async def test_what_is_no_request_is_refused_and_never_an_error(
+    tmp_path: Path, body: bytes, expected: tuple[int, str]
+) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        refused = await driver.api("POST", PATH, content=body)
+    assert code(refused) == expected
+    assert pay.seen == []
+
+
+async def test_without_a_payment_service_nothing_is_started(driver: Driver) -> None:
+    assert code(await start(driver)) == (501, "checkout_not_configured")
