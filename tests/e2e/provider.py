@@ -1,0 +1,77 @@
+"""The simulated provider as the process it is, and the settings of a service that uses it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
+
+UNIT_S = 0.05
+"""Seconds in one unit of a scenario: a session lives one second."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def checkout_settings(port: int) -> dict[str, str]:
+    """What a service must be told that opens sessions at this port."""
+    return {
+        "SOURCES__SHOP__SECRETS": SANDBOX_SECRET,
+        "CHECKOUT__BASE_URL": f"http://127.0.0.1:{port}",
+        "CHECKOUT__TOKEN": SANDBOX_TOKEN,
+        "PAYMENT_WINDOW_S": "5",
+        "GRACE_S": "1",
+    }
+
+
+def get(port: int, path: str) -> Any:
+    """The JSON at a path."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+
+
+@contextmanager
+def provider(*, webhook_port: int, seed: int = 0) -> Iterator[int]:
+    """The provider's port, once it answers. It is surely gone afterwards."""
+    port = free_port()
+    words = ["sandbox", "--port", str(port), "--unit", str(UNIT_S), "--seed", str(seed)]
+    words += ["--webhook-url", f"http://127.0.0.1:{webhook_port}/webhooks/shop"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for(process, port)
+        yield port
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
+    ends = time.monotonic() + 20
+    while True:
+        assert process.poll() is None, "the provider ended"
+        try:
+            if get(port, "/livez") == {"status": "ok"}:
+                return
+        except OSError:
+            assert time.monotonic() < ends, "the provider does not answer"
+            time.sleep(0.05)

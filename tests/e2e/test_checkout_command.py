@@ -1,0 +1,56 @@
+"""`checkout start`, against the simulated provider: what it prints, and what it ends with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from tests.app.web.driving import environ
+from tests.e2e.provider import checkout_settings, free_port, get, provider
+
+ORDER = ["--order", "ORD-1", "--currency", "KES"]
+START = ["checkout", "start", *ORDER, "--amount"]
+
+
+def test_starting_a_payment_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with provider(webhook_port=free_port()) as port:
+        for name, value in environ(tmp_path, **checkout_settings(port)).items():
+            monkeypatch.setenv(name, value)
+        assert run([*START, "1500.00", "--format", "json"]) == 0
+        first = json.loads(capsys.readouterr().out)
+        assert run([*START, "1500", "--phone", "254700000001"]) == 0
+        again = capsys.readouterr()
+        assert again.out.strip() == first["checkout_url"]
+        assert "is open" in again.err
+        assert run([*START, "1600.00"]) == 2
+        assert "KES 1,500.00, now over KES 1,600.00" in capsys.readouterr().err
+        assert run([*START, "1500.00", "--new-payment"]) == 2
+        assert "not over" in capsys.readouterr().err
+        assert run([*START, "15.001", "--phone", "07"]) == 2
+        both = capsys.readouterr().err
+        assert "phone" in both
+        assert "amount" in both
+        assert get(port, "/sandbox/state")["sessions"] == 1
+        monkeypatch.setenv("TALLYHOOK_CHECKOUT__TOKEN", "wrong_token_for_sure_1")
+        assert run(["checkout", "start", "--order", "ORD-2", "--currency", "KES",
+                    "--amount", "1"]) == 4  # fmt: skip
+        assert "401: check the token" in capsys.readouterr().err
+        monkeypatch.setenv("TALLYHOOK_CHECKOUT__TOKEN", "live_4f1d9c8b7a6e5d4c")
+        assert run([*START, "1500.00"]) == 3
+        refused = capsys.readouterr().err
+    assert "CHECKOUT__TOKEN" in refused
+    assert "4f1d9c8b7a6e5d4c" not in refused
+
+
+def test_without_a_payment_service_it_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    assert run([*START, "1500.00"]) == 3
+    assert "TALLYHOOK_CHECKOUT__BASE_URL" in capsys.readouterr().err

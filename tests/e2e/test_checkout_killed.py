@@ -1,0 +1,138 @@
+"""The service is killed between any two steps of a start; after a restart there is one payment."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.processes import Process, running, token
+from tests.e2e.provider import checkout_settings, free_port, get, provider
+
+MOST_STEPS = 40
+"""More than a start has."""
+
+DYING = """
+import contextvars, os, signal, sys
+
+from app.checkout.client import CheckoutClient
+from app.store.store import Store
+from app.web.checkouts import Checkouts
+
+fatal = int(sys.argv.pop(1))
+steps = contextvars.ContextVar("steps", default=None)
+
+def step():
+    passed = steps.get()
+    if passed is not None:
+        passed.append(None)
+        if len(passed) == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def stepping(make):
+    def made(self):
+        return Around(make(self))
+    return made
+
+class Around:
+    def __init__(self, inner):
+        self.inner = inner
+
+    async def __aenter__(self):
+        step()
+        return await self.inner.__aenter__()
+
+    async def __aexit__(self, *failed):
+        step()
+        ended = await self.inner.__aexit__(*failed)
+        step()
+        return ended
+
+Store.writing = stepping(Store.writing)
+
+request = CheckoutClient._request
+async def stepping_request(self, *given, **named):
+    step()
+    heard = await request(self, *given, **named)
+    step()
+    return heard
+CheckoutClient._request = stepping_request
+
+start = Checkouts.start
+async def counted(self, asked):
+    steps.set([] if "x-fatal" in asked.headers else None)
+    answer = await start(self, asked)
+    step()
+    return answer
+Checkouts.start = counted
+
+from app.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def start(process: Process, shop: str, order: str, **more: str) -> dict[str, Any] | None:
+    """Start the order's payment; None where nobody is left to answer."""
+    body = {
+        "order": {"reference": order, "amount": "1500.00", "currency": "KES"},
+        "customer": {"phone": "254700000001"},
+    }
+    headers = {"Authorization": f"Bearer {shop}", **more}
+    try:
+        _, _, answer = process.request(
+            "POST", "/api/v1/checkout/sessions", json.dumps(body), headers
+        )
+    except (OSError, HTTPException):
+        return None
+    return dict(json.loads(answer))
+
+
+def paid(process: Process, shop: str, order: str) -> dict[str, Any]:
+    """The order's ledger, once it is paid; at once where nothing is known of the order."""
+    ends = time.monotonic() + 20
+    while True:
+        ledger: dict[str, Any] = process.get(f"/api/v1/orders/{order}", shop)
+        if ledger.get("outcome") in (None, "succeeded") or time.monotonic() > ends:
+            return ledger
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_killed_between_any_two_steps_of_a_start(tmp_path: Path) -> None:
+    """Each process dies in a start; the next one goes on with it by itself, and dies in its own."""
+    port, order = free_port(), ""
+    with provider(webhook_port=port) as sandbox:
+        settings = checkout_settings(sandbox)
+        shop = ""
+        for fatal in range(1, MOST_STEPS):
+            words = (str(fatal), "serve", "--port", str(port))
+            with running(tmp_path, *words, script=DYING, **settings) as process:
+                shop = shop or token(tmp_path, **settings)
+                if order:
+                    gone_on_with(process, shop, order)
+                order = f"ORD-{fatal}"
+                if start(process, shop, order, **{"x-fatal": "yes"}) is not None:
+                    gone_on_with(process, shop, order)
+                    break
+                assert process.code() == -signal.SIGKILL
+        sessions = [each["order"] for each in get(sandbox, "/sandbox/truth")]
+        assert get(sandbox, "/sandbox/state")["sessions"] == len(sessions)
+    assert 8 < fatal < MOST_STEPS - 1, "every step was reached"
+    assert sorted(sessions) == sorted(f"ORD-{n}" for n in range(1, fatal + 1))
+
+
+def gone_on_with(process: Process, shop: str, order: str) -> None:
+    """What was committed ends well without the shop; what was not, the shop's next call starts."""
+    assert paid(process, shop, order).get("outcome") in (None, "succeeded")
+    answer = start(process, shop, order)
+    assert answer is not None
+    assert answer["status"] == "open"
+    ledger = paid(process, shop, order)
+    assert ledger["outcome"] == "succeeded"
+    assert "error" not in {finding["severity"] for finding in ledger["findings"]}
+    assert ledger["totals"]["captured"] == {"amount": "1500.00", "currency": "KES"}

@@ -1,0 +1,67 @@
+"""Several receivers start one order's payment at once: the service is asked once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import text
+
+from app.checkout.backoff import RetrySettings
+from app.clock import SystemClock
+from app.operations.ask_again import ask_again_due
+from app.operations.desk import Desk
+from app.operations.open_checkout import open_checkout
+from app.store.store import Store
+from reconcile.policy import Policy
+from tests.app.checkout.service import answer, asked, opened, service
+from tests.postgres.test_sharing import several
+
+pytestmark = pytest.mark.postgres
+
+AT_EACH = 100
+
+
+def desk_of(store: Store) -> Desk:
+    return Desk(store=store, policy=Policy(), clock=SystemClock())
+
+
+async def test_two_hundred_calls_at_two_receivers_make_one_request(url: str) -> None:
+    """Each receiver has a client with turns of its own; the database holds the one right to ask."""
+
+    async def slow(writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.3)
+        await opened()(writer)
+
+    patient = RetrySettings()
+    async with (
+        service(slow) as pay,
+        several(url) as stores,
+        pay.client(patient) as one,
+        pay.client(patient) as two,
+        asyncio.timeout(30),
+    ):
+        pairs = [(stores[0], one), (stores[1], two)] * AT_EACH
+        calls = [open_checkout(desk_of(s), c, request=asked()) for s, c in pairs]
+        results = await asyncio.gather(*calls)
+    assert len(pay.seen) == 1
+    assert {each.session for each in results} == {"cs_1"}
+    assert [each.created for each in results].count(True) == 1
+
+
+async def test_two_that_ask_again_in_the_background_ask_once(url: str) -> None:
+    """What is unknown is taken by one of them."""
+    once = RetrySettings(tries=1)
+    async with (
+        service(answer(429), opened()) as pay,
+        several(url) as stores,
+        pay.client(once) as one,
+        pay.client(once) as two,
+    ):
+        desks = [desk_of(store) for store in stores]
+        await open_checkout(desks[0], one, request=asked())
+        async with stores[0].writing() as connection:
+            await connection.execute(text("UPDATE unanswered SET due_at=0"))
+        await asyncio.gather(ask_again_due(desks[0], one), ask_again_due(desks[1], two))
+        found = await open_checkout(desks[1], two, request=asked())
+    assert (found.state, len(pay.seen), len(pay.keys)) == ("opened", 2, 1)
