@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from app import config_dangers
 from app.config_places import database_lies_well
 from app.config_reading import ENVIRONMENT, PREFIX, Reading
-from app.config_values import is_loopback
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -149,12 +148,7 @@ def _checkout_is_whole(settings: Settings, reading: Reading) -> None:
 
 def _checkout_is_encrypted(settings: Settings, reading: Reading) -> None:
     url = settings.checkout.base_url
-    if (
-        url
-        and url.startswith("http:")
-        and not is_loopback(url)
-        and settings.environment != "sandbox"
-    ):
+    if url and url.startswith("http:") and settings.environment != "sandbox":
         reading.problem(
             PREFIX + "CHECKOUT__BASE_URL", "sends the token unencrypted; write https:// in front"
         )

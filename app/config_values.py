@@ -131,15 +131,6 @@ def base_url(value: Any) -> Any:
     return value.strip().rstrip("/")
 
 
-def is_loopback(url: str) -> bool:
-    """Whether a URL's host is this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def public_url(value: Any) -> Any:
     """The same, or nothing."""
     return value if value == "" else base_url(value)

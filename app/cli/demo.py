@@ -20,8 +20,6 @@ from typing import Final
 import httpx2
 
 from app.bootstrap import open_desk
-from app.bootstrap_sources import checkout_settings
-from app.checkout.client import CheckoutClient
 from app.cli import demo_play as shop
 from app.cli.children import Child, free_port
 from app.cli.output import note
@@ -96,7 +94,7 @@ async def _run(
         async with open_desk(settings, purpose="writing") as desk:
             token = await issue_token(desk, name="demo-shop")
             party = shop.Party(service=urls[0], provider=urls[1], token=token)
-            played = await _play(desk, http, party, settings)
+            played = await _play(desk, http, party)
         _print(played, await shop.verdicts(http, party), monotonic() - began)
         if not once:
             _invite(party)
@@ -113,12 +111,9 @@ def _answering(http: httpx2.AsyncClient, url: str) -> shop.Ready:
     return lambda: shop.answers(http, url)
 
 
-async def _play(
-    desk: Desk, http: httpx2.AsyncClient, party: shop.Party, settings: Settings
-) -> list[shop.Played]:
-    async with CheckoutClient(checkout_settings(settings)) as client:
-        note("Placing an order for each scenario and opening its checkout session")
-        last = await shop.place_orders(desk, client, http, party)
+async def _play(desk: Desk, http: httpx2.AsyncClient, party: shop.Party) -> list[shop.Played]:
+    note("Placing an order for each scenario and opening its checkout session")
+    last = await shop.place_orders(http, party)
     note("The simulated customers are paying, or not; waiting for the last webhook and deadline")
     await shop.wait_for_end(desk, http, party, last)
     played = await shop.compare(http, party)

@@ -10,13 +10,10 @@ from typing import Any, Final
 
 import httpx2
 
-from app.checkout.client import CheckoutClient
-from app.checkout.request import CheckoutRequest
 from app.errors import UnreachableError
 from app.operations.desk import Desk
-from app.operations.open_checkout import open_checkout
 from app.sandbox.scenarios import SCENARIOS, Scenario
-from reconcile.instants import SECOND, Instant
+from reconcile.instants import SECOND, Instant, parse_instant
 
 AMOUNT: Final = "1500.00"
 CURRENCY: Final = "KES"
@@ -104,26 +101,16 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
         return False
 
 
-async def place_orders(
-    desk: Desk, client: CheckoutClient, http: httpx2.AsyncClient, party: Party
-) -> Instant:
+async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
     """Tell the service of every order and open every session, all at once.
 
     Returns when the last session expires.
     """
-    opened = await asyncio.gather(
-        *(_place(desk, client, http, party, scenario) for scenario in SCENARIOS.values())
-    )
+    opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
 
 
-async def _place(
-    desk: Desk,
-    client: CheckoutClient,
-    http: httpx2.AsyncClient,
-    party: Party,
-    scenario: Scenario,
-) -> Instant:
+async def _place(http: httpx2.AsyncClient, party: Party, scenario: Scenario) -> Instant:
     order = order_of(scenario)
     told = await http.put(
         f"{party.service}/api/v1/orders/{order}",
@@ -131,18 +118,21 @@ async def _place(
         headers=party.headers,
     )
     told.raise_for_status()
-    request = CheckoutRequest(
-        order=order,
-        amount=AMOUNT,
-        currency=CURRENCY,
-        phone=f"2547000000{scenario.ending}",
-        success_url="https://shop.example/paid",
-        cancel_url="https://shop.example/canceled",
+    started = await http.post(
+        f"{party.service}/api/v1/checkout/sessions",
+        json={
+            "order": {"reference": order, "amount": AMOUNT, "currency": CURRENCY},
+            "customer": {"phone": f"2547000000{scenario.ending}"},
+            "return_urls": {
+                "success": "https://shop.example/paid",
+                "cancel": "https://shop.example/canceled",
+            },
+        },
+        headers=party.headers,
     )
-    result = await open_checkout(desk, client, request=request)
-    if result.state != "opened" or result.expires_at is None:
-        raise UnreachableError(f"no session for {order}: {result.sentence}")
-    return result.expires_at
+    if started.status_code != 201:
+        raise UnreachableError(f"no session for {order}: {started.text}")
+    return parse_instant(started.json()["expires_at"])
 
 
 async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:
