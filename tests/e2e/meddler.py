@@ -1,7 +1,8 @@
 """A proxy that does to requests what networks do: it delays, cuts, duplicates and reorders them.
 
 What happens to the n-th request of an order follows from the seed alone. After MOST_FAULTS of one
-order its requests pass, as in a network that comes back.
+order its requests pass, as in a network that comes back; one order in DARK hears nothing until
+then, which is longer than one call of the shop lasts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-MOST_FAULTS = 3
+MOST_FAULTS = 6
+DARK = 10
 
 FAULTS = ("delayed", "cut before", "cut after", "cut within", "duplicated", "overtaken", "passed")
 
@@ -55,7 +57,9 @@ class Meddler:
         number = self._seen[order]
         self._seen[order] += 1
         chance = random.Random(f"{self.seed}:{order}:{number}")
-        fault = chance.choice(FAULTS) if number < MOST_FAULTS else "passed"
+        dark = random.Random(f"{self.seed}:{order}").randrange(DARK) == 0
+        fault = "cut after" if dark else chance.choice(FAULTS)
+        fault = fault if number < MOST_FAULTS else "passed"
         self.done[fault] += 1
         return fault
 
