@@ -255,7 +255,7 @@ def _paths(split: SplitResult) -> list[str]:
 def _profiles(account: Account, patient: Patient) -> Iterable[_Trial]:
     for name in shipped_profiles():
         profile = load_profile(name)
-        # What signs nothing would pass anything.
+        # What is not signed at all passes whatever came: that says nothing about the request.
         if name != account.profile.name and profile.signature.mac != UNSIGNED:
             yield _Trial(
                 "other_profile",
