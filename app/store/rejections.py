@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.locks_shared import REFUSING, taking
+from app.store.locks_shared import LINKING, REFUSING, taking
 from app.store.statements import Script, inserting, run
 from reconcile.instants import Instant
 
@@ -131,7 +131,11 @@ async def kept_rejections(
 
 
 async def let_go(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
-    """Take rejections out of the ring; the ids of those that were still in it."""
+    """Take rejections out of the ring, for arrivals that the same transaction then keeps; the ids
+    of those that were still in it."""
+    # Before any row is locked, as the journal does: it may be letting the same rows go.
+    for lock in (LINKING, REFUSING):
+        await run(connection, taking(connection.dialect.name, lock))
     gone = set()
     for delivery_id in delivery_ids:
         rows = await connection.execute(

@@ -17,9 +17,11 @@ from app.operations.desk import Desk
 from app.operations.read_orders import explain_order
 from app.operations.refold import CLAIM, refold_due
 from app.store import ledgers
-from app.store.intake import Arrival, marking_due
+from app.store.intake import Arrival, keep_arrivals, marking_due
 from app.store.ledgers import Due, claim_orders, due_orders, feed
+from app.store.locks_shared import LINKING, REFUSING, taking
 from app.store.records import add_records
+from app.store.rejections import let_go
 from app.store.statements import Script, run
 from app.store.store import Store
 from reconcile.instants import SECOND
@@ -345,3 +347,32 @@ async def test_a_connection_that_dies_gives_its_locks_back(url: str) -> None:
 
 def _holding() -> Script[None]:
     yield "SELECT pg_advisory_xact_lock(7411003)", ()
+
+
+async def test_what_is_judged_again_and_what_pushes_it_out_never_wait_in_a_circle(url: str) -> None:
+    """A command takes a row out of the ring and keeps it; a receiver that has begun a batch trims
+    the ring of that very row. Both end."""
+    begun, trimmed = asyncio.Event(), asyncio.Event()
+
+    async def trim(store: Store) -> None:
+        async with store.writing() as connection:
+            for lock in (LINKING, REFUSING):
+                await run(connection, taking("postgresql", lock))
+            begun.set()
+            await asyncio.sleep(0.3)
+            await connection.execute(text("DELETE FROM rejections"))
+            trimmed.set()
+
+    async def judge_again(store: Store, name: str) -> set[str]:
+        await begun.wait()
+        async with store.writing() as connection:
+            gone = await let_go(connection, [name])
+            await keep_arrivals(connection, [arrival(said("e1", order="A"))])
+        return gone
+
+    async with several(url) as (one, two):
+        refused = rejection()
+        await keep(one, refused)
+        _, gone = await asyncio.gather(trim(one), judge_again(two, refused.delivery_id))
+        assert trimmed.is_set()
+        assert gone == set()
