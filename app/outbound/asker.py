@@ -20,6 +20,8 @@ LIMIT_S: Final = 10.0
 TOKEN_S: Final = 3_000.0
 """Longest use of one access token, in seconds; providers give them an hour."""
 
+_TOKEN_GIVEN: Final = (200, 201, 202)
+
 TOKEN_MARGIN_S: Final = 60.0
 """An access token is not used in the last seconds of its life."""
 
@@ -63,11 +65,11 @@ class Asker:
         if not self._questions.needs_token or time.monotonic() < self._token_ends:
             return self._token
         answer = await self._exchange(self._questions.token())
-        if answer.status != 200:
-            return answer if answer.status != 404 else Exchange(problem="no_access_token")
         token, seconds = _token_of(answer.body)
-        if token is None:
-            return Exchange(problem="no_access_token")
+        if answer.status not in _TOKEN_GIVEN or token is None:
+            # Its status and body say nothing about an event, and the body may hold a token.
+            said = answer.problem or f"status_{answer.status}"
+            return Exchange(problem=f"no_access_token_{said}")
         self._token = token
         self._token_ends = time.monotonic() + min(seconds, TOKEN_S) - TOKEN_MARGIN_S
         return token
@@ -95,4 +97,4 @@ def _token_of(body: bytes) -> tuple[str | None, float]:
     usable = type(token) is str and token.isascii() and token.isprintable()
     # Numbers may come as digits in a text.
     life = str(document.get("expires_in", ""))
-    return (token if usable else None), float(life) if life.isdigit() else TOKEN_S
+    return (token if usable else None), float(life) if life.isdecimal() else TOKEN_S

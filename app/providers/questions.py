@@ -39,7 +39,8 @@ class Question:
 
 
 class Questions:
-    """Compiled once for a source. Raises ConfigurationError for a credential that is missing."""
+    """Compiled once for a source. Raises ConfigurationError for a credential that is missing, or
+    that no header can hold."""
 
     def __init__(
         self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
@@ -51,11 +52,14 @@ class Questions:
         self._token_url = (
             rule.sandbox_token_url if sandbox and rule.sandbox_token_url else rule.token_url
         )
-        missing = sorted(credentials_of(rule) - credentials.keys())
-        if missing:
+        unusable = sorted(n for n in credentials_of(rule) if not _usable(credentials.get(n, "")))
+        if unusable:
             variable = f"TALLYHOOK_SOURCES__{source.upper()}__CREDENTIALS"
             raise ConfigurationError(
-                [f"{variable}: give {name!r}; the provider is asked with it" for name in missing]
+                [
+                    f"{variable}: give {name!r}, in printable ASCII; the provider is asked with it"
+                    for name in unusable
+                ]
             )
 
     @property
@@ -64,7 +68,8 @@ class Questions:
         return self._rule.auth == "oauth"
 
     def about(self, event: Event, *, access_token: str = "") -> Question | None:
-        """What is asked about this event; None where it lacks a reference that the question needs.
+        """What is asked about this event; None where it lacks a reference that the question needs,
+        or has one that would make it another question.
 
         access_token  where `needs_token`: what `token` was answered with
         """
@@ -132,7 +137,13 @@ def credentials_of(rule: FetchBackRule) -> set[str]:
     return named | ({rule.credential} if rule.credential is not None else set())
 
 
+def _usable(credential: str) -> bool:
+    return bool(credential.strip()) and credential.isascii() and credential.isprintable()
+
+
 def _percent(value: str) -> str:
+    if value in (".", ".."):  # a step up in the path, encoded or not (RFC 3986, section 5.2.4)
+        raise LookupError(value)
     return quote(value, safe="")
 
 
