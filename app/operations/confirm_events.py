@@ -19,10 +19,18 @@ import structlog
 from app.ids import new_id
 from app.operations.desk import Desk
 from app.outbound.asker import Asked, Asker
-from app.providers.fetched import FETCHED, NOT_FOUND, keep_answer
+from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
 from app.providers.reading import Unreadable
 from app.providers.source import Source
-from app.store.confirmations import Confirmation, put_off, settle, take_due
+from app.store.confirmations import (
+    Confirmation,
+    any_due,
+    let_most_asked_go,
+    put_off,
+    settle,
+    take_due,
+    waiting_count,
+)
 from app.store.histories import is_known
 from app.store.intake import Arrival
 from reconcile.events import Event
@@ -31,7 +39,11 @@ from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
 log = structlog.get_logger()
 
 AT_ONCE: Final = 8
-"""Questions under way at one moment: few enough for any provider's limit on requests."""
+"""Questions to one provider at one moment: few enough for any provider's limit on requests."""
+
+MAX_WAITING: Final = 10_000
+"""Events of one source that are asked about; of more, those asked about most are given up. Genuine
+ones are settled by one of the first questions: a flood of others does not push them out."""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """How long whoever takes a confirmation has for it; asking takes 20 seconds at most."""
@@ -56,38 +68,56 @@ class Confirmer:
     askers: Mapping[str, Asker]
 
 
-async def confirm_due(confirmer: Confirmer) -> int:
-    """Ask about every event that is due now, up to AT_ONCE. Returns how many were."""
+async def confirm_due(confirmer: Confirmer, source: str) -> int:
+    """Ask about what is due now of one source, up to AT_ONCE events. Returns how many were."""
     desk = confirmer.desk
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        if not await any_due(connection, source, now=now):
+            return 0
     async with desk.store.writing() as connection:
-        due = await take_due(connection, now=desk.clock.now(), limit=AT_ONCE, lease=LEASE)
-    await asyncio.gather(*(_confirm(confirmer, each) for each in due))
+        due = await take_due(connection, source, now=now, limit=AT_ONCE, lease=LEASE)
+    ended = await asyncio.gather(
+        *(_confirm(confirmer, each) for each in due), return_exceptions=True
+    )
+    for each in ended:  # once all have ended: none goes on by itself
+        if isinstance(each, BaseException):
+            raise each
+    await _keep_bounded(desk, source)
     return len(due)
 
 
+async def _keep_bounded(desk: Desk, source: str) -> None:
+    async with desk.store.reading() as connection:
+        if await waiting_count(connection, source) <= MAX_WAITING:
+            return
+    async with desk.store.writing() as connection:
+        gone = await let_most_asked_go(connection, source, keep=MAX_WAITING)
+    log.error("too many events wait to be confirmed", source=source, count=gone)
+
+
 async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
-    asker = confirmer.askers.get(due.event.source)
-    asked = None if asker is None else await asker.ask(due.event)
+    asked = await confirmer.askers[due.event.source].ask(due.event)
     if asked is None:
         await _give_up(confirmer.desk, due, "the event names nothing that could be asked about")
         return
     event = await _store(confirmer, due, asked)
-    if event is not None and _settles(event, due):
+    if event is not None and _settles(event):
         async with confirmer.desk.store.writing() as connection:
-            await settle(connection, due.event)
+            await settle(connection, due)
     else:
         await _later(confirmer.desk, due)
 
 
-def _settles(answer: Event, due: Confirmation) -> bool:
-    if answer.kind == "not_found":
-        return due.tries + 1 >= SURE_NOT_FOUND
-    return answer.claim not in ("pending", "unrecognized")
+def _settles(answer: Event) -> bool:
+    return answer.kind == NOT_KNOWN or answer.claim not in ("pending", "unrecognized")
 
 
 async def _store(confirmer: Confirmer, due: Confirmation, asked: Asked) -> Event | None:
     """The answer as an event, once it is stored; None where there is no usable answer."""
     status, desk = asked.answer.status, confirmer.desk
+    if status in NOT_FOUND and due.tries + 1 < SURE_NOT_FOUND:
+        return None
     if asked.answer.problem is not None or status is None or not _answers(status):
         log.warning(
             "provider gave no answer",
@@ -139,11 +169,11 @@ async def _later(desk: Desk, due: Confirmation) -> None:
         return
     pause = min(FIRST_PAUSE * 2 ** min(due.tries, 20), LONGEST_PAUSE)
     async with desk.store.writing() as connection:
-        await put_off(connection, due.event, until=now + pause, tries=due.tries + 1)
+        await put_off(connection, due, until=now + pause)
 
 
 async def _give_up(desk: Desk, due: Confirmation, why: str) -> None:
     """Ask no more. The ledger stays pending and says why; the log says it once."""
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
     async with desk.store.writing() as connection:
-        await settle(connection, due.event)
+        await settle(connection, due)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from app.errors import ConfigurationError
 from app.operations.desk import Desk
 from app.operations.read_again import read_bytes_again
+from app.providers.fetched import NOT_KNOWN
 from app.providers.source import Source
+from app.store.confirmations import await_again
 from app.store.deliveries import RawDelivery, raw_deliveries
 from app.store.indexing import Reread, drop_index, index_again
 
@@ -43,6 +45,7 @@ async def reindex(
             read += len(rereads)
             events += sum(reread.event is not None for reread in rereads)
             progress(len(rereads))
+        await await_again(writing, now=now, not_known=NOT_KNOWN)
     desk.store.evidence_arrived.set()
     return Reindexed(read=read, events=events, unreadable=read - events)
 

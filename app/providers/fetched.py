@@ -28,6 +28,9 @@ from reconcile.money import Money
 NOT_FOUND: Final = frozenset({404, 410})
 """The provider knows nothing of it. That settles what was said, and moves no money."""
 
+NOT_KNOWN: Final = "not_found"
+"""Kind of the event that such an answer is."""
+
 
 def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> bytes:
     """The bytes that are kept of one answer; equal answers to one question give equal bytes."""
@@ -83,7 +86,7 @@ class AnswerReader:
                 source=self._source,
                 event_id=event_id,
                 digest=digest,
-                kind="not_found",
+                kind=NOT_KNOWN,
                 claim="pending",
                 standing="fetched",
                 **references,
@@ -147,4 +150,12 @@ def is_answer(headers: str) -> bool:
 FETCHED: Final = ":fetched"
 """First line of a kept answer's head: method and address of the question."""
 
-__all__ = ["FETCHED", "NOT_FOUND", "AnswerReader", "Unreadable", "is_answer", "keep_answer"]
+__all__ = [
+    "FETCHED",
+    "NOT_FOUND",
+    "NOT_KNOWN",
+    "AnswerReader",
+    "Unreadable",
+    "is_answer",
+    "keep_answer",
+]

@@ -105,7 +105,6 @@ def append(
     known, linking = KnownEvents(), Linking(memory)
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
-    again: list[tuple[Event, Instant]] = []
     yield from taking(dialect, LINKING)
     yield from known.load(dialect, {a.event.event_id for a in arrivals if a.event is not None})  # 1
     for arrival in arrivals:  # 2
@@ -114,9 +113,6 @@ def append(
         verdicts.append(verdict)
         if event is not None and verdict != "duplicate":
             fresh.append((event, arrival.delivery_id, arrival.received_at))
-        elif event is not None and event.standing == UNCONFIRMED:
-            # Some providers send the same bytes for every change: what is new, only they can say.
-            again.append((event, arrival.received_at))
     yield from linking.assign(dialect, [event for event, _, _ in fresh])  # 3
     due = _due(arrivals, known, linking)  # 4
     yield from inserting(  # 5
@@ -127,7 +123,7 @@ def append(
     )
     yield from _keeping_whole(dialect, arrivals)
     yield from write_index(dialect, linking, fresh)
-    yield from awaiting(dialect, again)
+    yield from awaiting(dialect, _unconfirmed(arrivals))
     yield from marking_due(dialect, due)
     return verdicts, linking
 
@@ -139,6 +135,15 @@ async def keep_arrivals(
     script = append(connection.dialect.name, arrivals, LinkMemory())
     verdicts, _ = await run(connection, script)
     return verdicts
+
+
+def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
+    """Events to ask about, redelivered ones too: see `confirmations`."""
+    return [
+        (a.event, a.received_at)
+        for a in arrivals
+        if a.event is not None and a.event.standing == UNCONFIRMED
+    ]
 
 
 def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:
@@ -190,7 +195,7 @@ def _delivery_row(arrival: Arrival, verdict: StoredVerdict) -> tuple[object, ...
 
 
 def write_index(dialect: str, linking: Linking, fresh: Sequence[NewEvent]) -> Script[None]:
-    """Write new events, links, adoptions and contested pairs, and what is to be confirmed."""
+    """Write new events, links, adoptions and contested pairs."""
     if fresh:
         orders = linking.orders
         yield from inserting(
@@ -208,7 +213,6 @@ def write_index(dialect: str, linking: Linking, fresh: Sequence[NewEvent]) -> Sc
             ],
             conflict="ON CONFLICT DO NOTHING",
         )
-        yield from awaiting(dialect, [(e, at) for e, _, at in fresh if e.standing == UNCONFIRMED])
     yield from linking.write(dialect)
 
 

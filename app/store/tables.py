@@ -179,7 +179,7 @@ class ConfirmationRow(_Table, table=True):
     """An event that does not count by itself, until its provider's own answer settles it."""
 
     __tablename__ = "confirmations"
-    __table_args__ = (Index("ix_confirmations_due_at", "due_at"), _CLUSTERED)
+    __table_args__ = (Index("ix_confirmations_source", "source", "tries", "due_at"), _CLUSTERED)
     event_id: str = _text(primary=True)
     source: str = _text(primary=True)
     digest: str = _text(primary=True)

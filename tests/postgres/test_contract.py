@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.store.contract_checking import CheckingContract
+from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
@@ -20,6 +21,7 @@ class TestPostgresql(
     LedgerContract,
     KeepingContract,
     CheckingContract,
+    ConfirmingContract,
     RetentionContract,
 ):
     """Every property of the contract, on a server."""

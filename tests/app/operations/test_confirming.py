@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import pytest
 
 from app import bootstrap
 from app.operations import confirm_events
+from app.operations.desk import Desk
 from app.operations.refold import refold_until_quiet
 from app.operations.reindex import reindex
 from app.outbound.http import outgoing_client
+from app.store.store import StoreSettings, open_store
 from reconcile.instants import HOUR, SECOND
 from tests.app.web.driving import Driver, driving
 from tests.reconcile.build import T
@@ -79,10 +82,10 @@ async def _stream(body: bytes) -> AsyncIterator[bytes]:
 
 @pytest.fixture
 def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """A service whose only source is unsigned, with this provider behind it."""
+    """A service whose two sources are unsigned, with this provider behind both."""
     path = tmp_path / "weak.toml"
 
-    def make(provider: Provider, profile: str = PROFILE) -> Any:
+    def make(provider: Any, profile: str = PROFILE) -> Any:
         path.write_text(profile)
         transport = httpx2.MockTransport(provider)
         monkeypatch.setattr(
@@ -95,6 +98,8 @@ def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
             tmp_path,
             SOURCES__WEAK__PROFILE=str(path),
             SOURCES__WEAK__CREDENTIALS=credentials,
+            SOURCES__SECOND__PROFILE=str(path),
+            SOURCES__SECOND__CREDENTIALS=credentials,
         )
 
     return make
@@ -194,6 +199,131 @@ async def test_asking_survives_a_restart_and_a_repeated_answer_is_kept_once(aski
         assert fetched == [("stored",), ("stored",)]
 
 
+async def waiting(driver: Driver, count: int) -> None:
+    """Wait until so many events wait to be asked about."""
+    async with asyncio.timeout(20):
+        while driver.rows("SELECT count(*) FROM confirmations") != [(count,)]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_what_is_said_again_is_asked_again(asking: Any) -> None:
+    """A provider that says no more than that something changed says it in the same words twice."""
+    ping = PROFILE.replace("{json:id}:{json:state}", "{json:id}").replace(
+        'COMPLETE = "succeeded"', 'CHANGED = "pending"', 1
+    )
+    provider = Provider({"state": "FAILED", "amount": 700})
+    async with asking(provider, ping) as driver:
+        changed = {**PAID, "state": "CHANGED"}
+        assert await told(driver, changed) == "stored"
+        await until(driver, "failed")
+        await waiting(driver, 0)
+        provider.answers = [{"state": "COMPLETE", "amount": 700}]
+        assert await told(driver, changed) == "duplicate"
+        await until(driver, "succeeded")
+        await waiting(driver, 0)
+
+
+async def test_what_is_said_while_the_provider_is_asked_is_asked_again(asking: Any) -> None:
+    """The answer under way may be older than what was said: it settles nothing then."""
+    states = ["FAILED", "COMPLETE"]
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: httpx2.Request) -> httpx2.Response:
+        state = states.pop(0)
+        begun.set()
+        await go_on.wait()
+        content = json.dumps({"state": state, "amount": 700}).encode()
+        return httpx2.Response(200, content=_stream(content))
+
+    async with asking(slow) as driver:
+        await told(driver, PAID)
+        await begun.wait()
+        assert await told(driver, PAID) == "duplicate"
+        go_on.set()
+        await until(driver, "succeeded")
+        await waiting(driver, 0)
+
+
+async def test_a_provider_that_is_slow_to_know_is_not_believed_at_once(asking: Any) -> None:
+    """Until it was asked often enough its not knowing is kept nowhere, and no time runs out."""
+    provider = Provider(404)
+    async with asking(provider) as driver:
+        driver.clock.put(T + 9 * HOUR)  # long after any deadline that counts from the event's date
+        await told(driver, PAID)
+        await questions(driver, provider, confirm_events.SURE_NOT_FOUND - 1)
+        assert await outcome(driver) == "pending"
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
+        provider.answers = [{"state": "COMPLETE", "amount": 700}]
+        driver.clock.put(driver.clock.now() + HOUR)
+        await until(driver, "succeeded")
+
+
+async def test_only_so_many_are_asked_about(asking: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound those go that were asked about most; a new one is asked about all the
+    same. Each is kept as a delivery."""
+    monkeypatch.setattr(confirm_events, "MAX_WAITING", 5)
+    provider = Provider(500)
+    async with asking(provider) as driver:
+        for number in range(12):
+            await told(driver, {**PAID, "id": f"forged_{number}"})
+        await waiting(driver, 5)
+        provider.answers = [{"state": "COMPLETE", "amount": 700}]
+        await told(driver, PAID)
+        await until(driver, "succeeded")
+        assert driver.rows(
+            "SELECT count(*) FROM deliveries WHERE headers NOT LIKE ':fetched%'"
+        ) == [(13,)]
+
+
+async def test_a_source_whose_profile_asks_no_more_loses_no_question(
+    asking: Any, tmp_path: Path
+) -> None:
+    """What waits is asked about when the profile, or the source, is back."""
+    provider = Provider(500)
+    async with asking(provider) as driver:
+        await told(driver, PAID)
+        await questions(driver, provider, 1)
+        later = driver.clock.now() + HOUR
+    other = tmp_path / "other.toml"
+    other.write_text(PROFILE)
+    environment = {
+        "SOURCES__OTHER__PROFILE": str(other),
+        "SOURCES__OTHER__CREDENTIALS": '{"api_key": "k", "subscription": "s"}',
+    }
+    async with driving(tmp_path, **environment) as driver:
+        driver.clock.put(later)
+        await driver.send({**PAID, "id": "other"}, [], source="other")
+        async with asyncio.timeout(20):
+            while driver.rows(  # noqa: ASYNC110
+                "SELECT tries FROM confirmations WHERE source='other'"
+            ) == [(0,)]:
+                await asyncio.sleep(0.02)
+        waits = driver.rows("SELECT count(*) FROM confirmations WHERE source='weak'")
+        assert waits == [(1,)]
+    provider.answers = [{"state": "COMPLETE", "amount": 700}]
+    async with asking(provider) as driver:
+        driver.clock.put(later)
+        await until(driver, "succeeded")
+
+
+async def test_one_provider_that_hangs_holds_up_no_other(asking: Any) -> None:
+    """Each source is asked about by itself."""
+    go_on = asyncio.Event()
+
+    async def answering(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path.endswith("slow"):
+            await go_on.wait()
+        content = b'{"state": "COMPLETE", "amount": 700}'
+        return httpx2.Response(200, content=_stream(content))
+
+    async with asking(answering) as driver:
+        for number in range(20):
+            await driver.send({**PAID, "id": f"{number}slow"}, [], source="second")
+        await told(driver, PAID)
+        await until(driver, "succeeded")
+        go_on.set()
+
+
 async def test_a_status_we_cannot_use_changes_nothing(asking: Any) -> None:
     """Refused credentials, trouble and redirects: pending, and asked again."""
     provider = Provider(401, 403, 302, 500, 429)
@@ -228,17 +358,28 @@ async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
         told_again = driver.rows("SELECT * FROM events ORDER BY event_id")
         assert [row[1:] for row in told_again] == [row[1:] for row in before]
         assert await outcome(driver) == "succeeded"
+        assert driver.rows("SELECT count(*) FROM confirmations") == [(0,)]
 
 
-async def test_the_same_word_again_is_asked_about_again(asking: Any) -> None:
-    """Some providers send equal bytes for every change: a redelivery is a new question."""
-    provider = Provider({"state": "COMPLETE", "amount": 700}, {"state": "FAILED", "amount": 700})
+async def test_a_rebuilt_index_asks_about_what_has_no_final_answer(asking: Any) -> None:
+    """What was given up or waits is asked about, what is settled is not, nor what is no event."""
+    provider = Provider({"state": "COMPLETE", "amount": 700})
     async with asking(provider) as driver:
         await told(driver, PAID)
         await until(driver, "succeeded")
-        await nothing_waits(driver)
-        assert await told(driver, PAID) == "duplicate"
-        async with asyncio.timeout(20):
-            while driver.rows("SELECT count(*) FROM events") != [(3,)]:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-        assert len(provider.asked) == 2
+        await waiting(driver, 0)
+        provider.answers = [{"state": "PENDING"}]
+        await told(driver, {**PAID, "id": "waits", "order": "O-2"})
+        await told(driver, {**PAID, "id": "given_up", "order": "O-3"})
+        await questions(driver, provider, 3)
+    with sqlite3.connect(driver.path) as database:
+        database.execute("DELETE FROM confirmations WHERE event_id LIKE 'given_up%'")
+        database.execute("INSERT INTO confirmations VALUES ('gone', 'weak', 'd', 1, 1, 1)")
+    database.close()
+    desk = driver.desk
+    async with open_store(StoreSettings(url=f"sqlite+aiosqlite:///{driver.path}")) as store:
+        again = Desk(store=store, policy=desk.policy, clock=desk.clock)
+        sources = driver.service.confirming._confirmer.sources
+        await reindex(again, sources=sources, progress=lambda count: None)
+    found = driver.rows("SELECT event_id, tries > 0 FROM confirmations ORDER BY event_id")
+    assert found == [("given_up:COMPLETE", 0), ("waits:COMPLETE", 1)]

@@ -50,7 +50,7 @@ def upgrade() -> None:
         sqlite_strict=True,
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_confirmations_due_at", "confirmations", ["due_at"])
+    op.create_index("ix_confirmations_source", "confirmations", ["source", "tries", "due_at"])
 
 
 def downgrade() -> None:
