@@ -136,6 +136,10 @@ class Service:
                 in_all=settings.rejections_per_minute,
                 per_address=settings.rejections_per_minute_per_address,
             ),
+            unsigned_rate=RejectionRate(
+                in_all=settings.unsigned_per_minute,
+                per_address=settings.unsigned_per_minute_per_address,
+            ),
         )
         api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
         checkouts = Checkouts(desk, checkout, authorize=api.authorize)

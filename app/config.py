@@ -144,6 +144,8 @@ class Settings(BaseSettings):
     rejected_body_bytes: int = _number(64 * KIB, 0, 16 * MIB)
     rejections_per_minute: int = _number(3000, 1, 1_000_000)
     rejections_per_minute_per_address: int = _number(600, 1, 1_000_000)
+    unsigned_per_minute: int = _number(1200, 1, 1_000_000)
+    unsigned_per_minute_per_address: int = _number(600, 1, 1_000_000)
     disk_low_water_mb: int = _number(64, 0, MIB)
 
     retention_days: int = _number(0, 0, 3650)

@@ -52,6 +52,9 @@ _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_e
 
 _log_rejection = Line("delivery", "delivery", "source", "verdict", "digest")
 
+MAX_UNSIGNED_BYTES: Final = 64 * 1024
+"""Of a body that nobody signed; a callback has a few kilobytes, and anyone can send one."""
+
 RETRY_AFTER_S: Final = 5
 """When a sender should come again after a 503: by then a restart is over, usually."""
 
@@ -72,7 +75,8 @@ class Answer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
     """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
-    `rejection_rate` says that it is kept."""
+    `rejection_rate` says that it is kept. `unsigned_rate`: what is taken of requests that nobody
+    signs, each of which is written and makes us ask its provider."""
 
     sources: Mapping[str, Source]
     journal: Journal
@@ -80,6 +84,7 @@ class Door:
     environment: str
     rejected_body_bytes: int
     rejection_rate: RejectionRate
+    unsigned_rate: RejectionRate
 
 
 async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
@@ -91,12 +96,18 @@ async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
     if source is None:  # 1
         refusal = ("source_unknown", "no source of this name is configured")
         return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
-    if body is None:  # 2
-        refusal = ("body_too_large", "the body is larger than TALLYHOOK_MAX_BODY_BYTES")
+    if body is None or (source.unsigned and len(body) > MAX_UNSIGNED_BYTES):  # 2
+        refusal = (
+            "body_too_large",
+            "the body is larger than TALLYHOOK_MAX_BODY_BYTES or, of a "
+            "source that signs nothing, than 64 KiB",
+        )
         return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
     greeting = _greeting(source, incoming, body)
     if greeting is not None:
         return Answer(greeting.status, "handshake", delivery_id, greeting)
+    if source.unsigned and door.unsigned_rate.fate(incoming.address) != "kept":
+        return Answer(429, "too_many_unsigned", delivery_id)
     judged = judge_delivery(  # 3 to 6
         source, incoming, body, now=now, delivery_id=delivery_id, environment=door.environment
     )

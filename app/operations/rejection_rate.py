@@ -1,5 +1,7 @@
 """How many rejections are worth keeping: a flood of them is counted, not written.
 
+The same allowances hold what no signature proves, of a source that has none, within bounds.
+
 Verification comes first, so a genuine delivery is never held back, whatever else comes from its
 address. Of what does not verify, each address has an allowance, and all together have one.
 """

@@ -21,6 +21,7 @@ from app.providers.sections import Profile
 from app.providers.strict_json import parse
 from app.providers.words import Words
 from reconcile.canonical import canonical_json
+from reconcile.correlate import SAYS_NOTHING_FINAL
 from reconcile.events import ClaimKind, Event
 from reconcile.instants import Instant
 from reconcile.money import Money
@@ -69,6 +70,7 @@ class AnswerReader:
         self._date, self._zone = DATES[profile.event.dates], profile.event.zone
         self._amount = compile_locations(rule.amount)
         self._currency = compile_locations(rule.currency)
+        self._states_order = bool(rule.order)
         self._states_amount = bool(rule.amount)
         self._unit = amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
@@ -95,7 +97,10 @@ class AnswerReader:
         kind = required_text(self._kind(facts), "the answer's kind")
         claim: ClaimKind = self._claims.meaning(kind)
         references["payment"] = self._stated(self._payment, facts) or references["payment"]
-        references["order"] = self._stated(self._order, facts) or references["order"]
+        order = self._stated(self._order, facts)
+        if order is None and self._states_order and claim not in SAYS_NOTHING_FINAL:
+            raise Unreadable("the answer does not say which order it is about")
+        references["order"] = order or references["order"]
         if claim in GIVES_BACK:
             references["movement"] = self._stated(self._movement, facts) or references["movement"]
         return Event(

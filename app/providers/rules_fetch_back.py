@@ -41,6 +41,14 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
         yield Mistake("fetch_back.credential", "belongs with every auth but none")
     if (rule["token_url"] is None) != (rule["auth"] != "oauth"):
         yield Mistake("fetch_back.token_url", "belongs with auth oauth, and with nothing else")
+    if values["signature"]["mac"] == UNSIGNED and values["event"]["items"]:
+        yield Mistake("event.items", "means many questions for one request that anyone can send")
+    asked = (rule["url"], rule["sandbox_url"] or rule["url"])
+    by_order = all("{order}" in each for each in asked) or "{order}" in (rule["body"] or "")
+    if values["event"]["order"] and not rule["order"] and not by_order:
+        yield Mistake(
+            "fetch_back.order", "is missing: anyone could write another order beside a true payment"
+        )
     if rule["amount"] and not rule["currency"]:
         yield Mistake("fetch_back.currency", "is missing; fetch_back.amount needs it")
 

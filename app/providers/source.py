@@ -15,7 +15,7 @@ from app.providers.places import Headers
 from app.providers.reader import Reader
 from app.providers.reading import Reading, Unreadable
 from app.providers.refusal import Reason, Refusal
-from app.providers.schemes import TOKENS
+from app.providers.schemes import TOKENS, UNSIGNED
 from app.providers.sections import Profile
 from reconcile.events import Event
 from reconcile.instants import Instant
@@ -30,6 +30,7 @@ class Source:
     methods                 the HTTP methods that it sends, or asks with
     handshake               what the provider asks before it sends; None where it asks nothing
     private_headers         those of which the secret itself is the value
+    unsigned                whether nothing at all is verified, so that anyone is heard
     signs_address           whether the signature covers the address, so that `address` is needed
     private_query           whether the secret itself stands in the query
     address                 scheme and host under which the provider knows us, put before every
@@ -65,6 +66,7 @@ class Source:
         texts = [*given.listed, *given.named.values()]
         rule = profile.handshake
         self.handshake = None if rule is None else Handshake(profile, rule, texts)
+        self.unsigned = profile.signature.mac == UNSIGNED
         token = profile.signature.mac in TOKENS
         kind, _, places = (profile.signature.where or "").partition(":")
         self.private_query = token and kind == "query"

@@ -155,6 +155,25 @@ def test_any_other_reference_stays_within_its_place(tmp_path: Path) -> None:
     assert TOKEN not in made.told
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("orders/{order}/", "", "fetch_back.order"),
+        ('id = "json:id"', 'items = "all[*]"\nid = "json:id"', "event.items"),
+    ],
+)
+def test_a_profile_that_anyone_could_misuse_is_refused(
+    tmp_path: Path, old: str, new: str, key: str
+) -> None:
+    """Neither another order beside a true payment, nor many questions for one request."""
+    path = tmp_path / "weak.toml"
+    path.write_text(PROFILE.replace(old, new))
+    with pytest.raises(ConfigurationError) as raised:
+        load_profile(str(path))
+    assert [problem for problem in raised.value.problems if key in problem]
+    assert len(raised.value.problems) == 1
+
+
 def test_the_environment_chooses_the_host(tmp_path: Path) -> None:
     """The sandbox's address is asked in the sandbox alone."""
     for environment, host in (("sandbox", "sandbox."), ("live", "api.")):

@@ -4,148 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from app import bootstrap
 from app.operations import confirm_events
-from app.operations.desk import Desk
-from app.operations.refold import refold_until_quiet
-from app.operations.reindex import reindex
-from app.outbound.http import outgoing_client
-from app.store.store import StoreSettings, open_store
 from reconcile.instants import HOUR, SECOND
-from tests.app.web.driving import Driver, driving
+from tests.app.operations.asking import (
+    PAID,
+    PROFILE,
+    Provider,
+    asking,
+    outcome,
+    questions,
+    stream,
+    told,
+    until,
+    waiting,
+)
 from tests.reconcile.build import T
 
-PROFILE = """
-confirm = "fetch_back"
-[signature]
-mac = "none"
-[event]
-id = "{json:id}:{json:state}"
-kind = "json:state"
-order = "json:order"
-payment = "json:id"
-[amounts]
-unit = "major"
-payment = "json:amount"
-payment_currency = "text:KES"
-[claims]
-COMPLETE = "succeeded"
-FAILED = "declined"
-[fetch_back]
-url = "https://api.provider.example/v1/payments/{payment}"
-sandbox_url = "https://sandbox.provider.example/v1/payments/{payment}"
-auth = "bearer"
-credential = "api_key"
-kind = "json:state"
-amount = "json:amount"
-currency = "text:KES"
-[fetch_back.headers]
-"x-subscription" = "{credential:subscription}"
-[fetch_back.claims]
-COMPLETE = "succeeded"
-FAILED = "declined"
-PENDING = "pending"
-"""
-
-Answer = Callable[[httpx2.Request], httpx2.Response]
-
-
-class Provider:
-    """The provider's status endpoint; `answers` are given in turn, the last for ever."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.asked: list[httpx2.Request] = []
-
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        self.asked.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        if isinstance(answer, int):
-            return httpx2.Response(answer, content=_stream(b""))
-        return httpx2.Response(200, content=_stream(json.dumps(answer).encode()))
-
-
-async def _stream(body: bytes) -> AsyncIterator[bytes]:
-    """A body as the network brings it."""
-    yield body
-
-
-@pytest.fixture
-def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """A service whose two sources are unsigned, with this provider behind both."""
-    path = tmp_path / "weak.toml"
-
-    def make(provider: Any, profile: str = PROFILE) -> Any:
-        path.write_text(profile)
-        transport = httpx2.MockTransport(provider)
-        monkeypatch.setattr(
-            bootstrap,
-            "outgoing_client",
-            lambda timeout_s: outgoing_client(timeout_s=timeout_s, transport=transport),
-        )
-        credentials = json.dumps({"api_key": "k-api-0123456789", "subscription": "sub-987"})
-        return driving(
-            tmp_path,
-            SOURCES__WEAK__PROFILE=str(path),
-            SOURCES__WEAK__CREDENTIALS=credentials,
-            SOURCES__SECOND__PROFILE=str(path),
-            SOURCES__SECOND__CREDENTIALS=credentials,
-        )
-
-    return make
-
-
-PAID = {"id": "pay_9", "state": "COMPLETE", "order": "ORD-9", "amount": 700}
-
-
-async def outcome(driver: Driver) -> str:
-    """The outcome of ORD-9 now."""
-    await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
-    return str((await driver.api("GET", "/orders/ORD-9")).json()["outcome"])
-
-
-async def told(driver: Driver, document: dict[str, Any]) -> str:
-    """Deliver an unsigned event; its verdict."""
-    return str((await driver.send(document, [], source="weak")).json()["verdict"])
-
-
-async def until(driver: Driver, wanted: str) -> None:
-    """Wait until the order has this outcome."""
-    async with asyncio.timeout(20):
-        while await outcome(driver) != wanted:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
-async def nothing_waits(driver: Driver) -> None:
-    """Wait until no event is to be asked about."""
-    async with asyncio.timeout(20):
-        while driver.rows("SELECT count(*) FROM confirmations") != [(0,)]:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
-async def questions(driver: Driver, provider: Provider, count: int) -> None:
-    """Let hours go by until the provider was asked so often."""
-    async with asyncio.timeout(20):
-        while len(provider.asked) < count:
-            await asyncio.sleep(0.05)
-            if provider.asked:
-                driver.clock.put(driver.clock.now() + HOUR)
+__all__ = ["asking"]
 
 
 async def test_it_counts_once_the_provider_confirms(asking: Any) -> None:
     """Pending with the reason at first; paid after the provider's own word, asked at its fixed
     host with the credentials, and nowhere that the event names."""
-    provider = Provider(httpx2.ConnectError("down"), {"state": "COMPLETE", "amount": 700})
+    provider = Provider(
+        httpx2.ConnectError("down"), {"state": "COMPLETE", "order": "ORD-9", "amount": 700}
+    )
     async with asking(provider) as driver:
         evil = {**PAID, "url": "https://evil.example"}
         assert await told(driver, evil) == "stored"
@@ -160,17 +48,36 @@ async def test_it_counts_once_the_provider_confirms(asking: Any) -> None:
         assert str(request.url) == "https://sandbox.provider.example/v1/payments/pay_9"
         assert request.headers["authorization"] == "Bearer k-api-0123456789"
         assert request.headers["x-subscription"] == "sub-987"
-        await nothing_waits(driver)
+        await waiting(driver, 0)
         kept = driver.rows("SELECT headers, body FROM deliveries WHERE source='weak'")
         assert not any("k-api" in str(row) or "sub-987" in str(row) for row in kept)
 
 
 async def test_a_forged_success_is_settled_by_the_denial(asking: Any) -> None:
     """What the provider calls failed is failed, whatever anybody wrote to us."""
-    provider = Provider({"state": "FAILED", "amount": 700})
+    provider = Provider({"state": "FAILED", "order": "ORD-9", "amount": 700})
     async with asking(provider) as driver:
         await told(driver, PAID)
         await until(driver, "failed")
+
+
+@pytest.mark.parametrize("named", ["ORD-8", None])
+async def test_a_true_payment_of_another_order_pays_for_nothing_else(
+    asking: Any, named: str | None
+) -> None:
+    """Whoever writes another order beside a payment of their own: only the provider's counts, and
+    where it names none, none."""
+    provider = Provider({"state": "COMPLETE", "order": named, "amount": 700})
+    async with asking(provider) as driver:
+        await told(driver, PAID)
+        async with asyncio.timeout(20):
+            while not driver.rows(  # noqa: ASYNC110
+                "SELECT 1 FROM deliveries WHERE headers LIKE ':fetched%'"
+            ):
+                await asyncio.sleep(0.02)
+        assert await outcome(driver) == ("unresolved" if named else "pending")
+        ledger = (await driver.api("GET", "/orders/ORD-9")).json()
+        assert not ledger["fulfillable"]
 
 
 async def test_a_payment_that_the_provider_does_not_know_moves_no_money(asking: Any) -> None:
@@ -180,7 +87,7 @@ async def test_a_payment_that_the_provider_does_not_know_moves_no_money(asking: 
         await told(driver, PAID)
         await questions(driver, provider, confirm_events.SURE_NOT_FOUND)
         await until(driver, "timed_out")
-        await nothing_waits(driver)
+        await waiting(driver, 0)
         assert len(provider.asked) == confirm_events.SURE_NOT_FOUND
 
 
@@ -191,7 +98,7 @@ async def test_asking_survives_a_restart_and_a_repeated_answer_is_kept_once(aski
         await told(driver, PAID)
         await questions(driver, provider, 2)
         later = driver.clock.now() + HOUR
-    provider.answers = [{"state": "COMPLETE", "amount": 700}]
+    provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
     async with asking(provider) as driver:
         driver.clock.put(later)
         await until(driver, "succeeded")
@@ -199,25 +106,18 @@ async def test_asking_survives_a_restart_and_a_repeated_answer_is_kept_once(aski
         assert fetched == [("stored",), ("stored",)]
 
 
-async def waiting(driver: Driver, count: int) -> None:
-    """Wait until so many events wait to be asked about."""
-    async with asyncio.timeout(20):
-        while driver.rows("SELECT count(*) FROM confirmations") != [(count,)]:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
 async def test_what_is_said_again_is_asked_again(asking: Any) -> None:
     """A provider that says no more than that something changed says it in the same words twice."""
     ping = PROFILE.replace("{json:id}:{json:state}", "{json:id}").replace(
         'COMPLETE = "succeeded"', 'CHANGED = "pending"', 1
     )
-    provider = Provider({"state": "FAILED", "amount": 700})
+    provider = Provider({"state": "FAILED", "order": "ORD-9", "amount": 700})
     async with asking(provider, ping) as driver:
         changed = {**PAID, "state": "CHANGED"}
         assert await told(driver, changed) == "stored"
         await until(driver, "failed")
         await waiting(driver, 0)
-        provider.answers = [{"state": "COMPLETE", "amount": 700}]
+        provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
         assert await told(driver, changed) == "duplicate"
         await until(driver, "succeeded")
         await waiting(driver, 0)
@@ -232,8 +132,8 @@ async def test_what_is_said_while_the_provider_is_asked_is_asked_again(asking: A
         state = states.pop(0)
         begun.set()
         await go_on.wait()
-        content = json.dumps({"state": state, "amount": 700}).encode()
-        return httpx2.Response(200, content=_stream(content))
+        content = json.dumps({"state": state, "order": "ORD-9", "amount": 700}).encode()
+        return httpx2.Response(200, content=stream(content))
 
     async with asking(slow) as driver:
         await told(driver, PAID)
@@ -253,75 +153,9 @@ async def test_a_provider_that_is_slow_to_know_is_not_believed_at_once(asking: A
         await questions(driver, provider, confirm_events.SURE_NOT_FOUND - 1)
         assert await outcome(driver) == "pending"
         assert driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
-        provider.answers = [{"state": "COMPLETE", "amount": 700}]
+        provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
         driver.clock.put(driver.clock.now() + HOUR)
         await until(driver, "succeeded")
-
-
-async def test_only_so_many_are_asked_about(asking: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound those go that were asked about most; a new one is asked about all the
-    same. Each is kept as a delivery."""
-    monkeypatch.setattr(confirm_events, "MAX_WAITING", 5)
-    provider = Provider(500)
-    async with asking(provider) as driver:
-        for number in range(12):
-            await told(driver, {**PAID, "id": f"forged_{number}"})
-        await waiting(driver, 5)
-        provider.answers = [{"state": "COMPLETE", "amount": 700}]
-        await told(driver, PAID)
-        await until(driver, "succeeded")
-        assert driver.rows(
-            "SELECT count(*) FROM deliveries WHERE headers NOT LIKE ':fetched%'"
-        ) == [(13,)]
-
-
-async def test_a_source_whose_profile_asks_no_more_loses_no_question(
-    asking: Any, tmp_path: Path
-) -> None:
-    """What waits is asked about when the profile, or the source, is back."""
-    provider = Provider(500)
-    async with asking(provider) as driver:
-        await told(driver, PAID)
-        await questions(driver, provider, 1)
-        later = driver.clock.now() + HOUR
-    other = tmp_path / "other.toml"
-    other.write_text(PROFILE)
-    environment = {
-        "SOURCES__OTHER__PROFILE": str(other),
-        "SOURCES__OTHER__CREDENTIALS": '{"api_key": "k", "subscription": "s"}',
-    }
-    async with driving(tmp_path, **environment) as driver:
-        driver.clock.put(later)
-        await driver.send({**PAID, "id": "other"}, [], source="other")
-        async with asyncio.timeout(20):
-            while driver.rows(  # noqa: ASYNC110
-                "SELECT tries FROM confirmations WHERE source='other'"
-            ) == [(0,)]:
-                await asyncio.sleep(0.02)
-        waits = driver.rows("SELECT count(*) FROM confirmations WHERE source='weak'")
-        assert waits == [(1,)]
-    provider.answers = [{"state": "COMPLETE", "amount": 700}]
-    async with asking(provider) as driver:
-        driver.clock.put(later)
-        await until(driver, "succeeded")
-
-
-async def test_one_provider_that_hangs_holds_up_no_other(asking: Any) -> None:
-    """Each source is asked about by itself."""
-    go_on = asyncio.Event()
-
-    async def answering(request: httpx2.Request) -> httpx2.Response:
-        if request.url.path.endswith("slow"):
-            await go_on.wait()
-        content = b'{"state": "COMPLETE", "amount": 700}'
-        return httpx2.Response(200, content=_stream(content))
-
-    async with asking(answering) as driver:
-        for number in range(20):
-            await driver.send({**PAID, "id": f"{number}slow"}, [], source="second")
-        await told(driver, PAID)
-        await until(driver, "succeeded")
-        go_on.set()
 
 
 async def test_a_status_we_cannot_use_changes_nothing(asking: Any) -> None:
@@ -340,46 +174,6 @@ async def test_an_event_that_names_nothing_is_asked_about_no_more(
     provider = Provider(500)
     async with asking(provider, PROFILE.replace('payment = "json:id"\n', "")) as driver:
         await told(driver, PAID)
-        await nothing_waits(driver)
+        await waiting(driver, 0)
         assert await outcome(driver) == "pending"
         assert provider.asked == []
-
-
-async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
-    """reindex reads kept answers as answers; the order stays paid."""
-    provider = Provider({"state": "COMPLETE", "amount": 700})
-    async with asking(provider) as driver:
-        await told(driver, PAID)
-        await until(driver, "succeeded")
-        before = driver.rows("SELECT * FROM events ORDER BY event_id")
-        sources = driver.service.confirming._confirmer.sources
-        done = await reindex(driver.desk, sources=sources, progress=lambda count: None)
-        assert (done.events, done.unreadable) == (2, 0)
-        told_again = driver.rows("SELECT * FROM events ORDER BY event_id")
-        assert [row[1:] for row in told_again] == [row[1:] for row in before]
-        assert await outcome(driver) == "succeeded"
-        assert driver.rows("SELECT count(*) FROM confirmations") == [(0,)]
-
-
-async def test_a_rebuilt_index_asks_about_what_has_no_final_answer(asking: Any) -> None:
-    """What was given up or waits is asked about, what is settled is not, nor what is no event."""
-    provider = Provider({"state": "COMPLETE", "amount": 700})
-    async with asking(provider) as driver:
-        await told(driver, PAID)
-        await until(driver, "succeeded")
-        await waiting(driver, 0)
-        provider.answers = [{"state": "PENDING"}]
-        await told(driver, {**PAID, "id": "waits", "order": "O-2"})
-        await told(driver, {**PAID, "id": "given_up", "order": "O-3"})
-        await questions(driver, provider, 3)
-    with sqlite3.connect(driver.path) as database:
-        database.execute("DELETE FROM confirmations WHERE event_id LIKE 'given_up%'")
-        database.execute("INSERT INTO confirmations VALUES ('gone', 'weak', 'd', 1, 1, 1)")
-    database.close()
-    desk = driver.desk
-    async with open_store(StoreSettings(url=f"sqlite+aiosqlite:///{driver.path}")) as store:
-        again = Desk(store=store, policy=desk.policy, clock=desk.clock)
-        sources = driver.service.confirming._confirmer.sources
-        await reindex(again, sources=sources, progress=lambda count: None)
-    found = driver.rows("SELECT event_id, tries > 0 FROM confirmations ORDER BY event_id")
-    assert found == [("given_up:COMPLETE", 0), ("waits:COMPLETE", 1)]
