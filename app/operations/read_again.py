@@ -22,6 +22,8 @@ def read_bytes_again(source: Source, delivery: RawDelivery) -> tuple[Event | Non
         reading = _reading(source, delivery, delivery.body)
     except Unreadable as unreadable:
         return None, str(unreadable)
+    if delivery.whole is None and reading.raws:
+        return None, "it was kept as one event, and the profile now finds several in such a body"
     if delivery.whole is None:
         return reading.events[0], None
     for event in reading.events:

@@ -121,7 +121,8 @@ def append(
         columns=DELIVERY_COLUMNS,
         rows=[_delivery_row(a, verdict) for a, verdict in zip(arrivals, verdicts, strict=True)],
     )
-    yield from _keeping_whole(dialect, arrivals)
+    new = [a for a, verdict in zip(arrivals, verdicts, strict=True) if verdict != "duplicate"]
+    yield from _keeping_whole(dialect, new)
     yield from write_index(dialect, linking, fresh)
     yield from awaiting(dialect, _unconfirmed(arrivals))
     yield from marking_due(dialect, due)
@@ -147,15 +148,17 @@ def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
 
 
 def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:
-    """Bodies of several events, each once, however often they came."""
+    """Bodies of several events, each once, however often they came. One that was pruned is kept
+    again for a part that is new: another source may have sent the same."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     if bodies:
         yield from inserting(
             dialect,
             table="envelopes",
             columns=("digest", "body"),
-            rows=list(bodies.items()),
-            conflict="ON CONFLICT DO NOTHING",
+            rows=sorted(bodies.items()),
+            conflict="ON CONFLICT (digest) DO UPDATE SET body=excluded.body "
+            "WHERE envelopes.body IS NULL",
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from app.errors import StoreUnavailable
 from app.store.intake import Arrival, StoredVerdict, append
@@ -63,15 +63,27 @@ class Journal:
         Raises StoreUnavailable when the queue is full or the store cannot write now, StorePoisoned
         when it never will again. In both cases the item may or may not have been kept.
         """
+        return (await self.submit_all([item]))[0]
+
+    async def submit_all(self, items: Sequence[Arrival | Rejection]) -> list[StoredVerdict]:
+        """The same for all parts of one request, for which there is room together or not at all.
+
+        As long as there is room for one they are taken, so that a request of more parts than may
+        wait is stored too. Raises as `submit` does; some may have been kept then.
+        """
         # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
-        limit = self._queue_limit if isinstance(item, Arrival) else (self._queue_limit + 1) // 2
+        arrives = isinstance(items[0], Arrival)
+        limit = self._queue_limit if arrives else (self._queue_limit + 1) // 2
         if len(self._waiting) >= limit or self._closing:
             raise StoreUnavailable("too many deliveries are waiting to be written; try again")
-        answer: asyncio.Future[StoredVerdict] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, answer))
-        if len(self._waiting) == 1:
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[StoredVerdict]] = [loop.create_future() for _ in items]
+        if not self._waiting:
             self._wake.set()
-        return await answer
+        self._waiting.extend(zip(items, answers, strict=True))
+        if len(answers) == 1:
+            return [await answers[0]]
+        return await asyncio.gather(*answers)
 
     async def run(self) -> None:
         """Write batches until `close` was called and nothing waits."""

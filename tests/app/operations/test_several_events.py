@@ -9,8 +9,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from app.bootstrap_sources import compile_sources
+from app.config import load_settings
 from app.operations.refold import refold_until_quiet
-from tests.app.web.driving import Driver, driving
+from app.operations.reindex import Reindexed, reindex
+from app.store.retention import prune
+from reconcile.instants import DAY
+from tests.app.web.driving import Driver, driving, environ
+from tests.reconcile.build import T
 
 PROFILE = """
 [signature]
@@ -32,6 +38,7 @@ paid = "succeeded"
 failed = "declined"
 """
 KEY = "kP3vX9qLm2TzRw8YsBn5Jd7Hf4Gc6Ea1"
+KEYS = {"shop": KEY, "till": "uV2nC8rWq5XyMb1KzTd9Gs3Lh7Fj4Pe6"}
 
 
 def item(number: int, action: str = "paid", **more: Any) -> dict[str, Any]:
@@ -40,18 +47,26 @@ def item(number: int, action: str = "paid", **more: Any) -> dict[str, Any]:
     return {**named, "amount": 500, "currency": "EUR", **more}
 
 
-def service(folder: Path) -> Any:
+def service(folder: Path, profile: str = PROFILE, **more: str) -> Any:
     """A service with one source that sends batches."""
     path = folder / "batches.toml"
-    path.write_text(PROFILE)
-    return driving(folder, SOURCES__SHOP__PROFILE=str(path), SOURCES__SHOP__SECRETS=KEY)
+    path.write_text(profile)
+    return driving(folder, SOURCES__SHOP__PROFILE=str(path), SOURCES__SHOP__SECRETS=KEY, **more)
 
 
-async def send(driver: Driver, *items: Any) -> dict[str, Any]:
+async def again(driver: Driver, folder: Path, **more: str) -> Reindexed:
+    """The index rebuilt, with the profile as the file has it now."""
+    path = str(folder / "batches.toml")
+    more = {"SOURCES__SHOP__PROFILE": path, "SOURCES__SHOP__SECRETS": KEY, **more}
+    sources = compile_sources(load_settings(environ(folder, **more)))
+    return await reindex(driver.desk, sources=sources, progress=lambda count: None)
+
+
+async def send(driver: Driver, *items: Any, source: str = "shop") -> dict[str, Any]:
     """Deliver a batch; the answer."""
     body = json.dumps({"events": items}).encode()
-    mac = hmac.new(KEY.encode(), body, hashlib.sha256).hexdigest().encode()
-    answer = await driver.send(body, [(b"webhook-signature", mac)])
+    mac = hmac.new(KEYS[source].encode(), body, hashlib.sha256).hexdigest().encode()
+    answer = await driver.send(body, [(b"webhook-signature", mac)], source=source)
     assert answer.status_code == 200
     return dict(answer.json())
 
@@ -109,23 +124,47 @@ async def test_another_body_of_one_event_is_told(tmp_path: Path) -> None:
         assert answer["verdict"] == "duplicate_with_different_body"
 
 
+async def test_a_body_that_was_pruned_is_kept_again_for_what_is_new(tmp_path: Path) -> None:
+    """Another source sends the very bytes whose parts were let go: they can be read again. What
+    was let go stays so where nothing of it is new."""
+    path = tmp_path / "batches.toml"
+    more = {"SOURCES__TILL__PROFILE": str(path), "SOURCES__TILL__SECRETS": KEYS["till"]}
+    async with service(tmp_path, **more) as driver:
+        await send(driver, item(1), item(2))
+        ids = [row[0] for row in driver.rows("SELECT id FROM deliveries")]
+        async with driver.desk.store.writing() as connection:
+            await prune(connection, ids, now=T + 90 * DAY)
+        assert driver.rows("SELECT body FROM envelopes") == [(None,)]
+        assert (await send(driver, item(1), item(2)))["verdict"] == "duplicate"
+        assert driver.rows("SELECT body FROM envelopes") == [(None,)]
+        assert (await send(driver, item(1), item(2), source="till"))["verdict"] == "stored"
+        done = await again(driver, tmp_path, **more)
+        assert (done.events, done.unreadable) == (4, 0)
+
+
+async def test_a_profile_that_finds_several_where_one_was_kept_says_so(tmp_path: Path) -> None:
+    """The first does not stand for all."""
+    async with service(tmp_path, PROFILE.replace('items = "events[*]"\n', "")) as driver:
+        assert (await send(driver, item(1), item(2)))["verdict"] == "unreadable"
+        (tmp_path / "batches.toml").write_text(PROFILE)
+        done = await again(driver, tmp_path)
+        assert (done.events, done.unreadable) == (0, 1)
+
+
+async def test_a_batch_that_is_larger_than_the_queue_is_stored(tmp_path: Path) -> None:
+    """However few deliveries may wait, and however few are written at once."""
+    async with service(tmp_path, JOURNAL_QUEUE="2", JOURNAL_BATCH="2") as driver:
+        assert (await send(driver, *map(item, range(9))))["verdict"] == "stored"
+        assert driver.rows("SELECT count(*) FROM events") == [(9,)]
+
+
 async def test_a_batch_can_be_read_again(tmp_path: Path) -> None:
     """A rebuilt index holds each event of a batch as before."""
-    from app.bootstrap_sources import compile_sources
-    from app.config import load_settings
-    from app.operations.reindex import reindex
-    from tests.app.web.driving import environ
-
     async with service(tmp_path) as driver:
         await send(driver, item(1), item(2, amount=[]), item(3))
         columns = "event_id, order_key, digest, amount"
         before = driver.rows(f"SELECT {columns} FROM events ORDER BY event_id")
-        more = {
-            "SOURCES__SHOP__PROFILE": str(tmp_path / "batches.toml"),
-            "SOURCES__SHOP__SECRETS": KEY,
-        }
-        sources = compile_sources(load_settings(environ(tmp_path, **more)))
-        done = await reindex(driver.desk, sources=sources, progress=lambda count: None)
+        done = await again(driver, tmp_path)
         assert (done.read, done.events, done.unreadable) == (3, 2, 1)
         assert driver.rows(f"SELECT {columns} FROM events ORDER BY event_id") == before
         await asyncio.sleep(0)
