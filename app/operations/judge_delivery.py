@@ -116,11 +116,16 @@ def digest_of(body: bytes, url: str) -> str:
     return hashlib.sha256(said).hexdigest()
 
 
-def kept_head(incoming: Incoming, source: Source | None) -> str:
-    """The request's headers as they are kept, and its address where that may say something."""
+def kept_head(
+    incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
+) -> str:
+    """The request's headers as they are kept, and its address where that may say something.
+
+    private  headers of which the value may be a token, of whatever source
+    """
     return write_headers(
         incoming.headers,
         method=incoming.method,
         url="" if source is None or source.private_query else incoming.url,
-        private=frozenset() if source is None else source.private_headers,
+        private=private if source is None else source.private_headers | private,
     )

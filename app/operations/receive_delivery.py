@@ -10,7 +10,6 @@ its bytes up to a bound; what is signed but cannot be read is kept whole and ack
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -86,6 +85,11 @@ class Door:
     rejection_rate: RejectionRate
     unsigned_rate: RejectionRate
 
+    @property
+    def private_headers(self) -> frozenset[bytes]:
+        """Those of any source: a request under a wrong name may bring the token of a right one."""
+        return frozenset().union(*(source.private_headers for source in self.sources.values()))
+
 
 async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
     """Judge one request and keep it. Returns only after the commit; raises nothing of its own."""
@@ -136,10 +140,7 @@ async def _keep(door: Door, arrivals: list[Arrival], acknowledgement: int) -> An
     that were are duplicates then."""
     first = arrivals[0]
     try:
-        if len(arrivals) == 1:
-            verdicts = [await door.journal.submit(first)]
-        else:
-            verdicts = await asyncio.gather(*map(door.journal.submit, arrivals))
+        verdicts = await door.journal.submit_all(arrivals)
     except (StoreUnavailable, StorePoisoned) as error:
         log.warning(
             "delivery not stored",
@@ -192,7 +193,7 @@ async def _reject(
         verdict=verdict,
         digest=digest_of(body, incoming.url),
         size=len(body),
-        headers=kept_head(incoming, door.sources.get(incoming.source)),
+        headers=kept_head(incoming, door.sources.get(incoming.source), door.private_headers),
         body=body[: door.rejected_body_bytes],
         problem=problem,
     )

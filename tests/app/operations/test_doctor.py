@@ -7,14 +7,19 @@ import base64
 import hashlib
 import hmac
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.bootstrap_sources import compile_sources
+from app.config import load_settings
 from app.operations.refold import refold_until_quiet
+from app.operations.reverify import reverify
 from app.providers.doctor import Account, Patient, diagnose
 from app.providers.profile import load_profile
 from reconcile.instants import SECOND
@@ -216,6 +221,34 @@ def test_nothing_is_accepted_by_a_diagnosis(tmp_path: Path, run: Run) -> None:
     assert SECRET not in told.out + told.err
     assert _ids(run) == before
     assert run("deliveries", "diagnose", "dlv_none").code == 5
+
+
+async def test_a_token_sent_to_a_wrong_name_is_not_kept(tmp_path: Path) -> None:
+    """The header of a configured source's token is kept as its digest under any name, and is
+    judged by it once the name is right."""
+    profile = tmp_path / "token.toml"
+    profile.write_text(
+        'verifies_only = true\n[signature]\nmac = "token"\nwhere = "header:verif-hash"\n'
+    )
+    token = "t-9vX3qLm2TzRw8YsBn5Jd7Hf4Gc6Ea1kP"
+    more = {"SOURCES__TILL__PROFILE": str(profile), "SOURCES__TILL__SECRETS": token}
+    async with driving(tmp_path, **more) as driver:
+        headers = [(b"verif-hash", token.encode())]
+        assert (await driver.send(b"{}", headers, source="tilll")).status_code == 404
+        ((kept,),) = driver.rows("SELECT headers FROM rejections")
+        assert token not in kept
+        assert hashlib.sha256(token.encode()).hexdigest() in kept
+        with closing(sqlite3.connect(driver.path)) as database, database:
+            database.execute("UPDATE rejections SET source='till'")
+        sources = compile_sources(load_settings(environ(tmp_path, **more)))
+        done = await reverify(
+            driver.desk,
+            sources=sources,
+            only=None,
+            environment="sandbox",
+            progress=lambda count: None,
+        )
+        assert [verdict for _, verdict in done.accepted] == ["stored"]
 
 
 def test_reverifying_a_source_that_is_not_configured_is_refused(run: Run, tmp_path: Path) -> None:
