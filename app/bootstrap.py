@@ -96,6 +96,25 @@ async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
         await store.close()
 
 
+def _door(store: Store, settings: Settings, sources: dict[str, Source], clock: Clock) -> Door:
+    assert settings.environment is not None
+    return Door(
+        sources=sources,
+        journal=store.journal,
+        clock=clock,
+        environment=settings.environment,
+        rejected_body_bytes=settings.rejected_body_bytes,
+        rejection_rate=RejectionRate(
+            in_all=settings.rejections_per_minute,
+            per_address=settings.rejections_per_minute_per_address,
+        ),
+        unsigned_rate=RejectionRate(
+            in_all=settings.unsigned_per_minute,
+            per_address=settings.unsigned_per_minute_per_address,
+        ),
+    )
+
+
 class Service:
     """A receiver with its journal and, unless it is left out, its fold worker."""
 
@@ -126,21 +145,7 @@ class Service:
         self._stop = asyncio.Event()
         self.gate = Gate(gate_limits(settings))
         metrics = Metrics(frozenset(sources), self.gate)
-        door = Door(
-            sources=sources,
-            journal=store.journal,
-            clock=clock,
-            environment=settings.environment,
-            rejected_body_bytes=settings.rejected_body_bytes,
-            rejection_rate=RejectionRate(
-                in_all=settings.rejections_per_minute,
-                per_address=settings.rejections_per_minute_per_address,
-            ),
-            unsigned_rate=RejectionRate(
-                in_all=settings.unsigned_per_minute,
-                per_address=settings.unsigned_per_minute_per_address,
-            ),
-        )
+        door = _door(store, settings, sources, clock)
         api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
         checkouts = Checkouts(desk, checkout, authorize=api.authorize)
         health = Health(desk, reasons=self.reasons, metrics=metrics)

@@ -98,7 +98,10 @@ class AnswerReader:
         claim: ClaimKind = self._claims.meaning(kind)
         references["payment"] = self._stated(self._payment, facts) or references["payment"]
         order = self._stated(self._order, facts)
-        if order is None and self._states_order and claim not in SAYS_NOTHING_FINAL:
+        # Of money that goes back an answer often names the payment only: it cannot make paid what
+        # is not.
+        may_lack = claim in SAYS_NOTHING_FINAL or claim in GIVES_BACK
+        if order is None and self._states_order and not may_lack:
             raise Unreadable("the answer does not say which order it is about")
         references["order"] = order or references["order"]
         if claim in GIVES_BACK:
