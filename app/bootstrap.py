@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
+import httpx2
 import structlog
 from starlette.applications import Starlette
 
-from app.bootstrap_sources import askers, compile_sources
+from app.bootstrap_sources import askers, compile_sources, shop_of
 from app.clock import Clock, SystemClock
 from app.config import Settings
 from app.errors import ConfigurationError
@@ -22,10 +23,12 @@ from app.open_files import affordable
 from app.operations.confirm_events import Confirmer
 from app.operations.confirming import Confirming
 from app.operations.desk import Desk
+from app.operations.notify_shop import IDLE_S, Notifier, Shop, notify_due
 from app.operations.prune import retention_for
 from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
+from app.operations.rounds import Rounds
 from app.operations.worker import FoldWorker
 from app.outbound.asker import LIMIT_S, Asker
 from app.outbound.http import outgoing_client
@@ -47,6 +50,7 @@ def store_settings(settings: Settings) -> StoreSettings:
     return StoreSettings(
         url=settings.database_url,
         environment=settings.environment,
+        notifies=settings.shop.url is not None,
         journal_queue=settings.journal_queue,
         journal_batch=settings.journal_batch,
         rejections_max_count=settings.rejections_max_count,
@@ -66,6 +70,12 @@ def gate_limits(settings: Settings) -> GateLimits:
         max_head_bytes=2 * settings.max_header_bytes,
         proxies=settings.forwarded_allow_ips,
     )
+
+
+def notifying(desk: Desk, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
+    """The background task that tells the shop."""
+    notifier = Notifier(desk=desk, shop=shop, client=client)
+    return Rounds(lambda: notify_due(notifier), component="notifications", rest_s=IDLE_S)
 
 
 @asynccontextmanager
@@ -96,6 +106,7 @@ class Service:
         clock: Clock,
         with_worker: bool,
         askers: Mapping[str, Asker],
+        client: httpx2.AsyncClient,
     ) -> None:
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
@@ -104,6 +115,8 @@ class Service:
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
         self.confirming = Confirming(confirmer) if askers else None
+        shop = shop_of(settings) if with_worker else None
+        self.notifying = None if shop is None else notifying(desk, shop, client)
         retention = retention_for(settings.retention_days, sources) if with_worker else None
         self.pruner = None if retention is None else Pruner(desk, retention)
         self._journal_alive = False
@@ -142,6 +155,8 @@ class Service:
             reasons.append("the fold worker is not running")
         if self.confirming is not None and not self.confirming.alive:
             reasons.append("the task that asks providers back is not running")
+        if self.notifying is not None and not self.notifying.alive:
+            reasons.append("the task that notifies the shop is not running")
         return reasons
 
     @property
@@ -182,11 +197,13 @@ class Service:
                 part.stop()
                 await task
 
-    def _parts(self) -> Iterator[tuple[str, FoldWorker | Confirming | Pruner]]:
+    def _parts(self) -> Iterator[tuple[str, FoldWorker | Confirming | Pruner | Rounds]]:
         if self.worker is not None:
             yield "the fold worker", self.worker
         if self.confirming is not None:
             yield "the task that asks providers back", self.confirming
+        if self.notifying is not None:
+            yield "the task that notifies the shop", self.notifying
         if self.pruner is not None:
             yield "the pruner", self.pruner
 
@@ -229,6 +246,7 @@ async def open_service(
                 clock=clock or SystemClock(),
                 with_worker=with_worker,
                 askers=asking,
+                client=client,
             )
             async with service.running():
                 yield service

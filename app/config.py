@@ -37,6 +37,7 @@ from app.config_values import (
     DatedSecret,
     base_url,
     database_url,
+    endpoint_url,
     lowered,
     named,
     networks,
@@ -54,6 +55,7 @@ Secrets = Annotated[tuple[DatedSecret, ...], NoDecode, BeforeValidator(secrets)]
 NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 PublicUrl = Annotated[str, BeforeValidator(public_url)]
+EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
 Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
@@ -99,6 +101,19 @@ class CheckoutSettings(BaseModel):
     source: Name | None = None
 
 
+class ShopSettings(BaseModel):
+    """Where the shop is told of every revision. All None: it reads the feed, or nothing.
+
+    secret  signs the notifications, wherever it came from
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: EndpointUrl | None = None
+    secret: SecretStr | None = None
+    secret_file: Path | None = None
+
+
 class Settings(BaseSettings):
     """Every setting, checked. Built by `load_settings`, or in tests by keyword.
 
@@ -119,6 +134,7 @@ class Settings(BaseSettings):
     database_url: DatabaseUrl = Field(default="sqlite+aiosqlite:///var/tallyhook.db", repr=False)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
+    shop: ShopSettings = Field(default_factory=ShopSettings)
 
     payment_window_s: int = _number(1800, 1, 30 * 86_400)
     grace_s: int = _number(300, 0, 7 * 86_400)
@@ -188,6 +204,13 @@ class Settings(BaseSettings):
         return (init_settings,)
 
 
+SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
+    "checkout": CheckoutSettings,
+    "shop": ShopSettings,
+}
+"""Settings in groups of which there is one each."""
+
+
 def load_settings(environ: Mapping[str, str] | None = None, *, serving: bool = False) -> Settings:
     """The settings of `environ` (default: the process's own), over those of TALLYHOOK_CONFIG.
 
@@ -217,8 +240,8 @@ def known_variables() -> tuple[str, ...]:
     for field in Settings.model_fields:
         if field == "sources":
             nested = [f"SOURCES__<NAME>__{name.upper()}" for name in SourceSettings.model_fields]
-        elif field == "checkout":
-            nested = [f"CHECKOUT__{name.upper()}" for name in CheckoutSettings.model_fields]
+        elif field in SECTIONS:
+            nested = [f"{field}__{name}".upper() for name in SECTIONS[field].model_fields]
         else:
             nested = [field.upper()]
         names += [PREFIX + name for name in nested]
@@ -240,10 +263,12 @@ def _fill_in(tree: dict[str, Any], reading: Reading) -> None:
             variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"
             fields["secrets"] = read_secret_file(Path(fields["secrets_file"]), variable, reading)
     checkout = tree.setdefault("checkout", {})
-    if "token_file" in checkout and "token" not in checkout:
-        variable = PREFIX + "CHECKOUT__TOKEN_FILE"
-        lines = read_secret_file(Path(checkout["token_file"]), variable, reading)
-        checkout["token"] = lines[0] if lines else None
+    for section, name in (("checkout", "token"), ("shop", "secret")):
+        fields = tree.get(section, {})
+        if f"{name}_file" in fields and name not in fields:
+            variable = f"{PREFIX}{section}__{name}_FILE".upper()
+            lines = read_secret_file(Path(fields[f"{name}_file"]), variable, reading)
+            fields[name] = lines[0] if lines else None
     if len(sources) == 1:
         checkout.setdefault("source", next(iter(sources)))
 

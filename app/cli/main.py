@@ -13,6 +13,7 @@ import typer
 from app.cli import (
     deliveries,
     keeping,
+    notifications,
     orders,
     profiles,
     serving,
@@ -36,6 +37,7 @@ for module in (serving, store, keeping):
     module.register(application)
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
+application.add_typer(notifications.group, name="notifications")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")
 application.add_typer(signature.group, name="signature")

@@ -56,6 +56,8 @@ class Health:
             "orders_due": state.due,
             "journal_queue": state.queue,
             "store_writable": int(state.refuses is None),
+            "notifications_waiting": state.notifications[0],
+            "notifications_given_up": state.notifications[1],
         }
         if state.free is not None:
             gauges["disk_free_bytes"] = state.free

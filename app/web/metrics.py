@@ -108,5 +108,7 @@ _GAUGES: Final = {
     "orders_due": "Orders whose fold is due and not yet done.",
     "journal_queue": "Arrivals that wait to be committed.",
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
+    "notifications_waiting": "Notifications that the shop has not yet taken.",
+    "notifications_given_up": "Notifications that are sent no more unless a person asks for it.",
     "disk_free_bytes": "Bytes that are free on the disk of the database.",
 }

@@ -8,6 +8,7 @@ from tests.store.contract_checking import CheckingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
+from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_verdicts import VerdictContract
 
@@ -21,6 +22,7 @@ class TestPostgresql(
     KeepingContract,
     CheckingContract,
     RetentionContract,
+    OutboxContract,
 ):
     """Every property of the contract, on a server."""
 
