@@ -12,6 +12,7 @@ import typer
 
 from app.cli import (
     deliveries,
+    going_live,
     keeping,
     notifications,
     orders,
@@ -33,7 +34,7 @@ application = typer.Typer(
     rich_markup_mode=None,
 )
 
-for module in (serving, store, keeping):
+for module in (serving, store, keeping, going_live):
     module.register(application)
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
