@@ -114,6 +114,19 @@ class ShopSettings(BaseModel):
     secret_file: Path | None = None
 
 
+class RehearsalSettings(BaseModel):
+    """What `tallyhook rehearse` plays.
+
+    numbers  a test number for each scenario's name; empty: those of the simulated provider
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    numbers: NamedSecrets = Field(default_factory=dict)
+    amount: Annotated[str, StringConstraints(pattern=r"^\d{1,12}(?:\.\d{1,4})?$")] = "1500.00"
+    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "KES"
+
+
 class Settings(BaseSettings):
     """Every setting, checked. Built by `load_settings`, or in tests by keyword.
 
@@ -135,6 +148,7 @@ class Settings(BaseSettings):
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
     shop: ShopSettings = Field(default_factory=ShopSettings)
+    rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
 
     payment_window_s: int = _number(1800, 1, 30 * 86_400)
     grace_s: int = _number(300, 0, 7 * 86_400)
@@ -207,6 +221,7 @@ class Settings(BaseSettings):
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "checkout": CheckoutSettings,
     "shop": ShopSettings,
+    "rehearsal": RehearsalSettings,
 }
 """Settings in groups of which there is one each."""
 
@@ -301,9 +316,17 @@ def _sentence(mistake: Any, field: str) -> str:
         return str(context["error"])
     if mistake["type"] == "literal_error":
         return f"must be {context['expected'].replace(chr(39), '')}"
+    if field in _SHAPES:
+        return _SHAPES[field]
     if field in ("profile", "source"):
         return "must be a name of 1 to 40 of a-z, 0-9, _ and -"
     return f"must be a whole number{_unit(field)} from {' to '.join(_bounds(field))}"
+
+
+_SHAPES: Final = {
+    "amount": "must be an amount in major units, such as 1500.00",
+    "currency": "must be an ISO 4217 code, such as KES",
+}
 
 
 def _unit(field: str) -> str:

@@ -294,6 +294,18 @@ async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[P
     return [published_of(row) for row in rows]
 
 
+async def times_released(connection: AsyncConnection, order: str) -> int:
+    """How often the feed has said of an order that it may be fulfilled, after it might not."""
+    found = await connection.execute(
+        text(
+            "SELECT count(*) FROM revisions WHERE order_key=:order AND fulfillable=1 "
+            "AND coalesce(before_fulfillable, 0)=0"
+        ),
+        {"order": order},
+    )
+    return int(found.scalar_one())
+
+
 async def listed_orders(
     connection: AsyncConnection,
     *,
