@@ -111,7 +111,7 @@ class Service:
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
-        desk = Desk(store=store, policy=settings.policy(), clock=clock)
+        self.desk = desk = Desk(store=store, policy=settings.policy(), clock=clock)
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
         self.confirming = Confirming(confirmer) if askers else None

@@ -15,6 +15,7 @@ from app.bootstrap_sources import compile_sources, shop_of
 from app.config import Settings
 from app.errors import UnreachableError
 from app.logs import tell_left_out
+from app.operations.golive import unfinished
 from app.operations.notify_shop import LIMIT_S
 from app.operations.prune import retention_for
 from app.operations.pruner import Pruner
@@ -44,6 +45,7 @@ class _Server(uvicorn.Server):
 async def serve(settings: Settings, *, host: str, port: int, with_worker: bool = True) -> None:
     """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed."""
     async with open_service(settings, with_worker=with_worker) as service:
+        await _warn_unfinished(service)
         server = _Server(_uvicorn(service, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -67,6 +69,11 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
             raise UnreachableError(_unheard(host, port))
     log.info("stopped")
     tell_left_out(at_once=True)
+
+
+async def _warn_unfinished(service: Service) -> None:
+    if await unfinished(service.desk) is not None:
+        log.error("NOT READY FOR REAL MONEY: run `tallyhook golive` and complete its checklist")
 
 
 def _unheard(host: str, port: int) -> str:

@@ -13,6 +13,7 @@ import typer
 from app.cli import (
     deliveries,
     going_live,
+    golive,
     keeping,
     notifications,
     orders,
@@ -38,6 +39,7 @@ for module in (serving, store, keeping, going_live):
     module.register(application)
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
+application.add_typer(golive.group, name="golive")
 application.add_typer(notifications.group, name="notifications")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")

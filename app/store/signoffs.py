@@ -41,12 +41,11 @@ async def add_signoff(connection: AsyncConnection, signoff: Signoff) -> None:
     )
 
 
-async def latest_signoffs(connection: AsyncConnection) -> dict[str, Signoff]:
-    """The last statement of each item."""
+async def signoffs(connection: AsyncConnection) -> list[Signoff]:
+    """All statements, the oldest first; a checklist has some dozens."""
     rows = await connection.execute(
         text("SELECT item, state, at, signer, note FROM signoffs ORDER BY number")
     )
-    return {
-        row[0]: Signoff(item=row[0], state=row[1], at=row[2], signer=row[3], note=row[4])
-        for row in rows
-    }
+    return [
+        Signoff(item=row[0], state=row[1], at=row[2], signer=row[3], note=row[4]) for row in rows
+    ]

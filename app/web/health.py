@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from app.errors import TallyhookError
 from app.operations.desk import Desk
+from app.operations.golive import unfinished
 from app.operations.health import store_state, unsafe
 from app.web.metrics import Metrics
 
@@ -31,19 +32,24 @@ class Health:
     async def readyz(self, request: Request) -> Response:
         """200 while deliveries can be stored and folded; else 503 with the reasons.
 
-        `unsafe` says what is stored less safely than it could be; it does not turn deliveries away.
+        `unsafe` says what is stored less safely than it could be, `golive` what a live instance
+        lacks; they do not turn deliveries away.
         """
         reasons, dangers = self._reasons(), list[str]()
+        golive = None
         try:
             state = await store_state(self._desk)
             reasons += [state.refuses] if state.refuses else []
             dangers = await unsafe(self._desk)
+            golive = await unfinished(self._desk)
         except TallyhookError as error:
             reasons.append(str(error))
         status = 503 if reasons else 200
         document = {"status": "not ready" if reasons else "ready", "reasons": reasons}
         if dangers:
             document["unsafe"] = dangers
+        if golive is not None:
+            document["golive"] = [golive]
         return JSONResponse(document, status_code=status)
 
     async def metrics(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The rehearsal, over real HTTP, with the simulated provider as a process of its own."""
+"""The rehearsal and the checklist over real HTTP, against the simulated provider."""
 
 from __future__ import annotations
 
@@ -72,8 +72,15 @@ def rehearsed(folder: Path, **more: str) -> tuple[int, list[dict[str, Any]]]:
     return ended.returncode, json.loads(ended.stdout)
 
 
-def test_a_rehearsal(tmp_path: Path) -> None:
-    """Each configured scenario is played to its verified end, beside the running service."""
+def listed(folder: Path, *words: str, **more: str) -> tuple[int, dict[str, str]]:
+    """Exit code of the checklist, and the state of each item."""
+    ended = command(folder, "golive", *words, "--format", "json", **more)
+    return ended.returncode, {each["item"]: each["state"] for each in json.loads(ended.stdout)}
+
+
+def test_a_rehearsal_and_the_checklist(tmp_path: Path) -> None:
+    """Each configured scenario is played to its verified end, beside the running service; the
+    checklist takes what it found, and is complete once the rest is signed."""
     port = free_port()
     more = settings(port, NUMBERS)
     with (
@@ -81,7 +88,18 @@ def test_a_rehearsal(tmp_path: Path) -> None:
         provider(port, f"http://127.0.0.1:{service.port}/webhooks/shop"),
     ):
         code, played = rehearsed(tmp_path, **more)
-    assert code == 0, played
+        assert code == 0, played
+        more["PUBLIC_URL"] = f"http://127.0.0.1:{service.port}"
+        code, states = listed(tmp_path, **more)
+        assert code == 1
+        left = [item for item, state in states.items() if state != "passed"]
+        assert left == ["support_ownership", "legal_documents", "rollback"]
+        for item in left:
+            signing = ("golive", "sign", item, "--by", "Ann", "--note", "done")
+            assert command(tmp_path, *signing, **more).returncode == 0
+        page = tmp_path / "page.html"
+        assert listed(tmp_path, "-o", str(page), **more)[0] == 0
+        assert "Complete." in page.read_text()
     assert [each["scenario"] for each in played] == [
         "success",
         "same start twice",
