@@ -29,6 +29,7 @@ from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
 from app.operations.rounds import Rounds
+from app.operations.watchdog import REST_S, Watchdog
 from app.operations.worker import FoldWorker
 from app.outbound.asker import LIMIT_S, Asker
 from app.outbound.http import outgoing_client
@@ -117,6 +118,8 @@ class Service:
         self.confirming = Confirming(confirmer) if askers else None
         shop = shop_of(settings) if with_worker else None
         self.notifying = None if shop is None else notifying(desk, shop, client)
+        self.watchdog = Watchdog(desk)
+        self.watching = Rounds(self.watchdog.look, component="the watchdog", rest_s=REST_S)
         retention = retention_for(settings.retention_days, sources) if with_worker else None
         self.pruner = None if retention is None else Pruner(desk, retention)
         self._journal_alive = False
@@ -141,7 +144,7 @@ class Service:
             max_bodies_bytes=settings.max_bodies_bytes,
         )
         api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
-        health = Health(desk, reasons=self.reasons, metrics=metrics)
+        health = Health(desk, reasons=self.reasons, metrics=metrics, watchdog=self.watchdog)
         self.application: Starlette = build_application(
             webhooks=Webhooks(door, limits=limits, metrics=metrics), api=api, health=health
         )
@@ -206,6 +209,7 @@ class Service:
             yield "the task that notifies the shop", self.notifying
         if self.pruner is not None:
             yield "the pruner", self.pruner
+        yield "the watchdog", self.watching
 
     async def _look(self) -> None:
         if not self.store.looked:

@@ -11,6 +11,7 @@ from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_verdicts import VerdictContract
+from tests.store.contract_watching import WatchingContract
 
 pytestmark = pytest.mark.postgres
 
@@ -23,6 +24,7 @@ class TestPostgresql(
     CheckingContract,
     RetentionContract,
     OutboxContract,
+    WatchingContract,
 ):
     """Every property of the contract, on a server."""
 
