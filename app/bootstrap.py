@@ -20,15 +20,14 @@ from app.clock import Clock, SystemClock
 from app.config import Settings
 from app.errors import ConfigurationError
 from app.open_files import affordable
-from app.operations.confirm_events import Confirmer
-from app.operations.confirming import Confirming
+from app.operations.confirm_events import Confirmer, confirm_due
 from app.operations.desk import Desk
-from app.operations.notify_shop import IDLE_S, Notifier, Shop, notify_due
+from app.operations.notify_shop import Notifier, Shop, notify_due
 from app.operations.prune import retention_for
 from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
-from app.operations.rounds import Rounds
+from app.operations.rounds import IDLE_S, Rounds
 from app.operations.watchdog import REST_S, Watchdog
 from app.operations.worker import FoldWorker
 from app.outbound.asker import LIMIT_S, Asker
@@ -73,6 +72,11 @@ def gate_limits(settings: Settings) -> GateLimits:
     )
 
 
+def confirming(confirmer: Confirmer) -> Rounds:
+    """The background task that asks providers about events which do not count by themselves."""
+    return Rounds(lambda: confirm_due(confirmer), component="questions", rest_s=IDLE_S)
+
+
 def notifying(desk: Desk, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
     """The background task that tells the shop."""
     notifier = Notifier(desk=desk, shop=shop, client=client)
@@ -114,8 +118,8 @@ class Service:
         self.store = store
         self.desk = desk = Desk(store=store, policy=settings.policy(), clock=clock)
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
-        confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
-        self.confirming = Confirming(confirmer) if askers else None
+        self.confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
+        self.confirming = confirming(self.confirmer) if askers else None
         shop = shop_of(settings) if with_worker else None
         self.notifying = None if shop is None else notifying(desk, shop, client)
         self.watchdog = Watchdog(desk)
@@ -200,7 +204,7 @@ class Service:
                 part.stop()
                 await task
 
-    def _parts(self) -> Iterator[tuple[str, FoldWorker | Confirming | Pruner | Rounds]]:
+    def _parts(self) -> Iterator[tuple[str, FoldWorker | Pruner | Rounds]]:
         if self.worker is not None:
             yield "the fold worker", self.worker
         if self.confirming is not None:

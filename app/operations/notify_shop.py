@@ -48,9 +48,6 @@ AT_ONCE: Final = 16
 LIMIT_S: Final = 10.0
 """Seconds that the shop has to answer; it should do its work afterwards."""
 
-IDLE_S: Final = 1.0
-"""Seconds between two looks at what is due. A look costs one index lookup."""
-
 LEASE: Final[Duration] = 60 * SECOND
 """How long others pass over what one has taken: several times the longest request."""
 

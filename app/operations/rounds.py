@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
 from app.errors import StoreUnavailable
 
 log = structlog.get_logger()
+
+
+IDLE_S: Final = 1.0
+"""Seconds between two looks at what is due, where a look costs one index lookup."""
 
 
 class Rounds:

@@ -222,7 +222,7 @@ async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
         await told(driver, PAID)
         await until(driver, "succeeded")
         before = driver.rows("SELECT * FROM events ORDER BY event_id")
-        sources = driver.service.confirming._confirmer.sources
+        sources = driver.service.confirmer.sources
         done = await reindex(driver.desk, sources=sources, progress=lambda count: None)
         assert (done.events, done.unreadable) == (2, 0)
         told_again = driver.rows("SELECT * FROM events ORDER BY event_id")
