@@ -111,8 +111,9 @@ class Service:
         clock: Clock,
         with_worker: bool,
         askers: Mapping[str, Asker],
-        client: httpx2.AsyncClient,
+        client: httpx2.AsyncClient | None = None,
     ) -> None:
+        """client: what the shop is told with; None: it is not told."""
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
@@ -121,7 +122,7 @@ class Service:
         self.confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
         self.confirming = confirming(self.confirmer) if askers else None
         shop = shop_of(settings) if with_worker else None
-        self.notifying = None if shop is None else notifying(desk, shop, client)
+        self.notifying = notifying(desk, shop, client) if shop and client else None
         self.watchdog = Watchdog(desk)
         self.watching = Rounds(self.watchdog.look, component="the watchdog", rest_s=REST_S)
         retention = retention_for(settings.retention_days, sources) if with_worker else None
