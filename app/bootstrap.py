@@ -72,6 +72,14 @@ def gate_limits(settings: Settings) -> GateLimits:
     )
 
 
+def rejection_rate(settings: Settings) -> RejectionRate:
+    """The bounds on rejections that are kept."""
+    return RejectionRate(
+        in_all=settings.rejections_per_minute,
+        per_address=settings.rejections_per_minute_per_address,
+    )
+
+
 def confirming(confirmer: Confirmer) -> Rounds:
     """The background task that asks providers about events which do not count by themselves."""
     return Rounds(lambda: confirm_due(confirmer), component="questions", rest_s=IDLE_S)
@@ -138,10 +146,7 @@ class Service:
             clock=clock,
             environment=settings.environment,
             rejected_body_bytes=settings.rejected_body_bytes,
-            rejection_rate=RejectionRate(
-                in_all=settings.rejections_per_minute,
-                per_address=settings.rejections_per_minute_per_address,
-            ),
+            rejection_rate=rejection_rate(settings),
         )
         limits = Limits(
             max_body_bytes=settings.max_body_bytes,
