@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import httpx2
 import structlog
 from starlette.applications import Starlette
 
-from app.bootstrap_sources import askers, checkout_client, compile_sources
+from app.bootstrap_sources import askers, checkout_client, compile_sources, shop_of
 from app.checkout.client import CheckoutClient
 from app.clock import Clock, SystemClock
 from app.config import Settings
@@ -24,10 +25,13 @@ from app.operations.ask_again import AskingAgain
 from app.operations.confirm_events import Confirmer
 from app.operations.confirming import Confirming
 from app.operations.desk import Desk
+from app.operations.notify_shop import Notifier, Shop, notify_due
 from app.operations.prune import retention_for
 from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
+from app.operations.rounds import IDLE_S, Rounds
+from app.operations.watchdog import REST_S, Watchdog
 from app.operations.worker import FoldWorker
 from app.outbound.asker import LIMIT_S, Asker
 from app.outbound.http import outgoing_client
@@ -50,6 +54,7 @@ def store_settings(settings: Settings) -> StoreSettings:
     return StoreSettings(
         url=settings.database_url,
         environment=settings.environment,
+        notifies=settings.shop.url is not None,
         journal_queue=settings.journal_queue,
         journal_batch=settings.journal_batch,
         rejections_max_count=settings.rejections_max_count,
@@ -78,6 +83,12 @@ def request_limits(settings: Settings) -> Limits:
         max_header_bytes=settings.max_header_bytes,
         max_bodies_bytes=settings.max_bodies_bytes,
     )
+
+
+def notifying(desk: Desk, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
+    """The background task that tells the shop."""
+    notifier = Notifier(desk=desk, shop=shop, client=client)
+    return Rounds(lambda: notify_due(notifier), component="notifications", rest_s=IDLE_S)
 
 
 @asynccontextmanager
@@ -128,16 +139,22 @@ class Service:
         with_worker: bool,
         askers: Mapping[str, Asker],
         checkout: CheckoutClient | None = None,
+        client: httpx2.AsyncClient | None = None,
     ) -> None:
+        """client: what the shop is told with; None: it is not told."""
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
-        desk = Desk(store=store, policy=settings.policy(), clock=clock)
+        self.desk = desk = Desk(store=store, policy=settings.policy(), clock=clock)
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
         self.confirming = Confirming(confirmer) if askers else None
         self.checkout = checkout
         self.asking_again = None if checkout is None else AskingAgain(desk, checkout)
+        shop = shop_of(settings) if with_worker else None
+        self.notifying = notifying(desk, shop, client) if shop and client else None
+        self.watchdog = Watchdog(desk)
+        self.watching = Rounds(self.watchdog.look, component="the watchdog", rest_s=REST_S)
         retention = retention_for(settings.retention_days, sources) if with_worker else None
         self.pruner = None if retention is None else Pruner(desk, retention)
         self._journal_alive = False
@@ -148,7 +165,7 @@ class Service:
         door = _door(store, settings, sources, clock)
         api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
         checkouts = Checkouts(desk, checkout, authorize=api.authorize)
-        health = Health(desk, reasons=self.reasons, metrics=metrics)
+        health = Health(desk, reasons=self.reasons, metrics=metrics, watchdog=self.watchdog)
         self.application: Starlette = build_application(
             webhooks=Webhooks(door, limits=request_limits(settings), metrics=metrics),
             api=api,
@@ -171,6 +188,8 @@ class Service:
             reasons.append(
                 f"the payment service answers {self.checkout.denied}: check the checkout token"
             )
+        if self.notifying is not None and not self.notifying.alive:
+            reasons.append("the task that notifies the shop is not running")
         return reasons
 
     @property
@@ -211,15 +230,20 @@ class Service:
                 part.stop()
                 await task
 
-    def _parts(self) -> Iterator[tuple[str, FoldWorker | Confirming | AskingAgain | Pruner]]:
+    def _parts(
+        self,
+    ) -> Iterator[tuple[str, FoldWorker | Confirming | AskingAgain | Pruner | Rounds]]:
         if self.worker is not None:
             yield "the fold worker", self.worker
         if self.confirming is not None:
             yield "the task that asks providers back", self.confirming
         if self.asking_again is not None:
             yield "the task that asks for unknown sessions again", self.asking_again
+        if self.notifying is not None:
+            yield "the task that notifies the shop", self.notifying
         if self.pruner is not None:
             yield "the pruner", self.pruner
+        yield "the watchdog", self.watching
 
     async def _look(self) -> None:
         if not self.store.looked:
@@ -267,6 +291,7 @@ async def open_service(
             with_worker=with_worker,
             askers=asking,
             checkout=checkout,
+            client=client,
         )
         await stack.enter_async_context(service.running())
         yield service

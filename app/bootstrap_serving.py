@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import structlog
 import uvicorn
 
-from app.bootstrap import Service, open_desk, open_service
-from app.bootstrap_sources import compile_sources
+from app.bootstrap import Service, notifying, open_desk, open_service
+from app.bootstrap_sources import compile_sources, shop_of
 from app.config import Settings
 from app.errors import UnreachableError
 from app.logs import tell_left_out
+from app.operations.golive import unfinished
+from app.operations.notify_shop import LIMIT_S
 from app.operations.prune import retention_for
 from app.operations.pruner import Pruner
+from app.operations.rounds import Rounds
 from app.operations.worker import FoldWorker
+from app.outbound.http import outgoing_client
 from app.web.connection import guarded
 from app.web.gate import SWEEP_S, Gate
 
@@ -41,6 +45,7 @@ class _Server(uvicorn.Server):
 async def serve(settings: Settings, *, host: str, port: int, with_worker: bool = True) -> None:
     """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed."""
     async with open_service(settings, with_worker=with_worker) as service:
+        await _warn_unfinished(service)
         server = _Server(_uvicorn(service, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,6 +69,11 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
             raise UnreachableError(_unheard(host, port))
     log.info("stopped")
     tell_left_out(at_once=True)
+
+
+async def _warn_unfinished(service: Service) -> None:
+    if await unfinished(service.desk) is not None:
+        log.error("NOT READY FOR REAL MONEY: run `tallyhook golive` and complete its checklist")
 
 
 def _unheard(host: str, port: int) -> str:
@@ -123,23 +133,38 @@ async def _announce(server: uvicorn.Server, settings: Settings) -> None:
 
 
 async def work(settings: Settings) -> None:
-    """Fold due orders, and prune settled ones, until SIGTERM or SIGINT."""
+    """Fold due orders, notify the shop, and prune settled orders, until SIGTERM or SIGINT."""
     retention = None
     if settings.retention_days:  # only then are the sources needed
         retention = retention_for(settings.retention_days, compile_sources(settings))
-    async with open_desk(settings, purpose="serving") as desk:
-        worker = FoldWorker(desk, batch=settings.worker_batch)
-        task = asyncio.create_task(worker.run())
-        pruner = None if retention is None else Pruner(desk, retention)
-        pruning = None if pruner is None else asyncio.create_task(pruner.run())
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, worker.stop)
-        log.info("working", environment=desk.store.environment)
-        await asyncio.gather(task, return_exceptions=True)
-        if pruner is not None and pruning is not None:
-            pruner.stop()
-            await pruning
-        if not task.cancelled() and task.exception() is not None:
-            raise UnreachableError("the fold worker failed; see the log") from task.exception()
+    shop = shop_of(settings)
+    async with (
+        outgoing_client(timeout_s=LIMIT_S) as client,
+        open_desk(settings, purpose="serving") as desk,
+    ):
+        parts: list[FoldWorker | Rounds | Pruner] = [FoldWorker(desk, batch=settings.worker_batch)]
+        parts += [] if shop is None else [notifying(desk, shop, client)]
+        parts += [] if retention is None else [Pruner(desk, retention)]
+        await _until_told(parts, environment=desk.store.environment)
     log.info("stopped")
+
+
+async def _until_told(
+    parts: Sequence[FoldWorker | Rounds | Pruner], *, environment: str | None
+) -> None:
+    """Run all until a signal; where one of them fails, end the others and say so."""
+
+    def stop() -> None:
+        for part in parts:
+            part.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    log.info("working", environment=environment)
+    tasks = [asyncio.create_task(part.run()) for part in parts]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    stop()
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(ended, BaseException):
+            raise UnreachableError("a part of the worker failed; see the log") from ended

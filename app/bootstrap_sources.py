@@ -8,6 +8,7 @@ from app.checkout.client import CheckoutClient, ClientSettings
 from app.checkout.form import form_of, token_is_foreign
 from app.config import Settings, SourceSettings
 from app.errors import ConfigurationError
+from app.operations.notify_shop import Shop
 from app.outbound.asker import Asker
 from app.providers.doctor import Account
 from app.providers.profile import load_profile
@@ -108,6 +109,24 @@ def _refuse_long_tolerance(profile: Profile) -> None:
                 f"old one can be played again; write at most {MAX_TOLERANCE_S} in [timestamp]"
             ]
         )
+
+
+def shop_of(settings: Settings) -> Shop | None:
+    """The shop that is told of every revision; None where none is configured.
+
+    Raises ConfigurationError where its secret cannot sign.
+    """
+    shop = settings.shop
+    if shop.url is None or shop.secret is None:
+        return None
+    secret = shop.secret.get_secret_value()
+    try:
+        signer = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            [f"TALLYHOOK_SHOP__SECRET: {problem}" for problem in error.problems]
+        ) from None
+    return Shop(url=shop.url, signer=signer)
 
 
 def checkout_settings(settings: Settings) -> ClientSettings:

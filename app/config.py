@@ -37,6 +37,7 @@ from app.config_values import (
     DatedSecret,
     base_url,
     database_url,
+    endpoint_url,
     lowered,
     named,
     networks,
@@ -54,6 +55,7 @@ Secrets = Annotated[tuple[DatedSecret, ...], NoDecode, BeforeValidator(secrets)]
 NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 PublicUrl = Annotated[str, BeforeValidator(public_url)]
+EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
 Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
@@ -99,6 +101,32 @@ class CheckoutSettings(BaseModel):
     source: Name | None = None
 
 
+class ShopSettings(BaseModel):
+    """Where the shop is told of every revision. All None: it reads the feed, or nothing.
+
+    secret  signs the notifications, wherever it came from
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: EndpointUrl | None = None
+    secret: SecretStr | None = None
+    secret_file: Path | None = None
+
+
+class RehearsalSettings(BaseModel):
+    """What `tallyhook rehearse` plays.
+
+    numbers  a test number for each scenario's name; empty: those of the simulated provider
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    numbers: NamedSecrets = Field(default_factory=dict)
+    amount: Annotated[str, StringConstraints(pattern=r"^\d{1,12}(?:\.\d{1,4})?$")] = "1500.00"
+    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "KES"
+
+
 class Settings(BaseSettings):
     """Every setting, checked. Built by `load_settings`, or in tests by keyword.
 
@@ -119,6 +147,8 @@ class Settings(BaseSettings):
     database_url: DatabaseUrl = Field(default="sqlite+aiosqlite:///var/tallyhook.db", repr=False)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
+    shop: ShopSettings = Field(default_factory=ShopSettings)
+    rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
 
     payment_window_s: int = _number(1800, 1, 30 * 86_400)
     grace_s: int = _number(300, 0, 7 * 86_400)
@@ -190,6 +220,14 @@ class Settings(BaseSettings):
         return (init_settings,)
 
 
+SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
+    "checkout": CheckoutSettings,
+    "shop": ShopSettings,
+    "rehearsal": RehearsalSettings,
+}
+"""Settings in groups of which there is one each."""
+
+
 def load_settings(environ: Mapping[str, str] | None = None, *, serving: bool = False) -> Settings:
     """The settings of `environ` (default: the process's own), over those of TALLYHOOK_CONFIG.
 
@@ -219,8 +257,8 @@ def known_variables() -> tuple[str, ...]:
     for field in Settings.model_fields:
         if field == "sources":
             nested = [f"SOURCES__<NAME>__{name.upper()}" for name in SourceSettings.model_fields]
-        elif field == "checkout":
-            nested = [f"CHECKOUT__{name.upper()}" for name in CheckoutSettings.model_fields]
+        elif field in SECTIONS:
+            nested = [f"{field}__{name}".upper() for name in SECTIONS[field].model_fields]
         else:
             nested = [field.upper()]
         names += [PREFIX + name for name in nested]
@@ -242,10 +280,12 @@ def _fill_in(tree: dict[str, Any], reading: Reading) -> None:
             variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"
             fields["secrets"] = read_secret_file(Path(fields["secrets_file"]), variable, reading)
     checkout = tree.setdefault("checkout", {})
-    if "token_file" in checkout and "token" not in checkout:
-        variable = PREFIX + "CHECKOUT__TOKEN_FILE"
-        lines = read_secret_file(Path(checkout["token_file"]), variable, reading)
-        checkout["token"] = lines[0] if lines else None
+    for section, name in (("checkout", "token"), ("shop", "secret")):
+        fields = tree.get(section, {})
+        if f"{name}_file" in fields and name not in fields:
+            variable = f"{PREFIX}{section}__{name}_FILE".upper()
+            lines = read_secret_file(Path(fields[f"{name}_file"]), variable, reading)
+            fields[name] = lines[0] if lines else None
     if len(sources) == 1:
         checkout.setdefault("source", next(iter(sources)))
 
@@ -278,9 +318,17 @@ def _sentence(mistake: Any, field: str) -> str:
         return str(context["error"])
     if mistake["type"] == "literal_error":
         return f"must be {context['expected'].replace(chr(39), '')}"
+    if field in _SHAPES:
+        return _SHAPES[field]
     if field in ("profile", "source"):
         return "must be a name of 1 to 40 of a-z, 0-9, _ and -"
     return f"must be a whole number{_unit(field)} from {' to '.join(_bounds(field))}"
+
+
+_SHAPES: Final = {
+    "amount": "must be an amount in major units, such as 1500.00",
+    "currency": "must be an ISO 4217 code, such as KES",
+}
 
 
 def _unit(field: str) -> str:

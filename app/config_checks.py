@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from app import config_dangers
+from app import config_dangers, config_shop
 from app.config_places import database_lies_well
 from app.config_reading import ENVIRONMENT, PREFIX, Reading
 
@@ -129,10 +129,14 @@ def _secrets(settings: Settings, reading: Reading) -> Iterator[tuple[str, str]]:
         variable += "_FILE" if variable not in reading.given else ""
         for secret in source.secrets:
             yield variable, secret.get_secret_value()
-    if settings.checkout.token is not None:
-        variable = PREFIX + "CHECKOUT__TOKEN"
-        variable += "_FILE" if variable not in reading.given else ""
-        yield variable, settings.checkout.token.get_secret_value()
+    for variable, one in (
+        ("CHECKOUT__TOKEN", settings.checkout.token),
+        ("SHOP__SECRET", settings.shop.secret),
+    ):
+        if one is not None:
+            variable = PREFIX + variable
+            variable += "_FILE" if variable not in reading.given else ""
+            yield variable, one.get_secret_value()
 
 
 def _checkout_is_whole(settings: Settings, reading: Reading) -> None:
@@ -189,6 +193,7 @@ CHECKS: Final[tuple[Callable[[Settings, Reading], None], ...]] = (
     _checkout_is_encrypted,
     _checkout_has_its_source,
     _sizes_fit_together,
+    *config_shop.CHECKS,
     *config_dangers.CHECKS,
     database_lies_well,
 )

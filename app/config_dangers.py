@@ -123,6 +123,7 @@ def _files(settings: Settings, reading: Reading) -> list[tuple[str, Path]]:
         for name, source in settings.sources.items()
     ]
     files.append((PREFIX + "CHECKOUT__TOKEN_FILE", settings.checkout.token_file))
+    files.append((PREFIX + "SHOP__SECRET_FILE", settings.shop.secret_file))
     told = {*reading.problems, *(warning.partition(":")[0] for warning in reading.warnings)}
     return [(name, path) for name, path in files if path is not None and name not in told]
 

@@ -24,7 +24,7 @@ MAX_FILE_BYTES: Final = 256 * 1024
 """More than any list of settings or secrets; a larger file was named by mistake."""
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
-_SECRET = re.compile(r"__(SECRETS|TOKEN)\Z")
+_SECRET = re.compile(r"__(SECRETS?|TOKEN)\Z")
 
 
 @dataclass(kw_only=True)

@@ -131,6 +131,30 @@ def base_url(value: Any) -> Any:
     return value.strip().rstrip("/")
 
 
+def endpoint_url(value: Any) -> Any:
+    """An http or https URL as it is to be called, its path and query as they are.
+
+    Raises ValueError when it has no host, or a user or a fragment.
+    """
+    if not isinstance(value, str):
+        return value
+    parts = _split(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL such as https://shop.example/payments")
+    if parts.username or parts.password or parts.fragment:
+        raise ValueError("must be a URL without user, password and fragment")
+    return value.strip()
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL's host is this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def public_url(value: Any) -> Any:
     """The same, or nothing."""
     return value if value == "" else base_url(value)

@@ -14,6 +14,11 @@ def new_id(prefix: str, now: Instant) -> str:
     return f"{prefix}{now // MILLISECOND:012x}{os.urandom(9).hex()}"
 
 
+def first_id(prefix: str, instant: Instant) -> str:
+    """No id that was given at this instant's millisecond, or later, is below it."""
+    return f"{prefix}{max(instant, 0) // MILLISECOND:012x}"
+
+
 def new_token(prefix: str) -> str:
     """A bearer token with 256 bits of chance, URL-safe."""
     return prefix + secrets.token_urlsafe(32)

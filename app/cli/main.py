@@ -13,7 +13,10 @@ import typer
 from app.cli import (
     checkout,
     deliveries,
+    going_live,
+    golive,
     keeping,
+    notifications,
     orders,
     profiles,
     serving,
@@ -33,11 +36,13 @@ application = typer.Typer(
     rich_markup_mode=None,
 )
 
-for module in (serving, store, keeping):
+for module in (serving, store, keeping, going_live):
     module.register(application)
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(checkout.group, name="checkout")
+application.add_typer(golive.group, name="golive")
+application.add_typer(notifications.group, name="notifications")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")
 application.add_typer(signature.group, name="signature")

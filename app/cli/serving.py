@@ -59,8 +59,8 @@ def serve(
 
 
 def worker() -> None:
-    """Fold due orders and nothing else, beside receivers on one PostgreSQL. On SQLite, which one
-    process serves alone, `serve` does this itself."""
+    """Fold due orders and notify the shop, beside receivers on one PostgreSQL. On SQLite, which
+    one process serves alone, `serve` does this itself."""
     from app.bootstrap_serving import work
     from app.cli.running import run_loop
     from app.config import load_settings

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
 from app.store.ledgers import count_due, outcome_counts
+from app.store.outbox import notification_counts
 from app.store.safety import unsafe_standbys
 from reconcile.ledger import OUTCOMES
 
@@ -16,6 +17,7 @@ from reconcile.ledger import OUTCOMES
 class StoreState:
     """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
 
+    notifications  how many wait for the shop, and how many were given up
     free     bytes that are free on the database's disk; None where a server looks after it
     refuses  why nothing can be written now, one sentence; None when it can
     """
@@ -25,6 +27,7 @@ class StoreState:
     outcomes: Mapping[str, int]
     free: int | None
     refuses: str | None
+    notifications: tuple[int, int]
 
 
 async def unsafe(desk: Desk) -> list[str]:
@@ -46,10 +49,12 @@ async def store_state(desk: Desk) -> StoreState:
     async with store.reading() as connection:
         due = await count_due(connection, now=desk.clock.now())
         counts = await outcome_counts(connection)
+        notifications = await notification_counts(connection)
     return StoreState(
         due=due,
         queue=store.journal.depth,
         outcomes=dict.fromkeys(OUTCOMES, 0) | counts,
         free=store.writer.space.free_bytes(),
         refuses=refuses,
+        notifications=notifications,
     )

@@ -67,7 +67,13 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
         before = await latest_positions(connection, [mark.order for mark in marks])
         current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
         publications = [decided(each, before.get(each.order)) for each in current]
-        await publish(connection, publications, due=marks, put_aside_until=now + PUT_ASIDE)
+        await publish(
+            connection,
+            publications,
+            due=marks,
+            put_aside_until=now + PUT_ASIDE,
+            notify=desk.store.notifies,
+        )
     return len(due)
 
 
@@ -149,7 +155,7 @@ async def _publish_rebuilt(desk: Desk, publications: Sequence[Publication]) -> N
         async with desk.store.writing() as connection:
             marks = await marks_of(connection, [each.order for each in publications], to_write=True)
             due = _misplaced(marks, publications)
-            await publish(connection, publications, due=due)
+            await publish(connection, publications, due=due, notify=desk.store.notifies)
 
 
 def _misplaced(marks: Sequence[Due], publications: Sequence[Publication]) -> list[Due]:

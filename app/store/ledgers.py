@@ -15,6 +15,8 @@ from typing import Any, cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store.outbox import noting
+from app.store.published import PUBLISHED_COLUMNS, Published, published_of
 from app.store.statements import Script, inserting, run, select_in
 from reconcile.instants import Instant
 from reconcile.ledger import Outcome
@@ -65,20 +67,6 @@ class Due:
     order: str
     generation: int
     due_at: Instant | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """One revision as the feed shows it. `seq` is its place in publishing order, from 1."""
-
-    seq: int
-    order: str
-    at: Instant
-    outcome: str
-    fulfillable: bool
-    before_outcome: str | None
-    before_fulfillable: bool | None
-    because: tuple[str, ...]
 
 
 # --- due marks -----------------------------------------------------------------------------------
@@ -194,17 +182,19 @@ async def publish(
     *,
     due: Sequence[Due] = (),
     put_aside_until: Instant | None = None,
+    notify: bool = False,
 ) -> None:
     """Write the rows, the revisions, and the orders' next due marks, in one transaction.
 
     A mark whose order has no publication here could not be folded; it is due again at the instant
-    until which it is put aside.
+    until which it is put aside. With `notify`, the shop is to be told of each revision.
     """
     decisions = {each.order: each.next_decision_at for each in publications}
     marks = [
         (mark.order, decisions.get(mark.order, put_aside_until), mark.generation) for mark in due
     ]
-    await run(connection, _publishing(connection.dialect.name, publications, marks))
+    dialect = connection.dialect.name
+    await run(connection, _publishing(dialect, publications, marks=marks, notify=notify))
 
 
 Mark = tuple[str, Instant | None, int]
@@ -212,7 +202,7 @@ Mark = tuple[str, Instant | None, int]
 
 
 def _publishing(
-    dialect: str, publications: Sequence[Publication], marks: Sequence[Mark]
+    dialect: str, publications: Sequence[Publication], *, marks: Sequence[Mark], notify: bool
 ) -> Script[None]:
     if publications:
         yield from inserting(
@@ -231,6 +221,8 @@ def _publishing(
             columns=_REVISION_COLUMNS,
             rows=[_revision_row(first + n, each) for n, each in enumerate(revisions)],
         )
+        if notify:
+            yield from noting(dialect, revisions, first=first)
     if marks:
         yield from _settling(dialect, marks)
 
@@ -294,25 +286,24 @@ async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[P
     """Revisions after a place in the feed, in publishing order."""
     rows = await connection.execute(
         text(
-            "SELECT seq, order_key, at, outcome, fulfillable, before_outcome, before_fulfillable, "
-            "because FROM revisions WHERE seq > :after ORDER BY seq LIMIT :limit"
+            f"SELECT {', '.join(PUBLISHED_COLUMNS)} FROM revisions "  # noqa: S608
+            "WHERE seq > :after ORDER BY seq LIMIT :limit"
         ),
         {"after": after, "limit": limit},
     )
-    return [_published(row) for row in rows]
+    return [published_of(row) for row in rows]
 
 
-def _published(row: Sequence[Any]) -> Published:
-    return Published(
-        seq=row[0],
-        order=row[1],
-        at=row[2],
-        outcome=row[3],
-        fulfillable=bool(row[4]),
-        before_outcome=row[5],
-        before_fulfillable=None if row[6] is None else bool(row[6]),
-        because=tuple(json.loads(row[7])),
+async def times_released(connection: AsyncConnection, order: str) -> int:
+    """How often the feed has said of an order that it may be fulfilled, after it might not."""
+    found = await connection.execute(
+        text(
+            "SELECT count(*) FROM revisions WHERE order_key=:order AND fulfillable=1 "
+            "AND coalesce(before_fulfillable, 0)=0"
+        ),
+        {"order": order},
     )
+    return int(found.scalar_one())
 
 
 async def listed_orders(

@@ -44,6 +44,11 @@ def check_server(cursor: Any) -> None:
         )
 
 
+async def switched_off(connection: AsyncConnection) -> list[str]:
+    """The settings of a PostgreSQL server for which `check_server` would refuse it."""
+    return [str(row[0]) for row in await connection.execute(text(_OFF))]
+
+
 async def unsafe_standbys(connection: AsyncConnection) -> list[str]:
     """What would be lost if a standby took over, one sentence each; empty without standbys."""
     if connection.dialect.name == "sqlite":

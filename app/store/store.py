@@ -44,10 +44,14 @@ second from a slow disk. A larger one is looked at while it serves."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What the store needs to know. Bounds are explained in `app.config`."""
+    """What the store needs to know. Bounds are explained in `app.config`.
+
+    notifies  whether a shop is to be told of every revision that is published
+    """
 
     url: str
     environment: str | None = None
+    notifies: bool = False
     journal_queue: int = 4_096
     journal_batch: int = 512
     rejections_max_count: int = 10_000
@@ -77,6 +81,7 @@ class Store:
             max_count=settings.rejections_max_count, max_bytes=settings.rejections_max_bytes
         )
         self.environment = settings.environment
+        self.notifies = settings.notifies
         self.evidence_arrived = asyncio.Event()
         self.looked = True
         """Whether the whole file has been looked at; else `look` is still to be called."""

@@ -3,10 +3,10 @@
 SQLModel validates nothing in a table model, so every value that enters has been checked before:
 events by the provider's profile, records by the operation that makes them.
 
-    truth   deliveries  records  revisions  rejections  tokens
+    truth   deliveries  records  revisions  rejections  tokens  signoffs
     index   events  links  contested        rebuilt from deliveries by `reindex`
     cache   ledgers                          rebuilt by `refold --all`
-    marks   order_due  unanswered  meta  counters
+    marks   order_due  unanswered  notifications  meta  counters
 """
 
 from __future__ import annotations
@@ -315,3 +315,52 @@ class TokenRow(_Table, table=True):
     hash: str = _text()
     created_at: int = _big()
     revoked_at: int | None = _big(null=True)
+
+
+_WAITING = text("due_at IS NOT NULL")
+_DEAD = text("due_at IS NULL AND delivered_at IS NULL")
+
+
+class NotificationRow(_Table, table=True):
+    """What the shop is to be told of one revision. `due_at` is NULL once that is over: it was
+    delivered at `delivered_at`, or, where that is NULL too, given up."""
+
+    __tablename__ = "notifications"
+    __table_args__ = (
+        Index(
+            "ix_notifications_due_at",
+            "due_at",
+            "seq",
+            sqlite_where=_WAITING,
+            postgresql_where=_WAITING,
+        ),
+        Index(
+            "ix_notifications_waiting",
+            "order_key",
+            "seq",
+            sqlite_where=_WAITING,
+            postgresql_where=_WAITING,
+        ),
+        Index("ix_notifications_dead", "seq", sqlite_where=_DEAD, postgresql_where=_DEAD),
+        _STRICT,
+    )
+    seq: int = _big(primary=True)
+    order_key: str = _text()
+    since: int = _big()
+    due_at: int | None = _big(null=True)
+    tries: int = _big()
+    delivered_at: int | None = _big(null=True)
+    problem: str | None = _text(null=True)
+
+
+class SignoffRow(_Table, table=True):
+    """What a person, or a check, said of one item of the go-live checklist. Append-only."""
+
+    __tablename__ = "signoffs"
+    __table_args__ = _STRICT
+    number: int = _big(primary=True)
+    item: str = _text()
+    state: str = _text()
+    at: int = _big()
+    signer: str = _text()
+    note: str = _text()

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from app.errors import NotFoundError
 from app.operations.desk import Desk
 from app.operations.manage_tokens import who_is
-from app.operations.read_feed import Published, read_feed
+from app.operations.read_feed import outcome_document, read_feed
 from app.operations.read_orders import list_orders, order_document
 from app.operations.tell_order import tell_order
 from app.web.openapi import API_DOCUMENT
@@ -25,7 +25,6 @@ from app.web.reading import (
     told_order,
 )
 from reconcile.explain import ledger_summary
-from reconcile.instants import format_instant
 from reconcile.ledger import FINDING_CODES, OUTCOMES
 
 MAX_TOLD_BYTES = 64 * 1024
@@ -104,7 +103,7 @@ class Api:
             wait_s=number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s),
         )
         cursor = published[-1].seq if published else after
-        return _json({"outcomes": [_outcome(each) for each in published], "cursor": cursor})
+        return _json({"outcomes": [outcome_document(each) for each in published], "cursor": cursor})
 
     async def openapi(self, request: Request) -> Response:
         """GET /api/v1/openapi.json"""
@@ -117,24 +116,6 @@ _OPENAPI: Final = json.dumps(API_DOCUMENT, ensure_ascii=False).encode()
 
 def _json(document: Any) -> Response:
     return Response(json.dumps(document, ensure_ascii=False), media_type=JSONResponse.media_type)
-
-
-def _outcome(published: Published) -> dict[str, Any]:
-    before = None
-    if published.before_outcome is not None:
-        before = {
-            "outcome": published.before_outcome,
-            "fulfillable": published.before_fulfillable,
-        }
-    return {
-        "id": published.seq,
-        "order": published.order,
-        "outcome": published.outcome,
-        "fulfillable": published.fulfillable,
-        "before": before,
-        "because": list(published.because),
-        "at": format_instant(published.at),
-    }
 
 
 async def capped_body(request: Request) -> bytes:

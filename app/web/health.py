@@ -10,7 +10,9 @@ from starlette.responses import JSONResponse, Response
 
 from app.errors import TallyhookError
 from app.operations.desk import Desk
+from app.operations.golive import unfinished
 from app.operations.health import store_state, unsafe
+from app.operations.watchdog import Watchdog
 from app.web.metrics import Metrics
 
 Reasons = Callable[[], list[str]]
@@ -19,10 +21,13 @@ Reasons = Callable[[], list[str]]
 class Health:
     """The three endpoints. `reasons` tells what of this process's own tasks is not working."""
 
-    def __init__(self, desk: Desk, *, reasons: Reasons, metrics: Metrics) -> None:
+    def __init__(
+        self, desk: Desk, *, reasons: Reasons, metrics: Metrics, watchdog: Watchdog
+    ) -> None:
         self._desk = desk
         self._reasons = reasons
         self._metrics = metrics
+        self._watchdog = watchdog
 
     async def livez(self, request: Request) -> Response:
         """The process answers."""
@@ -31,19 +36,32 @@ class Health:
     async def readyz(self, request: Request) -> Response:
         """200 while deliveries can be stored and folded; else 503 with the reasons.
 
-        `unsafe` says what is stored less safely than it could be; it does not turn deliveries away.
+        `unsafe` says what is stored less safely than it could be, `golive` what a live instance
+        lacks, `silence` that too little is heard, and `findings` how many orders a shop must look
+        at; they do not turn deliveries away.
         """
         reasons, dangers = self._reasons(), list[str]()
+        golive = None
         try:
             state = await store_state(self._desk)
             reasons += [state.refuses] if state.refuses else []
             dangers = await unsafe(self._desk)
+            golive = await unfinished(self._desk)
         except TallyhookError as error:
             reasons.append(str(error))
         status = 503 if reasons else 200
-        document = {"status": "not ready" if reasons else "ready", "reasons": reasons}
+        document: dict[str, object] = {
+            "status": "not ready" if reasons else "ready",
+            "reasons": reasons,
+        }
         if dangers:
             document["unsafe"] = dangers
+        if golive is not None:
+            document["golive"] = [golive]
+        if self._watchdog.alarm is not None:
+            document["silence"] = [self._watchdog.alarm.sentence]
+        if any(self._watchdog.findings.values()):
+            document["findings"] = self._watchdog.findings
         return JSONResponse(document, status_code=status)
 
     async def metrics(self, request: Request) -> Response:
@@ -56,7 +74,11 @@ class Health:
             "orders_due": state.due,
             "journal_queue": state.queue,
             "store_writable": int(state.refuses is None),
+            "notifications_waiting": state.notifications[0],
+            "notifications_given_up": state.notifications[1],
         }
+        gauges["silence_alarm"] = int(self._watchdog.alarm is not None)
+        gauges |= {f"orders_{code}": n for code, n in self._watchdog.findings.items()}
         if state.free is not None:
             gauges["disk_free_bytes"] = state.free
         self._metrics.set_state(gauges, orders=state.outcomes)

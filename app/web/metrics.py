@@ -108,5 +108,10 @@ _GAUGES: Final = {
     "orders_due": "Orders whose fold is due and not yet done.",
     "journal_queue": "Arrivals that wait to be committed.",
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
+    "notifications_waiting": "Notifications that the shop has not yet taken.",
+    "notifications_given_up": "Notifications that are sent no more unless a person asks for it.",
+    "silence_alarm": "1 while fewer verified events come than is usual at this time.",
+    "orders_paid_but_not_fulfilled": "Orders paid for that the shop has not said to have shipped.",
+    "orders_fulfilled_but_not_paid": "Orders that were shipped without having been paid for.",
     "disk_free_bytes": "Bytes that are free on the disk of the database.",
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
-from app.config import Settings, known_variables, load_settings
+from app.config import SECTIONS, Settings, known_variables, load_settings
 from app.errors import ConfigurationError
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.env"
@@ -27,7 +27,7 @@ def test_it_lists_every_setting_and_no_other() -> None:
     assert set(lines()) == known - {"TALLYHOOK_CONFIG"}
 
 
-@pytest.mark.parametrize("field", sorted(Settings.model_fields.keys() - {"sources", "checkout"}))
+@pytest.mark.parametrize("field", sorted(Settings.model_fields.keys() - {"sources", *SECTIONS}))
 def test_each_setting_stands_with_its_default_and_its_bounds(field: str) -> None:
     commented, value = lines()[f"TALLYHOOK_{field.upper()}"]
     info = Settings.model_fields[field]
@@ -56,6 +56,7 @@ def test_a_copy_with_its_blanks_filled_in_loads(tmp_path: Path) -> None:
     text = re.sub(r"(?m)^#(?=TALLYHOOK_)(?!\w+_FILE=)", "", EXAMPLE.read_text())
     text = text.replace('["<newest>", "<older>"]', f'["{SECRET}", "{SECRET[::-1]}"]')
     text = text.replace("<token>", "tok_9f8e7d6c5b4a3f2e1d")
+    text = text.replace("<shop secret>", "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=")
     path = tmp_path / "settings.env"
     path.write_text(text)
     settings = load_settings({"TALLYHOOK_CONFIG": str(path)}, serving=True)

@@ -9,8 +9,10 @@ from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
+from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_verdicts import VerdictContract
+from tests.store.contract_watching import WatchingContract
 
 pytestmark = pytest.mark.postgres
 
@@ -23,6 +25,8 @@ class TestPostgresql(
     CheckingContract,
     ConfirmingContract,
     RetentionContract,
+    OutboxContract,
+    WatchingContract,
 ):
     """Every property of the contract, on a server."""
 

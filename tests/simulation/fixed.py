@@ -21,8 +21,11 @@ from tests.simulation.disk import DiskQueue, NoThread, connecting
 from tests.simulation.loop import VirtualLoop
 
 WORKER_IDLE_S = 24 * 3_600.0
+"""The longest sleep of the fold worker and the watchdog here. They would otherwise look around all
+the time."""
+
 ASKING_IDLE_S = 1_800.0
-"""The fold worker's longest sleep here. It would otherwise look around every simulated second."""
+"""The same, of what asks for unknown sessions again."""
 
 
 @contextmanager
@@ -37,6 +40,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.operations.worker.perf_counter": loop.time,
         "app.operations.worker.IDLE_S": WORKER_IDLE_S,
         "app.operations.ask_again.IDLE_S": ASKING_IDLE_S,
+        "app.bootstrap.REST_S": WORKER_IDLE_S,
         "app.operations.read_feed.monotonic": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
         "app.sandbox.provider.TRUTH_PAUSE_S": 10.0**9,

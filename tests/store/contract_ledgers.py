@@ -12,7 +12,6 @@ from app.operations import refold
 from app.operations.desk import Desk
 from app.operations.refold import refold_all, refold_due, refold_until_quiet
 from app.store.ledgers import (
-    Published,
     count_due,
     due_orders,
     feed,
@@ -22,6 +21,7 @@ from app.store.ledgers import (
     outcome_counts,
     publish,
 )
+from app.store.published import Published
 from app.store.store import Store
 from reconcile.fold import fold
 from reconcile.instants import MINUTE

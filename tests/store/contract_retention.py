@@ -211,7 +211,7 @@ class RetentionContract:
             await store.close()
 
 
-NEW_TABLES = ("envelopes", "confirmations", "unanswered")
+NEW_TABLES = ("envelopes", "confirmations", "unanswered", "notifications", "signoffs")
 NEW_COLUMNS = ("pruned_at", "envelope", "standing")
 """What versions after the first have added."""
 

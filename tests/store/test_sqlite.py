@@ -11,8 +11,10 @@ from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
+from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_verdicts import VerdictContract
+from tests.store.contract_watching import WatchingContract
 
 
 class TestSqlite(
@@ -23,6 +25,8 @@ class TestSqlite(
     CheckingContract,
     ConfirmingContract,
     RetentionContract,
+    OutboxContract,
+    WatchingContract,
 ):
     """Every property of the contract, on a database file."""
 

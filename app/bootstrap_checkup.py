@@ -1,0 +1,99 @@
+"""Wiring: looks at an installation as it is configured, for `tallyhook doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import httpx2
+
+from app.bootstrap import store_settings
+from app.bootstrap_sources import compile_sources, shop_of
+from app.clock import SystemClock
+from app.config import Settings, load_settings
+from app.errors import ConfigurationError, TallyhookError
+from app.operations import checkup
+from app.operations.checkup import Sign
+from app.outbound.http import outgoing_client
+from app.outbound.looking import LIMIT_S, look
+from app.providers.profile import load_profile
+from app.store.facts import database_facts
+from app.store.store import open_store
+
+
+async def examine(environ: Mapping[str, str] | None = None) -> list[Sign]:
+    """Everything there is to say, in the order in which it should be mended."""
+    try:
+        settings = load_settings(environ, serving=True)
+        compile_sources(settings)
+        shop_of(settings)
+    except ConfigurationError as error:
+        return list(checkup.of_configuration(error.problems))
+    signs = [checkup.ok("configuration", f"Whole, for {settings.environment}.")]
+    signs += [checkup.weak("configuration", f"{warning}.") for warning in settings.warnings]
+    signs += [checkup.of_secret_file(name, _mode(path)) for name, path in secret_files(settings)]
+    signs += await _database(settings)
+    async with outgoing_client(timeout_s=LIMIT_S) as client:
+        signs += await _services(settings, client)
+    for name, source in settings.sources.items():
+        signs += checkup.of_profile(name, load_profile(source.profile))
+    return signs
+
+
+def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
+    """Every file that a secret came from, with its variable."""
+    for name, source in settings.sources.items():
+        if source.secrets_file is not None:
+            yield f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file
+    if settings.checkout.token_file is not None:
+        yield "TALLYHOOK_CHECKOUT__TOKEN_FILE", settings.checkout.token_file
+    if settings.shop.secret_file is not None:
+        yield "TALLYHOOK_SHOP__SECRET_FILE", settings.shop.secret_file
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return None
+
+
+async def _database(settings: Settings) -> list[Sign]:
+    try:
+        async with open_store(store_settings(settings), purpose="reading") as store:
+            async with store.reading() as connection:
+                signs = list(checkup.of_database(await database_facts(connection)))
+            free = store.writer.space.free_bytes()
+    except TallyhookError as error:
+        sentence = str(error)
+        return [
+            checkup.must(
+                "database", f"{sentence[:1].upper()}{sentence[1:]}.", "then run this again"
+            )
+        ]
+    low_water = settings.disk_low_water_mb
+    return signs + list(checkup.of_disk(free, low_water_mib=low_water))
+
+
+async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Sign]:
+    """The provider, whose clock counts, and the shop."""
+    clock, signs = SystemClock(), list[Sign]()
+    provider = settings.checkout.base_url
+    if provider is None:
+        signs.append(
+            checkup.weak(
+                "provider",
+                "No address is configured, so nothing was asked.",
+                "set TALLYHOOK_CHECKOUT__BASE_URL where sessions are opened from here",
+            )
+        )
+    else:
+        before = clock.now()
+        sight = await look(client, provider)
+        signs += checkup.of_reach("provider", sight, now=before)
+        if sight.status is not None:
+            signs.append(checkup.of_clock(sight, before=before, after=clock.now()))
+    if settings.shop.url is not None:
+        sight = await look(client, settings.shop.url)
+        signs += checkup.of_reach("shop", sight, now=clock.now())
+    return signs

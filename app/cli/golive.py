@@ -1,0 +1,67 @@
+"""The go-live checklist: run it, print it, and sign what only a person can state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.output import Format, FormatOption, emit, note
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
+    from app.operations.golive import Item
+    from reconcile.instants import Instant
+
+group = typer.Typer(help="The checklist before real money moves.", invoke_without_command=True)
+
+COLUMNS = ("item", "state", "by", "at", "note", "sentence")
+
+
+@group.callback()
+def golive(
+    context: typer.Context,
+    page: Annotated[
+        Path | None, typer.Option("-o", help="Also write it as a page for printing (HTML).")
+    ] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Check keys, the public endpoint and the environment, add what was rehearsed and signed, and
+    print the list. Exit code 1 until it is complete."""
+    if context.invoked_subcommand is not None:
+        return
+    from app.bootstrap_golive import run_checklist
+    from app.cli.golive_page import page_of
+    from app.cli.running import with_desk
+    from app.operations.golive import open_items
+
+    async def check(desk: Desk, settings: Settings) -> tuple[str, list[Item], Instant]:
+        items = await run_checklist(desk, settings)
+        return desk.store.environment or "", items, desk.clock.now()
+
+    environment, items, now = with_desk(check, purpose="writing")
+    rows = [item.document() for item in items]
+    emit(rows, columns=COLUMNS, form=form)
+    if page is not None:
+        page.write_text(page_of(rows, environment=environment, at=now), encoding="utf-8")
+        note(f"Wrote {page}.")
+    left = open_items(items)
+    if left:
+        note(f"Not complete: {', '.join(left)}.")
+        raise typer.Exit(1)
+
+
+@group.command("sign")
+def sign(
+    item: Annotated[str, typer.Argument(help="The item's name, as the list has it.")],
+    by: Annotated[str, typer.Option(help="Who states it: a person's name.")],
+    text: Annotated[str, typer.Option("--note", help="What is stated, and where it is kept.")],
+) -> None:
+    """State by name what no program can check. Statements are added and never changed."""
+    from app.cli.running import with_desk
+    from app.operations import golive
+
+    with_desk(lambda desk, settings: golive.sign(desk, item, by=by, note=text), purpose="writing")
+    note(f"{by} has signed {item}.")

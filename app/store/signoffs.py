@@ -1,0 +1,51 @@
+"""What checks and people have said of the go-live checklist. Rows are only added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reconcile.instants import Instant
+
+Judged = Literal["passed", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signoff:
+    """One statement: of which item, by whom, when, and what was said."""
+
+    item: str
+    state: Judged
+    at: Instant
+    signer: str
+    note: str
+
+
+async def add_signoff(connection: AsyncConnection, signoff: Signoff) -> None:
+    """Write it after all others."""
+    await connection.execute(
+        text(
+            "INSERT INTO signoffs (number, item, state, at, signer, note) "
+            "SELECT coalesce(max(number), 0) + 1, :item, :state, :at, :signer, :note FROM signoffs"
+        ),
+        {
+            "item": signoff.item,
+            "state": signoff.state,
+            "at": signoff.at,
+            "signer": signoff.signer,
+            "note": signoff.note,
+        },
+    )
+
+
+async def signoffs(connection: AsyncConnection) -> list[Signoff]:
+    """All statements, the oldest first; a checklist has some dozens."""
+    rows = await connection.execute(
+        text("SELECT item, state, at, signer, note FROM signoffs ORDER BY number")
+    )
+    return [
+        Signoff(item=row[0], state=row[1], at=row[2], signer=row[3], note=row[4]) for row in rows
+    ]

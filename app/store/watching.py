@@ -1,0 +1,63 @@
+"""What the watchdog looks at: stretches of time, by ids, which begin with their moment.
+
+No index on a time is needed for that, and every look is bounded: it asks whether there were enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.ids import first_id
+from reconcile.instants import Instant
+
+
+async def last_delivery(connection: AsyncConnection) -> Instant | None:
+    """When the last verified delivery came; None where none ever did."""
+    found = await connection.execute(
+        text("SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1")
+    )
+    received: Instant | None = found.scalar_one_or_none()
+    return received
+
+
+async def deliveries_between(
+    connection: AsyncConnection, start: Instant, end: Instant, *, enough: int
+) -> int:
+    """How many verified deliveries came from `start` until before `end`; no more than `enough`."""
+    found = await connection.execute(
+        text(
+            "SELECT count(*) FROM (SELECT 1 FROM deliveries "
+            "WHERE id >= :start AND id < :end LIMIT :enough) AS found"
+        ),
+        {"start": first_id("dlv_", start), "end": first_id("dlv_", end), "enough": enough},
+    )
+    return int(found.scalar_one())
+
+
+async def sessions_since(
+    connection: AsyncConnection, start: Instant, *, enough: int
+) -> list[Instant]:
+    """When the first `enough` sessions after `start` were opened, the oldest first."""
+    rows = await connection.execute(
+        text(
+            "SELECT recorded_at FROM records WHERE id >= :start AND id < 'rec_g' "
+            "AND kind = 'session_opened' ORDER BY id LIMIT :enough"
+        ),
+        {"start": first_id("rec_", start), "enough": enough},
+    )
+    return [row[0] for row in rows if row[0] > start]
+
+
+async def finding_counts(connection: AsyncConnection, codes: Sequence[str]) -> dict[str, int]:
+    """How many orders have each finding, as the cache has them. Looks at every order."""
+    columns = ", ".join(
+        f"count(CASE WHEN findings LIKE :code{n} THEN 1 END)" for n, _ in enumerate(codes)
+    )
+    row = await connection.execute(
+        text(f"SELECT {columns} FROM ledgers WHERE findings <> ''"),  # noqa: S608
+        {f"code{n}": f"%|{code}|%" for n, code in enumerate(codes)},
+    )
+    return dict(zip(codes, map(int, row.one()), strict=True))

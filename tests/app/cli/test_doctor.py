@@ -1,0 +1,72 @@
+"""`tallyhook doctor`: one row for each thing, and 1 where something must be done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.cli.test_commands import Run, run
+from tests.app.web.driving import SECRET, driving
+
+__all__ = ["run"]
+
+
+def told(found: Any) -> dict[str, str]:
+    """The state of each thing; the worst where it has several."""
+    order = ("ok", "weak", "must")
+    states: dict[str, str] = {}
+    for each in found:
+        states[each["what"]] = max(states.get(each["what"], "ok"), each["state"], key=order.index)
+    return states
+
+
+async def _make(folder: Path) -> None:
+    async with driving(folder):
+        pass
+
+
+def test_a_sound_installation(run: Run, tmp_path: Path) -> None:
+    """With a database, nothing must be done."""
+    import asyncio
+
+    asyncio.run(_make(tmp_path))
+    ended = run("doctor", "--format", "json")
+    assert ended.code == 0
+    states = told(ended.document)
+    assert (states["configuration"], states["source shop"], states["disk"]) == ("ok", "ok", "ok")
+    assert "database" in states
+    assert run("doctor").code == 0
+
+
+def test_what_must_be_done(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No database, a provider that does not answer, a file that everyone may read: exit 1, and
+    each row says what to do; no secret is told."""
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    secret.chmod(0o644)
+    monkeypatch.delenv("TALLYHOOK_SOURCES__SHOP__SECRETS")
+    monkeypatch.setenv("TALLYHOOK_SOURCES__SHOP__SECRETS_FILE", str(secret))
+    monkeypatch.setenv("TALLYHOOK_CHECKOUT__BASE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("TALLYHOOK_CHECKOUT__TOKEN", "tok_9f8e7d6c5b4a3f2e1d")
+    ended = run("doctor", "--format", "json")
+    assert ended.code == 1
+    states = told(ended.document)
+    for what in ("database", "provider", "TALLYHOOK_SOURCES__SHOP__SECRETS_FILE"):
+        assert states[what] == "must"
+    assert all(each["do"] for each in ended.document if each["state"] == "must")
+    assert SECRET not in ended.out + ended.err
+    assert "tok_9f8e" not in ended.out + ended.err
+
+
+def test_a_configuration_that_cannot_be_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mistake is a row; the rest waits."""
+    monkeypatch.setenv("TALLYHOOK_GRACE_S", "soon")
+    monkeypatch.setenv("TALLYHOOK_ENVIRONMENT", "production")
+    ended = run("doctor", "--format", "json")
+    assert ended.code == 1
+    assert {each["what"] for each in ended.document} == {
+        "TALLYHOOK_GRACE_S",
+        "TALLYHOOK_ENVIRONMENT",
+    }

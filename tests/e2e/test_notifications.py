@@ -1,0 +1,106 @@
+"""The shop hears of everything, whenever Tallyhook is killed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.clock import SystemClock
+from tests.app.web.driving import of_order
+from tests.e2e.processes import running
+
+SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
+
+SERVE = """
+import sys
+from app.operations import notify_shop
+notify_shop.LEASE = 300_000
+notify_shop.FIRST_PAUSE = 100_000
+from app.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+"""The service with a lease and a first pause of fractions of a second."""
+
+
+class Shop:
+    """An endpoint that takes its time, so that a kill meets requests under way."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self.delay_s = 0.05
+        self.port = 0
+
+    def orders(self) -> set[str]:
+        """The orders of which success was heard."""
+        return {d["data"]["order"] for _, d in list(self.heard) if d["data"]["fulfillable"]}
+
+
+@contextmanager
+def listening(shop: Shop) -> Iterator[Shop]:
+    """The endpoint on a free port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            shop.heard.append((self.headers["webhook-id"], json.loads(body)))
+            time.sleep(shop.delay_s)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            """Nothing."""
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, address: Any) -> None:
+            """A caller that was killed."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    shop.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield shop
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
+    """Killed with requests under way, then started again: every acknowledged order's outcome is
+    heard, each order's in order, each revision under one id."""
+    orders = {f"O{number}" for number in range(16)}
+    with listening(Shop()) as shop:
+        settings = {"SHOP__URL": f"http://127.0.0.1:{shop.port}/", "SHOP__SECRET": SECRET}
+        for part in range(2):
+            with running(tmp_path, "serve", "--port", "0", script=SERVE, **settings) as service:
+                for order in sorted(orders)[part * 8 : part * 8 + 8]:
+                    for kind in ("pending", "succeeded"):
+                        body = of_order(order, f"{kind}-{order}", kind)
+                        assert service.send(body, at=SystemClock().now())[0] == 200
+                heard = 4 + part * 8
+                _wait(lambda least=heard: len(shop.heard) >= least)
+                service.popen.kill()
+                service.code()
+        with running(tmp_path, "serve", "--port", "0", script=SERVE, **settings):
+            _wait(lambda: shop.orders() == orders)
+    for order in orders:
+        told = [d["data"]["id"] for _, d in shop.heard if d["data"]["order"] == order]
+        assert told == sorted(told), order
+    assert len({name for name, _ in shop.heard}) == len({d["data"]["id"] for _, d in shop.heard})
+
+
+def _wait(happened: Any) -> None:
+    ends = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < ends
+        time.sleep(0.02)

@@ -1,0 +1,89 @@
+"""What every database must do with what the watchdog and the checklist look at."""
+
+from __future__ import annotations
+
+from app.ids import new_id
+from app.store.facts import database_facts
+from app.store.records import add_records
+from app.store.signoffs import Signoff, add_signoff, signoffs
+from app.store.store import Store
+from app.store.watching import deliveries_between, finding_counts, last_delivery, sessions_since
+from reconcile.records import Record
+from tests.reconcile.build import T, seconds
+from tests.store.builders import arrival, desk, keep, said
+from tests.store.contract_ledgers import folded
+
+CODES = ("same_id_different_body", "paid_twice")
+
+
+class WatchingContract:
+    """Stretches of time, sessions, findings and statements. A subclass gives `url`."""
+
+    async def test_deliveries_of_a_stretch(self, store: Store) -> None:
+        """From the first moment until before the last, and no more than were asked for."""
+        async with store.reading() as connection:
+            assert await last_delivery(connection) is None
+        for at in range(5):
+            await keep(
+                store,
+                arrival(said(f"e{at}"), at=at, delivery_id=new_id("dlv_", seconds(at))),
+            )
+        async with store.reading() as connection:
+            assert await last_delivery(connection) == seconds(4)
+            for start, end, enough, count in (
+                (1, 4, 9, 3),
+                (0, 99, 9, 5),
+                (0, 99, 2, 2),
+                (5, 9, 9, 0),
+            ):
+                found = await deliveries_between(
+                    connection, seconds(start), seconds(end), enough=enough
+                )
+                assert found == count
+
+    async def test_sessions_after_a_moment(self, store: Store) -> None:
+        """The first that were opened after it; other records do not count."""
+        kinds = ("session_opened", "session_opened", "order_canceled", "session_opened")
+        records = [
+            Record(
+                record_id=new_id("rec_", seconds(at)), recorded_at=seconds(at), kind=kind,
+                order="A", at=seconds(at), session="cs" if kind == "session_opened" else None,
+                source="shop" if kind == "session_opened" else None,
+            )
+            for at, kind in enumerate(kinds)
+        ]  # fmt: skip
+        async with store.writing() as connection:
+            await add_records(connection, records)
+        async with store.reading() as connection:
+            assert await sessions_since(connection, T, enough=9) == [seconds(1), seconds(3)]
+            assert await sessions_since(connection, T - 1, enough=2) == [T, seconds(1)]
+
+    async def test_orders_with_a_finding(self, store: Store) -> None:
+        """Counted by the whole code."""
+        for order in ("A", "B"):
+            for claim in ("succeeded", "declined"):
+                await keep(store, arrival(said(f"e-{order}", claim, order=order, payment=order)))
+        await folded(desk(store, at=1))
+        async with store.reading() as connection:
+            found = await finding_counts(connection, CODES)
+        assert found == {"same_id_different_body": 2, "paid_twice": 0}
+
+    async def test_statements_are_added(self, store: Store) -> None:
+        """In their order, the same item again too."""
+        said_ = [
+            Signoff(item=item, state="passed", at=T, signer=signer, note="ö\n")
+            for item, signer in (("rollback", "Ann"), ("rehearsal", "Ben"), ("rollback", "Ann"))
+        ]
+        for each in said_:
+            async with store.writing() as connection:
+                await add_signoff(connection, each)
+        async with store.reading() as connection:
+            assert await signoffs(connection) == said_
+
+    async def test_the_database_says_what_it_is(self, store: Store) -> None:
+        """A sound database has nothing switched off."""
+        async with store.reading() as connection:
+            facts = await database_facts(connection)
+        assert facts.version > (3, 0)
+        assert (facts.off, facts.standbys) == ((), ())
+        assert facts.journal_mode == ("wal" if facts.kind == "SQLite" else None)
