@@ -1,0 +1,152 @@
+"""A connection that has ended leaves nothing behind, without the cycle collector's help."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import struct
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+
+import pytest
+import uvicorn
+import uvloop
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from app.web.connection import MAX_PIPELINED, GuardedConnection, guarded
+from app.web.gate import Gate, GateLimits
+
+GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+SHARED_KEYS = 30
+"""Attributes that the dictionaries of a class's instances share the names of, at most (CPython)."""
+
+RESET = struct.pack("ii", 1, 0)
+"""Linger for no time: closing resets the connection, as a client does that breaks off."""
+
+LIMITS = GateLimits(
+    receive_deadline_s=60, send_deadline_s=60, connections=9, per_address=9, max_head_bytes=9999
+)
+
+
+class Answering:
+    """An application whose answers wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.go_on = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 204."""
+        self.asked += 1
+        await self.go_on.wait()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+Story = Callable[[Answering, Gate, socket.socket], Awaitable[object]]
+
+
+@pytest.fixture(autouse=True)
+def without_the_collector() -> Iterator[None]:
+    """What refers to itself stays, so that it is seen."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Give the loop turns until this holds; bounded."""
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def _play(story: Story) -> None:
+    application, gate, loop = Answering(), Gate(LIMITS), asyncio.get_running_loop()
+    config = uvicorn.Config(
+        application, ws="none", lifespan="off", log_config=None, timeout_keep_alive=600
+    )
+    config.load()
+    state, connection = ServerState(), guarded(gate)
+    server = await loop.create_server(lambda: connection(config, state, {}), "127.0.0.1", 0)  # type: ignore[call-arg]
+    try:
+        with socket.create_connection(server.sockets[0].getsockname(), 10) as client:
+            client.setblocking(False)
+            await story(application, gate, client)
+    finally:
+        server.close()
+
+
+def play(story: Story) -> None:
+    """One client and one server on the loop that the service runs on."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_play(story))
+
+
+def _reference(gate: Gate) -> weakref.ref[GuardedConnection]:
+    (connection,) = gate.open
+    assert isinstance(connection, GuardedConnection)
+    return weakref.ref(connection)
+
+
+def _there(reference: weakref.ref[GuardedConnection]) -> GuardedConnection:
+    connection = reference()
+    assert connection is not None
+    return connection
+
+
+def test_with_requests_that_were_still_waiting() -> None:
+    """It is closed while one request is being answered and others wait behind it."""
+
+    async def story(application: Answering, gate: Gate, client: socket.socket) -> None:
+        client.send(GET * (1 + MAX_PIPELINED))
+        await until(lambda: application.asked)
+        connection = _reference(gate)
+        await until(lambda: len(_there(connection).pipeline) == MAX_PIPELINED)
+        _there(connection).abort()
+        await until(lambda: not gate.open)
+        application.go_on.set()
+        await until(lambda: connection() is None)
+        assert application.asked == 1
+
+    play(story)
+
+
+def test_broken_off_when_idle() -> None:
+    """A client breaks off after its answer, long before the idle connection's time is over."""
+
+    async def story(application: Answering, gate: Gate, client: socket.socket) -> None:
+        application.go_on.set()
+        client.send(GET)
+        await until(lambda: _answered(client))
+        connection = _reference(gate)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        client.close()
+        await until(lambda: not gate.open)
+        await until(lambda: connection() is None)
+
+    play(story)
+
+
+def _answered(client: socket.socket) -> bool:
+    with suppress(BlockingIOError):
+        return client.recv(65_536).startswith(b"HTTP/1.1 204 ")
+    return False
+
+
+def test_its_attributes_share_their_names_with_all_others() -> None:
+    """Beyond a number of attributes every connection would have a whole dictionary of its own."""
+
+    async def story(application: Answering, gate: Gate, client: socket.socket) -> None:
+        application.go_on.set()
+        client.send(GET)
+        await until(lambda: _answered(client))
+        connection = _there(_reference(gate))
+        assert len(vars(connection)) <= SHARED_KEYS
+
+    play(story)
