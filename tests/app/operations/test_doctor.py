@@ -18,10 +18,12 @@ import pytest
 
 from app.bootstrap_sources import compile_sources
 from app.config import load_settings
+from app.operations.judge_delivery import Incoming, judge_delivery
 from app.operations.refold import refold_until_quiet
 from app.operations.reverify import reverify
 from app.providers.doctor import Account, Patient, diagnose
 from app.providers.profile import load_profile
+from app.providers.source import Source
 from reconcile.instants import SECOND
 from tests.app.cli.test_commands import Run, run
 from tests.app.web.driving import KEY, SECRET, driving, environ, event, signed
@@ -210,6 +212,52 @@ async def _outcome(folder: Path) -> tuple[str, int]:
         ledger = (await driver.api("GET", "/orders/ORD-1")).json()
         ((received,),) = driver.rows("SELECT DISTINCT received_at FROM deliveries")
         return ledger["outcome"], received
+
+
+async def test_two_passes_at_once_accept_each_once(tmp_path: Path) -> None:
+    """What the other has taken out of the ring is left to it."""
+    await _refuse(tmp_path, secret=OTHER)
+    async with driving(tmp_path) as driver:
+        sources = compile_sources(load_settings(environ(tmp_path)))
+        passes = [
+            reverify(driver.desk, sources=sources, only=None, environment="sandbox", progress=str)
+            for _ in range(2)
+        ]
+        done = await asyncio.gather(*passes)
+        assert sorted(len(each.accepted) for each in done) == [0, 2]
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
+
+
+def test_of_a_body_that_was_cut_nothing_is_judged(tmp_path: Path, run: Run) -> None:
+    """Neither diagnosed nor judged again: a part has another signature than the whole."""
+
+    async def refuse() -> None:
+        async with driving(tmp_path, SOURCES__SHOP__SECRETS=OTHER, REJECTED_BODY_BYTES="20") as d:
+            assert (await d.send(event("e1"))).status_code == 401
+
+    asyncio.run(refuse())
+    (name,) = _ids(run)
+    told = run("deliveries", "diagnose", name)
+    assert told.code == 2
+    assert "TALLYHOOK_REJECTED_BODY_BYTES" in told.err
+    done = run("deliveries", "reverify", "--format", "json").document
+    assert (done["cut"], done["accepted"], done["refused"]) == (1, [], {})
+
+
+def test_a_request_without_a_body_is_told_apart_by_its_query() -> None:
+    """Its digest is the query's: two that differ are two, and the same one is the same."""
+    source = Source(name="weak", profile=load_profile("pesapal"), secrets=[])
+    query = "OrderNotificationType=IPNCHANGE&OrderTrackingId=t&OrderMerchantReference="
+    digests = []
+    for order in ("A", "B", "A"):
+        incoming = Incoming("weak", [], b"", f"/webhooks/weak?{query}{order}", "", "GET")
+        judged = judge_delivery(
+            source, incoming, b"", now=T, delivery_id="d", environment="sandbox"
+        )
+        assert isinstance(judged, list)
+        digests.append(judged[0].digest)
+    assert digests[0] == digests[2] == hashlib.sha256(f"{query}A".encode()).hexdigest()
+    assert digests[0] != digests[1]
 
 
 def test_nothing_is_accepted_by_a_diagnosis(tmp_path: Path, run: Run) -> None:

@@ -142,6 +142,18 @@ async def test_a_body_that_was_pruned_is_kept_again_for_what_is_new(tmp_path: Pa
         assert (done.events, done.unreadable) == (4, 0)
 
 
+async def test_the_whole_body_goes_with_the_last_of_its_events(tmp_path: Path) -> None:
+    """As long as one of them is kept, it can be read again."""
+    async with service(tmp_path) as driver:
+        await send(driver, item(1), item(2))
+        first, last = [row[0] for row in driver.rows("SELECT id FROM deliveries ORDER BY id")]
+        for name, left in ((first, 1), (last, 0)):
+            async with driver.desk.store.writing() as connection:
+                await prune(connection, [name], now=T + 90 * DAY)
+            assert driver.rows("SELECT count(body) FROM envelopes") == [(left,)]
+            assert (await again(driver, tmp_path)).events == 2
+
+
 async def test_a_profile_that_finds_several_where_one_was_kept_says_so(tmp_path: Path) -> None:
     """The first does not stand for all."""
     async with service(tmp_path, PROFILE.replace('items = "events[*]"\n', "")) as driver:
