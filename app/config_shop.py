@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from app.config_reading import PREFIX, Reading
-from app.config_values import is_loopback
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -30,7 +29,7 @@ def _shop_is_whole(settings: Settings, reading: Reading) -> None:
 
 def _shop_is_encrypted(settings: Settings, reading: Reading) -> None:
     url = settings.shop.url
-    if url and url.startswith("http:") and not is_loopback(url) and reading.live:
+    if url and url.startswith("http:") and reading.live:
         reading.problem(URL, "sends what customers paid unencrypted; write https:// in front")
 
 

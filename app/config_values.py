@@ -146,15 +146,6 @@ def endpoint_url(value: Any) -> Any:
     return value.strip()
 
 
-def is_loopback(url: str) -> bool:
-    """Whether a URL's host is this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def public_url(value: Any) -> Any:
     """The same, or nothing."""
     return value if value == "" else base_url(value)
