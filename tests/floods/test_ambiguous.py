@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.web.connection import MAX_PIPELINED
 from tests.e2e.processes import Process, serving
 
 BEHIND = b"GET /livez HTTP/1.1\r\nhost: behind\r\n\r\n"
@@ -152,9 +153,9 @@ def test_what_is_behind_the_last_request_is_not_answered(service: Process, name:
 
 
 def test_requests_that_are_certain_share_a_connection(service: Process) -> None:
-    """The control: whole requests behind each other are all answered."""
+    """The control: whole requests behind each other, as many as may wait, are all answered."""
     last = BEHIND.replace(b"behind\r\n", b"behind\r\nconnection: close\r\n")
-    assert answers_to(service, BEHIND * 7 + last) == [200] * 8
+    assert answers_to(service, BEHIND * MAX_PIPELINED + last) == [200] * (MAX_PIPELINED + 1)
 
 
 def test_none_of_them_harmed_the_service(service: Process) -> None:
