@@ -39,11 +39,21 @@ async def diagnose_delivery(
     account = accounts.get(rejection.source)
     if account is None:
         found = [_unknown(rejection.source)]
+    elif rejection.verdict == "wrong_environment":
+        found = [_OTHER_ENVIRONMENT]
     else:
         others = [each for each in accounts.values() if each.name != account.name]
         # Hundreds of signatures: not on the event loop's own thread.
         found = await asyncio.to_thread(diagnose, account, others, _patient(rejection))
     return Diagnosed(rejection=rejection, diagnoses=found)
+
+
+_OTHER_ENVIRONMENT = Diagnosis(
+    mistake="other_environment",
+    sentence="Its signature is right, and the event says that it is of the other environment: have "
+    "the provider send it to the installation that serves that one. If the event is misread, "
+    "correct [environment] in the profile and run `deliveries reverify`.",
+)
 
 
 def _unknown(name: str) -> Diagnosis:

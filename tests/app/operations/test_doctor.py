@@ -173,6 +173,24 @@ def test_what_nobody_signed_has_no_diagnosis() -> None:
     assert diagnose(SHOP, [TILL], replace(forged, body=b"\xff\x00[" * 50)) == []
 
 
+def test_an_event_of_the_other_environment_is_not_sent_to_reverify(
+    tmp_path: Path, run: Run
+) -> None:
+    """Its signature passes, and judging it again would refuse it again: the diagnosis says why."""
+
+    async def refuse() -> None:
+        async with driving(tmp_path) as driver:
+            body = json.dumps(event("e1", environment="live")).encode()
+            assert (await driver.send(body, signed(body))).status_code == 403
+
+    asyncio.run(refuse())
+    listed = run("deliveries", "list", "--verdict", "wrong_environment", "--format", "json")
+    ((delivery, problem),) = [(row["delivery"], row["problem"]) for row in listed.document]
+    assert problem == "the event is of live, and this serves sandbox"
+    told = run("deliveries", "diagnose", delivery, "--format", "json").document
+    assert [each["mistake"] for each in told["diagnoses"]] == ["other_environment"]
+
+
 async def _refuse(folder: Path, *, secret: str) -> None:
     """A service under this secret hears three events signed with KEY, one of them long ago."""
     async with driving(folder, SOURCES__SHOP__SECRETS=secret) as driver:
