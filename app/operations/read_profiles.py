@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from app.errors import ConfigurationError
+from app.errors import ConfigurationError, NotFoundError
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.sections import Profile
 
@@ -36,8 +37,9 @@ def what_events_are_worth(profile: Profile) -> str:
 def show_profile(name_or_path: str) -> dict[str, Any]:
     """Everything that a profile says, section by section, defaults included.
 
-    Raises ConfigurationError with every mistake.
+    Raises ConfigurationError with every mistake, NotFoundError where there is no such profile.
     """
+    _must_exist(name_or_path)
     profile = load_profile(name_or_path)
     shown = asdict(profile)
     for section in (shown, *(each for each in shown.values() if type(each) is dict)):
@@ -61,9 +63,21 @@ def rows_of(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def check_profile(name_or_path: str) -> list[str]:
-    """Every mistake of a file, one sentence each with file, line and key; empty: it is in order."""
+    """Every mistake of a file, one sentence each with file, line and key; empty: it is in order.
+
+    Raises NotFoundError where there is no such file.
+    """
+    _must_exist(name_or_path)
     try:
         load_profile(name_or_path)
     except ConfigurationError as error:
         return list(error.problems)
     return []
+
+
+def _must_exist(name_or_path: str) -> None:
+    if name_or_path not in shipped_profiles() and not Path(name_or_path).exists():
+        raise NotFoundError(
+            f"there is no file {name_or_path!r}, nor a shipped profile of that name; "
+            "`tallyhook profiles list` shows those that are shipped"
+        )

@@ -32,10 +32,11 @@ def test_a_profile_is_shown_whole(form: str, capsys: Output) -> None:
         assert words in shown
 
 
-def test_an_unknown_profile_is_told_the_known(capsys: Output) -> None:
-    """The sentence names what there is."""
-    assert run(["profiles", "show", "nobody"]) == 3
-    assert "checkout" in capsys.readouterr().err
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_a_profile_that_is_not_there_is_not_found(command: str, capsys: Output) -> None:
+    """Exit code 5, and the sentence says which command lists those that are."""
+    assert run(["profiles", command, "nobody.toml"]) == 5
+    assert "profiles list" in capsys.readouterr().err
 
 
 def test_a_file_is_checked(tmp_path: Path, capsys: Output) -> None:
