@@ -13,7 +13,7 @@ from app.outbound.asker import Asker
 from app.providers.doctor import Account
 from app.providers.profile import load_profile
 from app.providers.questions import Questions
-from app.providers.sections import Profile
+from app.providers.sections import FetchBackRule, Profile
 from app.providers.source import Source
 from reconcile.instants import Instant
 
@@ -52,23 +52,43 @@ def askers(settings: Settings, client: httpx2.AsyncClient) -> dict[str, Asker]:
 
     Raises ConfigurationError with every credential that is missing.
     """
-    found: dict[str, Asker] = {}
+    return {name: Asker(each, client) for name, each in _questions(settings).items()}
+
+
+def _questions(settings: Settings) -> dict[str, Questions]:
+    found: dict[str, Questions] = {}
     problems: list[str] = []
     for name, given in settings.sources.items():
-        rule = load_profile(given.profile).fetch_back
+        rule = _fetch_back_of(given)
         if rule is None:
             continue
         credentials = {key: value.get_secret_value() for key, value in given.credentials.items()}
         environment = settings.environment or "sandbox"
         try:
-            questions = Questions(name, rule, environment=environment, credentials=credentials)
+            found[name] = Questions(name, rule, environment=environment, credentials=credentials)
         except ConfigurationError as error:
             problems += error.problems
-        else:
-            found[name] = Asker(questions, client)
     if problems:
         raise ConfigurationError(problems)
     return found
+
+
+def _fetch_back_of(given: SourceSettings) -> FetchBackRule | None:
+    try:
+        return load_profile(given.profile).fetch_back
+    except ConfigurationError:
+        return None  # `compile_sources` tells what is wrong with a profile
+
+
+def problems_of_sources(settings: Settings) -> list[str]:
+    """Every mistake of the sources' profiles, secrets and credentials, one line each."""
+    problems: list[str] = []
+    for check in (compile_sources, _questions):
+        try:
+            check(settings)
+        except ConfigurationError as error:
+            problems += error.problems
+    return problems
 
 
 def compile_sources(settings: Settings) -> dict[str, Source]:
@@ -91,7 +111,12 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
             )
             if source.signs_address and not address:
                 variable = "TALLYHOOK_PUBLIC_URL"
-                raise ConfigurationError([f"source {name}: its provider signs the address: say it"])
+                raise ConfigurationError(
+                    [
+                        f"source {name}: its provider signs the address that it sends to; write"
+                        " scheme and host, such as https://hooks.shop.example"
+                    ]
+                )
             sources[name] = source
         except ConfigurationError as error:
             problems += [f"{variable}: {problem}" for problem in error.problems]

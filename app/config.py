@@ -9,7 +9,7 @@ config.example.env explains each setting; a test holds the two together.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -228,10 +228,16 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
 """Settings in groups of which there is one each."""
 
 
-def load_settings(environ: Mapping[str, str] | None = None, *, serving: bool = False) -> Settings:
+def load_settings(
+    environ: Mapping[str, str] | None = None,
+    *,
+    serving: bool = False,
+    also: Callable[[Settings], list[str]] | None = None,
+) -> Settings:
     """The settings of `environ` (default: the process's own), over those of TALLYHOOK_CONFIG.
 
     serving  whether webhooks will be received, for which an environment must be chosen
+    also     what finds further problems, one line each: told together with the others
 
     Raises ConfigurationError with every problem, one line each: the variable, what is wrong and
     what would be right.
@@ -245,8 +251,10 @@ def load_settings(environ: Mapping[str, str] | None = None, *, serving: bool = F
     settings = _validated(tree, reading)
     for check in CHECKS:
         check(settings, reading)
-    if reading.problems:
-        raise ConfigurationError(reading.lines())
+    further = [] if also is None else also(settings)
+    lines = [*reading.lines(), *(line for line in further if not reading.has_told(line))]
+    if lines:
+        raise ConfigurationError(lines)
     settings._warnings = tuple(reading.warnings)
     return settings
 

@@ -68,7 +68,11 @@ def _each_source_has_secrets(settings: Settings, reading: Reading) -> None:
         if both <= reading.given.keys():
             reading.problem(variable, f"is given beside {variable}_FILE; keep one of the two")
         elif not (both | others) & (reading.given.keys() | reading.problems.keys()):
-            reading.problem(variable, f"is missing; give it, or {variable}_FILE")
+            reading.problem(
+                variable,
+                f"is missing; give it, or {variable}_FILE; of a provider that signs nothing,"
+                " the CREDENTIALS it is asked with",
+            )
     if reading.serving and not settings.sources and not reading.problems:
         reading.warnings.append(
             f"{PREFIX}SOURCES__<NAME>__SECRETS: no source is given, so every webhook is refused"

@@ -55,6 +55,13 @@ class Reading:
         else:
             self.warnings.append(f"{variable}: {sentence}")
 
+    def has_told(self, line: str) -> bool:
+        """Whether this line's variable, or what is given in its stead, has a problem already."""
+        variable = line.partition(":")[0]
+        stem = variable.removesuffix("SECRETS")
+        others = (f"{variable}_FILE", f"{stem}KEYS") if stem != variable else ()
+        return any(name in self.problems for name in (variable, *others))
+
     def lines(self) -> list[str]:
         """Every problem as one line, sorted by variable."""
         return [

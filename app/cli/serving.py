@@ -36,12 +36,13 @@ def serve(
 ) -> None:
     """Receive webhooks, answer the API, and fold due orders in the background."""
     from app.bootstrap_serving import serve as run_service
+    from app.bootstrap_sources import problems_of_sources
     from app.cli.output import note
     from app.cli.running import run_loop
     from app.config import load_settings
     from app.logs import configure_logging
 
-    settings = load_settings(serving=True)
+    settings = load_settings(serving=True, also=problems_of_sources)
     for warning in settings.warnings:
         note(warning)
     if settings.environment == "live" and host in EVERYWHERE and not settings.forwarded_allow_ips:

@@ -74,7 +74,8 @@ def judge_delivery(
         return [arrived(digest=digest, body=body, event=None, problem=str(why))]
     if reading.environment is not None and reading.environment != environment:  # 5
         return Refused(
-            "wrong_environment", f"the event is of {reading.environment}, and this serves {environment}"
+            "wrong_environment",
+            f"the event is of {reading.environment}, and this serves {environment}",
         )
     if not reading.raws:
         return [arrived(digest=digest, body=body, event=reading.events[0])]

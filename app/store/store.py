@@ -174,12 +174,7 @@ class Store:
             current = await schema.current_version(connection)
             if current != schema.newest_version():
                 if not self._sqlite:
-                    raise ConfigurationError(
-                        [
-                            f"TALLYHOOK_DATABASE_URL: the database is at version {current}, this "
-                            f"program needs {schema.newest_version()}; run `tallyhook db upgrade`"
-                        ]
-                    )
+                    raise _upgrade_is_due(current)
                 await schema.upgrade(connection)
             self.environment = await schema.stamp_environment(connection, self.environment)
             if self.environment is None:
@@ -202,12 +197,7 @@ class Store:
         async with self.reading() as connection:
             current = await schema.current_version(connection)
             if current != schema.newest_version():
-                raise ConfigurationError(
-                    [
-                        f"TALLYHOOK_DATABASE_URL: the database is at version {current}, this "
-                        f"program needs {schema.newest_version()}; run `tallyhook db upgrade`"
-                    ]
-                )
+                raise _upgrade_is_due(current)
             self.environment = await schema.stamp_environment(connection, self.environment)
 
     async def upgrade(self) -> tuple[str | None, str]:
@@ -299,3 +289,12 @@ def _system_errors_explained() -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StoreUnavailable(f"the database cannot be opened: {reason}") from error
+
+
+def _upgrade_is_due(current: str | None) -> ConfigurationError:
+    return ConfigurationError(
+        [
+            f"TALLYHOOK_DATABASE_URL: the database is at version {current or 'none'}, this program "
+            f"needs {schema.newest_version()}; run `tallyhook db upgrade`"
+        ]
+    )

@@ -288,6 +288,32 @@ def test_serve_refuses_it_with_one_line(
     assert not any(part in line for value in secrets for part in value.split(","))
 
 
+def test_everything_wrong_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Values, profiles, secrets as profiles read them, and credentials: one line of each."""
+    given = {
+        "GRACE_S": "soon",
+        "SOURCES__SHOP__SECRETS": "whsec_" + "not*base64" * 4,
+        "SOURCES__TILL__PROFILE": "strip",
+        "SOURCES__TILL__SECRETS": OTHER,
+        "SOURCES__SHORT__SECRETS": "short",
+        "SOURCES__MOMO__PROFILE": "flutterwave_v3",
+        "SOURCES__MOMO__SECRETS": TOKEN + OTHER,
+    }
+    for name, value in environment(tmp_path, given).items():
+        monkeypatch.setenv(name, value)
+    assert run(["serve", "--port", "0"]) == 3
+    told = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert sorted(told) == [
+        "TALLYHOOK_GRACE_S",
+        "TALLYHOOK_SOURCES__MOMO__CREDENTIALS",
+        "TALLYHOOK_SOURCES__SHOP__SECRETS",
+        "TALLYHOOK_SOURCES__SHORT__SECRETS",
+        "TALLYHOOK_SOURCES__TILL__PROFILE",
+    ]
+
+
 @pytest.mark.parametrize("name", ["no assertions", "development mode", "a default secret"])
 def test_a_process_of_its_own_refuses_too(name: str, tmp_path: Path) -> None:
     """The same as a person meets it; what the interpreter is told can only be tried so."""
