@@ -173,6 +173,14 @@ def test_what_nobody_signed_has_no_diagnosis() -> None:
     assert diagnose(SHOP, [TILL], replace(forged, body=b"\xff\x00[" * 50)) == []
 
 
+def test_a_profile_that_verifies_nothing_explains_nothing() -> None:
+    """Under M-Pesa's profile any JSON passes, so a forged body is no mix-up of profiles."""
+    forged = replace(patient(BODY), headers=[(b"content-type", b"application/json")])
+    unsigned = Account(name="shop", profile=load_profile("mpesa_stk"), secrets=[])
+    assert [each.mistake for each in diagnose(unsigned, [], forged)] == ["none"]
+    assert diagnose(SHOP, [TILL], forged) == []
+
+
 def test_an_event_of_the_other_environment_is_not_sent_to_reverify(
     tmp_path: Path, run: Run
 ) -> None:
