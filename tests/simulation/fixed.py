@@ -1,19 +1,25 @@
-"""What is made certain for the length of one run: chance, timers, and the driver's threads.
+"""What is made certain for the length of one run: chance, timers, room, and the driver's threads.
 
-Everything here replaces a source of accident (the machine's chance, its stopwatch, its threads),
+Everything here replaces a source of accident (the machine's chance, its stopwatch, its threads, its
+free space, what whoever started it does with warnings, when garbage is collected),
 or stretches a pause that would cost a simulated hour thousands of empty rounds. None of it
 replaces what the product decides.
 """
 
 from __future__ import annotations
 
+import gc
 import random
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+
+from sqlalchemy.exc import SAWarning
 
 from app.operations.rejection_rate import RejectionRate
 from app.store import schema
@@ -30,7 +36,7 @@ ASKING_IDLE_S = 1_800.0
 
 @contextmanager
 def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]:
-    """No chance but the seed's, no time but the loop's, no thread."""
+    """No chance but the seed's, no time but the loop's, no thread, no collection of garbage."""
     newest = _newest_version()
     replaced: dict[str, Any] = {
         "aiosqlite.core.SimpleQueue": DiskQueue,
@@ -43,6 +49,8 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.bootstrap.REST_S": WORKER_IDLE_S,
         "app.operations.read_feed.monotonic": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
+        "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),
+        "app.store.space.os": SimpleNamespace(statvfs=_roomy),
         "app.sandbox.provider.TRUTH_PAUSE_S": 10.0**9,
         "app.store.schema.newest_version": lambda: newest,
         "starlette._exception_handler.run_in_threadpool": _inline,
@@ -51,7 +59,38 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         for name, value in replaced.items():
             stack.enter_context(patch(name, value))
         stack.enter_context(patch.dict(RejectionRate.__init__.__kwdefaults__, clock=loop.time))
+        stack.enter_context(_no_collecting())
+        stack.enter_context(_same_warnings())
         yield
+
+
+@contextmanager
+def _same_warnings() -> Iterator[None]:
+    """A warning that is raised takes another way than one that is printed, so all are raised.
+
+    But for one: the process is killed during a commit, and its task is then cleared away.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "transaction already deassociated", SAWarning)
+        yield
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Finalizers of an earlier world, or of an earlier test, must not run in this one."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _roomy(_: Path) -> SimpleNamespace:
+    """A disk with room: how full the real one is, other programs decide."""
+    return SimpleNamespace(f_bavail=1 << 20, f_frsize=4_096)
 
 
 @cache

@@ -131,7 +131,8 @@ class Process:
     async def _finish_calls(self) -> None:
         """Calls under way may end; those that take too long get no answer."""
         if self._calls:
-            _, late = await asyncio.wait(self._calls, timeout=SHUTDOWN_S)
+            _, unordered = await asyncio.wait(self._calls, timeout=SHUTDOWN_S)
+            late = [call_ for call_ in self._calls if call_ in unordered]
             for call_ in late:
                 call_.cancel()
             if late:

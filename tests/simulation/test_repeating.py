@@ -7,7 +7,12 @@ import os
 import random
 import subprocess
 import sys
+import warnings
+from itertools import zip_longest
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal
+from unittest.mock import patch
 
 import pytest
 
@@ -20,13 +25,14 @@ ROOT = Path(__file__).parents[2]
 PLANT_SEEDS = 120
 """Worlds among which each planted defect must show; most show in the first five."""
 
-DIGESTS = """
+TRACES = """
 import io, sys
+from pathlib import Path
 from app.logs import configure_logging
 from tests.simulation.world import run_seed
 configure_logging(format="json", stream=io.StringIO())
-for seed in sys.argv[1:]:
-    print(seed, run_seed(int(seed)).trace.digest())
+for seed in sys.argv[2:]:
+    Path(sys.argv[1], seed).write_text(run_seed(int(seed)).trace.text())
 """
 
 
@@ -46,11 +52,23 @@ def test_a_planted_defect_is_found(plant: Plant) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_seed_gives_the_same_bytes_in_every_process() -> None:
+def test_a_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     """Twenty seeds, here and in another process that hashes strings otherwise."""
     seeds = [str(seed) for seed in random.Random(20).sample(range(10**9), 20)]
-    here = "".join(f"{seed} {run_seed(int(seed)).trace.digest()}\n" for seed in seeds)
-    assert _digests(seeds, hashing="1") == here
+    with _elsewhere(tmp_path, seeds, hashing="1") as other:
+        here = {seed: run_seed(int(seed)).trace.text() for seed in seeds}
+        assert other.wait(500) == 0
+    differences = [_difference(seed, here[seed], (tmp_path / seed).read_text()) for seed in seeds]
+    assert "".join(differences) == ""
+
+
+@pytest.mark.parametrize("filter_", ["error", "ignore"])
+def test_the_real_machine_has_no_part_in_a_world(filter_: Literal["error", "ignore"]) -> None:
+    """A full disk, and warnings raised or not. In this world a kill meets a commit, which warns."""
+    plain = run_seed(844690424).trace.text()
+    with warnings.catch_warnings(), patch("os.statvfs", _full):
+        warnings.simplefilter(filter_)
+        assert _difference("844690424", plain, run_seed(844690424).trace.text()) == ""
 
 
 def test_the_command_prints_the_whole_trace() -> None:
@@ -64,9 +82,19 @@ def test_the_command_prints_the_whole_trace() -> None:
     assert b" 0 problems\n" in found.stderr
 
 
-def _digests(seeds: list[str], *, hashing: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", DIGESTS, *seeds],
-        cwd=ROOT, capture_output=True, check=True, text=True, timeout=500,
-        env={**os.environ, "PYTHONHASHSEED": hashing, "PYTHONPATH": str(ROOT)},
-    ).stdout  # fmt: skip
+def _full(_: object) -> SimpleNamespace:
+    return SimpleNamespace(f_bavail=0, f_frsize=4_096)
+
+
+def _elsewhere(folder: Path, seeds: list[str], *, hashing: str) -> subprocess.Popen[bytes]:
+    """Another process that writes each seed's trace to a file of that name, meanwhile."""
+    return subprocess.Popen(
+        [sys.executable, "-c", TRACES, str(folder), *seeds],
+        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": hashing, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def _difference(seed: str, one: str, other: str) -> str:
+    """Where two traces of a seed part; nothing where they are the same."""
+    lines = zip_longest(one.splitlines(), other.splitlines())
+    return next((f"{seed}: {a!r}, elsewhere {b!r}\n" for a, b in lines if a != b), "")
