@@ -12,7 +12,7 @@ from app.store.deliveries import RawDelivery
 from app.store.intake import KnownEvents, NewEvent, StoredVerdict, marking_due, write_index
 from app.store.ledgers import mark_all_due
 from app.store.links import Linking, LinkMemory
-from app.store.statements import Script, run
+from app.store.statements import Script, run, together
 from reconcile.events import Event
 from reconcile.instants import Instant
 
@@ -61,7 +61,8 @@ def _indexing(dialect: str, rereads: Sequence[Reread], now: Instant) -> Script[l
     known, linking = KnownEvents(), Linking(LinkMemory())
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
-    yield from known.load(dialect, {r.event.event_id for r in rereads if r.event is not None})
+    events = [reread.event for reread in rereads if reread.event is not None]
+    yield from together(dialect, known.load(dialect, events), *linking.loading(dialect, events))
     for reread in rereads:
         event, delivery = reread.event, reread.delivery
         verdict = "unreadable" if event is None else known.judge(event, linking)

@@ -2,7 +2,7 @@
 
 The steps of `append` are numbered; each reads or writes for the whole batch at once:
 
-1. which event ids are known             4. which orders become due
+1. which event ids and links are known   4. which orders become due
 2. each arrival's verdict                5. write everything
 3. each new event's order
 """
@@ -19,7 +19,7 @@ from app.store.confirmations import UNCONFIRMED, awaiting
 from app.store.links import Linking, LinkMemory
 from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
-from app.store.statements import Script, inserting, run, selecting
+from app.store.statements import Script, at_once, inserting, run, selecting, together
 from reconcile.events import Event
 from reconcile.instants import Instant
 
@@ -68,13 +68,13 @@ class KnownEvents:
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
-    def load(self, dialect: str, event_ids: set[str]) -> Script[None]:
-        """Load what is stored under these ids."""
+    def load(self, dialect: str, events: Sequence[Event]) -> Script[None]:
+        """Load what is stored under the ids of these events."""
         rows = yield from selecting(
             dialect,
             sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
             "WHERE event_id IN ({})",
-            values=event_ids,
+            values={event.event_id for event in events},
         )
         for event_id, source, digest, order_key, order_ref in rows:
             self.bodies.setdefault((source, event_id), {})[digest] = (order_key, order_ref)
@@ -106,7 +106,9 @@ def append(
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     yield from taking(dialect, LINKING)
-    yield from known.load(dialect, {a.event.event_id for a in arrivals if a.event is not None})  # 1
+    events = [arrival.event for arrival in arrivals if arrival.event is not None]
+    asking = known.load(dialect, events), *linking.loading(dialect, events)
+    yield from together(dialect, *asking)  # 1
     for arrival in arrivals:  # 2
         event = arrival.event
         verdict = "unreadable" if event is None else known.judge(event, linking)
@@ -115,17 +117,16 @@ def append(
             fresh.append((event, arrival.delivery_id, arrival.received_at))
     yield from linking.assign(dialect, [event for event, _, _ in fresh])  # 3
     due = _due(arrivals, known, linking)  # 4
-    yield from inserting(  # 5
-        dialect,
-        table="deliveries",
-        columns=DELIVERY_COLUMNS,
-        rows=[_delivery_row(a, verdict) for a, verdict in zip(arrivals, verdicts, strict=True)],
-    )
-    new = [a for a, verdict in zip(arrivals, verdicts, strict=True) if verdict != "duplicate"]
-    yield from _keeping_whole(dialect, new)
-    yield from write_index(dialect, linking, fresh)
-    yield from awaiting(dialect, _unconfirmed(arrivals))
-    yield from marking_due(dialect, due)
+    rows = [_delivery_row(a, verdict) for a, verdict in zip(arrivals, verdicts, strict=True)]
+
+    def writing() -> Script[None]:
+        yield from inserting(dialect, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
+        yield from _keeping_whole(dialect, arrivals)
+        yield from write_index(dialect, linking, fresh)
+        yield from awaiting(dialect, _unconfirmed(arrivals))
+        yield from marking_due(dialect, due)
+
+    yield from at_once(dialect, writing())  # 5
     return verdicts, linking
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from app.store.statements import Script, inserting, selecting
+from app.store import arrays
+from app.store.statements import Script, inserting, selecting, together
 from reconcile.events import Event
 
 LinkKey = tuple[str, str, str]
@@ -57,8 +58,13 @@ class LinkMemory:
         """An event without an order is being stored."""
         self._orphans = True
 
-    def may_have_orphans(self) -> Script[bool]:
-        """Whether any event may be waiting for its order."""
+    @property
+    def may_have_orphans(self) -> bool:
+        """Whether any event may be waiting for its order, as of the last look."""
+        return self._orphans is not False
+
+    def look_for_orphans(self) -> Script[None]:
+        """See whether any event is waiting for its order."""
         if self._sole_writer:
             # A command may have written beside us: SQLite tells, without looking at a table.
             version = (yield "PRAGMA data_version", ())[0][0]
@@ -67,7 +73,6 @@ class LinkMemory:
         if self._orphans is None or not self._sole_writer:
             rows = yield "SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1", ()
             self._orphans = bool(rows)
-        return self._orphans
 
 
 @dataclass(slots=True)
@@ -97,12 +102,19 @@ class Linking:
         for one, _ in self.contested:
             yield one
 
+    def loading(self, dialect: str, events: Sequence[Event]) -> tuple[Script[None], Script[None]]:
+        """What `assign` must know first: the links of these events, and whether there are orphans.
+
+        Two scripts, neither of which rests on the other.
+        """
+        keys = [key for event in events for key in _keys_of(event)]
+        return self._load(dialect, keys), self.memory.look_for_orphans()
+
     def assign(self, dialect: str, fresh: Sequence[Event]) -> Script[None]:
         """Give each new event its order, link its references, and adopt orphans."""
-        keyed = [(event, _keys(event.source, event.payment, event.session)) for event in fresh]
-        yield from self._load(dialect, [key for _, keys in keyed for key in keys])
         nameless = []
-        for event, keys in keyed:
+        for event in fresh:
+            keys = _keys_of(event)
             if event.order is None:
                 nameless.append((event, keys))
             else:
@@ -118,7 +130,8 @@ class Linking:
 
     def link(self, dialect: str, links: dict[LinkKey, str]) -> Script[None]:
         """Link references that a record names, such as an opened session's, and write it all."""
-        yield from self._load(dialect, list(links))
+        loading = self._load(dialect, list(links)), self.memory.look_for_orphans()
+        yield from together(dialect, *loading)
         for key, order in links.items():
             self.join([key], order)
         yield from self._adopt(dialect)
@@ -135,9 +148,7 @@ class Linking:
                 rows=[(*key, order) for key, order in self.made.items()],
                 conflict="ON CONFLICT DO NOTHING",
             )
-        one, two = ("?", "?") if dialect == "sqlite" else ("$1", "$2")
-        for row, order in self.adopted.items():
-            yield f'UPDATE events SET order_key={one} WHERE "row"={two}', (order, row)  # noqa: S608
+        yield from self._write_adopted(dialect)
         if self.contested:
             yield from inserting(
                 dialect,
@@ -148,6 +159,13 @@ class Linking:
             )
 
     # --- steps -----------------------------------------------------------------------------------
+
+    def _write_adopted(self, dialect: str) -> Script[None]:
+        if dialect == "sqlite":
+            for row, order in self.adopted.items():
+                yield 'UPDATE events SET order_key=? WHERE "row"=?', (order, row)
+        elif self.adopted:
+            yield arrays.ADOPTED, (list(self.adopted), list(self.adopted.values()))
 
     def _load(self, dialect: str, keys: list[LinkKey]) -> Script[None]:
         missing = set()
@@ -192,18 +210,18 @@ class Linking:
 
     def _adopt(self, dialect: str) -> Script[None]:
         """Orphans of the new links, and of the links that those orphans make in turn."""
-        if not self.made or not (yield from self.memory.may_have_orphans()):
+        if not self.memory.may_have_orphans:
             return
         tried: set[LinkKey] = set()
         while keys := self.made.keys() - tried:
             tried |= keys
-            for kind in ("payment", "session"):
-                references = {reference for reference, of, _ in keys if of == kind}
-                if references:
-                    rows = yield from selecting(
-                        dialect, sql=f"{_ORPHANS}{kind} IN ({{}})", values=references
-                    )
-                    self._adopt_rows(rows)
+            questions = [
+                selecting(dialect, sql=f"{_ORPHANS}{kind} IN ({{}})", values=references)
+                for kind in ("payment", "session")
+                if (references := {reference for reference, of, _ in keys if of == kind})
+            ]
+            for rows in (yield from together(dialect, *questions)):
+                self._adopt_rows(rows)
 
     def _adopt_rows(self, rows: Iterable[tuple[int, str, str, str | None, str | None]]) -> None:
         for row, source, event_id, payment, session in rows:
@@ -235,6 +253,10 @@ class Linking:
         for found in orders.values():
             for one, other in combinations(found, 2):
                 self.contest(one, other)
+
+
+def _keys_of(event: Event) -> list[LinkKey]:
+    return _keys(event.source, event.payment, event.session)
 
 
 def _keys(source: str, payment: str | None, session: str | None) -> list[LinkKey]:

@@ -24,8 +24,15 @@ REFUSING: Final = 7_411_004
 """Numbers of advisory locks; each database has its own. LINKING is taken before REFUSING, and both
 before any row is locked."""
 
+_TAKING: Final = "SELECT pg_advisory_xact_lock"
+
 
 def taking(dialect: str, lock: int) -> Script[None]:
     """Wait for a lock that ends with the transaction. SQLite has one writer at a time anyway."""
     if dialect != "sqlite":
-        yield f"SELECT pg_advisory_xact_lock({lock})", ()
+        yield f"{_TAKING}({lock})", ()
+
+
+def is_taking(sql: str) -> bool:
+    """Whether a statement is one of `taking`: it has no parameters, and nobody wants its row."""
+    return sql.startswith(_TAKING)

@@ -5,6 +5,9 @@ decides, and does no I/O. On SQLite a whole script crosses into the driver's thr
 every crossing wakes two threads and trades the interpreter lock; on PostgreSQL its statements are
 awaited one by one. The script is the same.
 
+There each statement is a round trip, and while a batch waits for its turn the next cannot begin:
+what does not rest on each other is said to be (`together`, `at_once`), and is one statement.
+
 One statement carries many rows for the same reason: a row at a time would give up and regain the
 interpreter lock for each, which costs more than the rows do. PostgreSQL takes them as arrays.
 """
@@ -173,6 +176,40 @@ def selecting(dialect: str, *, sql: str, values: Iterable[Any]) -> Script[Rows]:
         part = wanted[start : start + MAX_PARAMETERS]
         found += yield _with_marks(sql, len(part)), part
     return found
+
+
+def together(dialect: str, *scripts: Script[Any]) -> Script[list[Any]]:
+    """The results of scripts that only ask, and nothing that rests on another's answer.
+
+    On PostgreSQL they go on side by side: what each of them asks next is one statement.
+    """
+    results: list[Any] = [None] * len(scripts)
+    if dialect == "sqlite":
+        for place, script in enumerate(scripts):
+            results[place] = yield from script
+        return results
+    answers: dict[int, Any] = dict.fromkeys(range(len(scripts)))
+    while answers:
+        asked: dict[int, Statement] = {}
+        for place, rows in answers.items():
+            try:
+                asked[place] = scripts[place].send(rows)
+            except StopIteration as end:
+                results[place] = end.value
+        answers = {place: [] for place in asked}
+        if asked:
+            places = list(asked)
+            for number, row in (yield arrays.asked_together(list(asked.values()))):
+                answers[places[number]].append(row)
+    return results
+
+
+def at_once(dialect: str, script: Script[None]) -> Script[None]:
+    """A script that only writes, no row twice: one statement on PostgreSQL, whatever it writes."""
+    if dialect == "sqlite":
+        yield from script
+    elif statements := list(script):
+        yield arrays.written_together(statements)
 
 
 async def select_in(connection: AsyncConnection, *, sql: str, values: Iterable[Any]) -> Rows:
