@@ -36,7 +36,7 @@ def shared_figures(found: Mapping[int, Shared]) -> list[Figure]:
 def _ratio(count: int, done: Shared) -> Figure:
     return Figure(
         name=f"PostgreSQL, {count} receiving, beside as many doing nothing",
-        value=_served(done) / _idle(done),
+        value=statistics.median(_ratios(done)),
         unit="of their rate",
         bar=BARS["postgresql"],
         checks={
@@ -48,6 +48,7 @@ def _ratio(count: int, done: Shared) -> Figure:
         details={
             "deliveries per second": _served(done),
             "doing nothing, per second": _idle(done),
+            "per round": [round(ratio, 3) for ratio in _ratios(done)],
             "by the receivers' processor time instead of the clock": (
                 _per_cpu(done.served) / _per_cpu(done.idle)
             ),
@@ -55,11 +56,20 @@ def _ratio(count: int, done: Shared) -> Figure:
             "sent": done.sent,
             "stored": done.stored,
             "p99 ms": max(leg.p99_ms for legs in done.served[1:] for leg in legs),
-            "a receiver's cores": statistics.median(
-                leg.server_cpu / leg.seconds for legs in done.served[1:] for leg in legs
-            ),
+            "a receiver's cores": _cores(done.served),
+            "a do-nothing server's cores": _cores(done.idle),
         },
     )
+
+
+def _ratios(done: Shared) -> list[float]:
+    """Of each round: its two sides met the same machine."""
+    pairs = zip(done.served[1:], done.idle[1:], strict=True)
+    return [rate(served) / rate(idle) for served, idle in pairs]
+
+
+def _cores(rounds: Sequence[Sequence[Leg]]) -> float:
+    return statistics.median(leg.server_cpu / leg.seconds for legs in rounds[1:] for leg in legs)
 
 
 def _served(done: Shared) -> float:

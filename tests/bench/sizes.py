@@ -36,7 +36,8 @@ class Sizes:
     connections    each with one request under way
     rebuild_orders orders in the database that is rebuilt
     shared_orders  orders for each receiver in one round on PostgreSQL; `shared_warm` of their
-                   deliveries are not counted, and there are `shared_rounds` rounds
+                   deliveries are not counted, and there are `shared_rounds` rounds; the
+                   do-nothing endpoints get them `shared_idle_times`, to be watched as long
     folds          folds in one repeat; `repeats` of them
     flood_unsigned unsigned requests in a flood, beside `flood_slow` slow connections and
                    `flood_rate` genuine deliveries a second
@@ -51,7 +52,8 @@ class Sizes:
     connections: int = 64
     rebuild_orders: int = 250_000
     shared_orders: int = 6_000
-    shared_rounds: int = 5
+    shared_rounds: int = 6
+    shared_idle_times: int = 4
     shared_warm: int = 1_000
     folds: int = 5_000
     repeats: int = 9
@@ -72,7 +74,7 @@ QUICK = Sizes(
     flood_unsigned=5_000,
     flood_slow=50,
     shared_orders=1_500,
-    shared_rounds=2,
+    shared_rounds=4,
     shared_warm=500,
     recovery_orders=12_500,
 )

@@ -33,6 +33,8 @@ from tests.bench.load import Course, Leg, Target, is_whole, quantile, send
 from tests.bench.orders import SCRIPTS, Message, Stretch
 from tests.bench.report import Figure, number, print_figures, write_json
 from tests.bench.requests import mixed
+from tests.bench.shared import Shared, rate
+from tests.bench.shared_figures import shared_figures
 from tests.bench.stored import Audit
 
 STRETCH = Stretch(seed=7, first=3, count=2 * len(SCRIPTS))
@@ -336,6 +338,20 @@ def test_the_ingest_ratio_does_not_hold_beside_a_starved_yardstick() -> None:
 @pytest.mark.parametrize("wrong", [{"refused": 1}, {"lost": 1}])
 def test_the_ingest_ratio_does_not_hold_when_a_delivery_is_missing(wrong: dict[str, int]) -> None:
     assert not ingest_figures(rounds(**wrong))[0].holds
+
+
+def test_processes_that_take_turns_are_no_faster_together() -> None:
+    assert rate([leg(seconds=2.0)]) == 50.0
+    assert rate([leg(seconds=0.5), leg(seconds=2.0)]) == 100.0
+
+
+def test_the_ratio_on_postgresql_is_that_of_sides_that_met_the_same_machine() -> None:
+    served = [[leg(seconds=seconds)] for seconds in (99.0, 2.0, 20.0, 2.0)]
+    idle = [[leg(seconds=seconds)] for seconds in (1.0, 1.0, 10.0, 0.5)]
+    shared = Shared(served=served, idle=idle, sent=1, stored=1)
+    ratio = shared_figures({1: shared, 2: shared})[0]
+    assert ratio.value == 0.5
+    assert ratio.details["per round"] == [0.5, 0.5, 0.25]
 
 
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
