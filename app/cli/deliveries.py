@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.output import Format, FormatOption, document, emit, note, progress
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
 
 group = typer.Typer(help="What arrived at the door, and its verdict.", no_args_is_help=True)
 
@@ -36,14 +40,23 @@ def show_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
     form: FormatOption = Format.table,
 ) -> None:
-    """Show one arrival: its verdict, why, and its headers. Never its body."""
+    """Show one arrival: its verdict, why, its customer's phone masked, and its headers.
+
+    Never its body.
+    """
+    from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
-    from app.operations.read_deliveries import show_delivery
+    from app.operations.read_deliveries import masked_phones, show_delivery
     from reconcile.instants import format_instant
 
-    entry = with_desk(lambda desk, settings: show_delivery(desk, delivery))
+    async def look(desk: Desk, settings: Settings) -> tuple[Any, list[str]]:
+        entry = await show_delivery(desk, delivery)
+        return entry, await masked_phones(desk, delivery, sources=compile_sources(settings))
+
+    entry, phones = with_desk(look)
     row = _row(entry) | {
         "digest": entry.digest,
+        "phone": ", ".join(phones) or None,
         "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),
         "headers": entry.headers.split("\n") if entry.headers else [],
     }

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from app.errors import NotFoundError
 from app.operations.desk import Desk
-from app.store.deliveries import DiaryEntry, find_in_diary, list_diary
+from app.operations.header_text import read_headers
+from app.providers.phones import masked_phone
+from app.providers.reading import Unreadable
+from app.providers.source import Source
+from app.store.deliveries import DiaryEntry, find_in_diary, list_diary, raw_delivery
 
 VERDICTS: Final = (
     "stored",
@@ -38,3 +43,28 @@ async def show_delivery(desk: Desk, delivery_id: str) -> DiaryEntry:
     if entry is None:
         raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are let go")
     return entry
+
+
+async def masked_phones(
+    desk: Desk, delivery_id: str, *, sources: Mapping[str, Source]
+) -> list[str]:
+    """The customers' phone numbers that a delivery's stored body names, masked.
+
+    None are known of a rejection, of a pruned body, and where no profile says where they stand.
+    """
+    async with desk.store.reading() as connection:
+        delivery = await raw_delivery(connection, delivery_id)
+    source = None if delivery is None else sources.get(delivery.source)
+    if delivery is None or source is None or delivery.body is None:
+        return []
+    kept = read_headers(delivery.headers)
+    try:
+        found = source.phones(
+            delivery.body if delivery.whole is None else delivery.whole,
+            headers=kept.headers,
+            method=kept.method,
+            url=kept.url,
+        )
+    except Unreadable:
+        return []
+    return [masked_phone(digits) for digits in found]

@@ -1,6 +1,7 @@
 """From a verified body to events: a profile's locations, compiled once.
 
-Leaves out: whether the request is genuine, and the customer's phone number, which is never read.
+Leaves out: whether the request is genuine. The customer's phone number is no part of an event; it
+is read only when a person looks at one delivery.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from app.providers.fields import (
 )
 from app.providers.headers import Headers
 from app.providers.paths import compile_path
+from app.providers.phones import phone_digits
 from app.providers.reading import Reading, Unreadable
 from app.providers.sections import AmountsRule, Locations, Profile
 from app.providers.words import Words
@@ -86,6 +88,7 @@ class Reader:
         self._order, self._session = Field(event.order), Field(event.session)
         self._payment, self._movement = Field(event.payment), Field(event.movement)
         self._reason = Field(event.reason)
+        self._phone, self._country = Field(profile.customer.phone), profile.customer.country
         self._environment = Field(profile.environment.where)
         self._environments = {
             profile.environment.sandbox: "sandbox",
@@ -104,6 +107,17 @@ class Reader:
         if type(document) is not dict:
             raise Unreadable("the body is not a JSON object")
         return Reading(events=(self._event(facts),), environment=self._environment_of(facts))
+
+    def phones(self, body: bytes, *, headers: Headers, url: str = "") -> list[str]:
+        """The customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""
+        document = self._document(self._request, body)
+        facts = Facts(document, root=document, headers=headers, body=body, url=url, digest="")
+        several = [facts]
+        if self._items is not None:
+            items = items_of(document, body, self._items)
+            several = [facts.of(item.document, digest=item.digest) for item in items]
+        found = [phone_digits(self._phone.find(each), self._country) for each in several]
+        return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def _several(self, facts: Facts, items: list[Item]) -> Reading:
         """Each event by itself: one that cannot be read takes no other with it."""

@@ -183,6 +183,13 @@ def claims(pair: tuple[str, Any]) -> str:
     return one_of(CLAIM_KINDS)(meaning)
 
 
+def calling_code(value: Any) -> str:
+    """A country's calling code, as ITU-T E.164 gives it."""
+    if not re.fullmatch(r"[1-9][0-9]{0,2}", text(value)):
+        raise ValueError('must be a calling code of one to three digits, such as "254"')
+    return str(value)
+
+
 def header(pair: tuple[str, Any]) -> str:
     """The value of a header that we send, under its name in lower case."""
     name, value = pair

@@ -21,6 +21,7 @@ from app.providers.rule_kinds import (
     Rule,
     address_path,
     answer_text,
+    calling_code,
     claims,
     compiled,
     constants,
@@ -119,6 +120,10 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "payment": Rule(locations, ()),
         "movement": Rule(locations, ()),
         "reason": Rule(locations, ()),
+    },
+    "customer": {
+        "phone": Rule(locations, ()),
+        "country": Rule(calling_code, None),
     },
     "environment": {
         "where": Rule(locations, ()),

@@ -133,6 +133,17 @@ class EventRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CustomerRule:
+    """Section [customer]: where the customer's phone number stands. It is shown masked, on demand.
+
+    country  the calling code of numbers that begin with a single zero
+    """
+
+    phone: Locations
+    country: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
     """Section [environment]: where the environment stands and the provider's words for the two."""
 
@@ -249,6 +260,7 @@ class Profile:
     acknowledgement: AcknowledgementRule
     handshake: HandshakeRule | None
     event: EventRule
+    customer: CustomerRule
     environment: EnvironmentRule
     amounts: AmountsRule
     fetch_back: FetchBackRule | None

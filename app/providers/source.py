@@ -125,6 +125,16 @@ class Source:
         payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
         return self._reader.read(payload, digest=digest, headers=headers, url=url)
 
+    def phones(
+        self, body: bytes, *, headers: Headers, method: str = "POST", url: str = ""
+    ) -> list[str]:
+        """The customers' phone numbers that a genuine body names, as E.164 digits.
+
+        Raises Unreadable.
+        """
+        payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
+        return self._reader.phones(payload, headers=headers, url=url)
+
     def read_answer(self, kept: bytes, *, digest: str) -> Event:
         """What the provider answered when it was asked back. Raises Unreadable.
 

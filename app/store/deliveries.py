@@ -104,16 +104,23 @@ _RAW = (
     "LEFT JOIN envelopes ON envelopes.digest = deliveries.envelope LEFT JOIN events "
     "ON deliveries.body IS NULL AND events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
-    "WHERE deliveries.body IS NOT NULL OR deliveries.verdict <> 'duplicate' "
-    "ORDER BY deliveries.id"
+    "WHERE {} ORDER BY deliveries.id"
 )
+_FIRST = "deliveries.body IS NOT NULL OR deliveries.verdict <> 'duplicate'"
+
+
+async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
+    """One delivery with its own bytes; None where there is none, or another holds its body."""
+    sql = _RAW.replace("{}", f"deliveries.id = :id AND ({_FIRST})")
+    row = (await connection.execute(text(sql), {"id": delivery_id})).first()
+    return None if row is None else _raw(row)
 
 
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int
 ) -> AsyncIterator[list[RawDelivery]]:
     """Every delivery that first brought its body, by arrival, about `at_once` at a time."""
-    async for rows in _by_arrival(stream(connection, _RAW, at_once=at_once)):
+    async for rows in _by_arrival(stream(connection, _RAW.replace("{}", _FIRST), at_once=at_once)):
         yield [_raw(row) for row in rows]
 
 

@@ -117,11 +117,13 @@ def append(
             fresh.append((event, arrival.delivery_id, arrival.received_at))
     yield from linking.assign(dialect, [event for event, _, _ in fresh])  # 3
     due = _due(arrivals, known, linking)  # 4
-    rows = [_delivery_row(a, verdict) for a, verdict in zip(arrivals, verdicts, strict=True)]
+    judged = list(zip(arrivals, verdicts, strict=True))
+    rows = [_delivery_row(arrival, verdict) for arrival, verdict in judged]
+    new = [arrival for arrival, verdict in judged if verdict != "duplicate"]
 
     def writing() -> Script[None]:
         yield from inserting(dialect, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
-        yield from _keeping_whole(dialect, arrivals)
+        yield from _keeping_whole(dialect, new)
         yield from write_index(dialect, linking, fresh)
         yield from awaiting(dialect, _unconfirmed(arrivals))
         yield from marking_due(dialect, due)

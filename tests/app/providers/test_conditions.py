@@ -28,6 +28,7 @@ FETCH_BACK = """
 [fetch_back]
 url = "https://api.example.com/{payment}"
 kind = "json:kind"
+order = "json:order"
 movement = "json:refund"
 occurred_at = "json:at"
 
@@ -89,7 +90,7 @@ def test_the_answer_names_its_own_refund(tmp_path: Path) -> None:
     body = {"id": "e1", "type": "paid", "data": {"object": "charge", "id": "ch_1", "link": "no"}}
     (asked,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
     for kind, movement in (("back", "re_1"), ("in", None)):
-        answer = json.dumps({"kind": kind, "refund": "re_1", "at": AT}).encode()
+        answer = json.dumps({"kind": kind, "order": "O", "refund": "re_1", "at": AT}).encode()
         kept = keep_answer(asked, question="GET", status=200, answer=answer)
         answered = source.read_answer(kept, digest="1" * 64)
         assert (answered.movement, answered.occurred_at) == (movement, parse_instant(AT))
