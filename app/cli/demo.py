@@ -22,6 +22,7 @@ import httpx2
 from app.bootstrap import open_desk
 from app.cli import demo_play as shop
 from app.cli.children import Child, free_port
+from app.cli.demo_told import PATH, SECRET, Told, listening
 from app.cli.output import note
 from app.config import Settings, load_settings
 from app.errors import UsageError
@@ -44,7 +45,7 @@ async def play(*, once: bool) -> int:
     playing = asyncio.current_task()
     assert playing is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
-    ports = free_port(8080), free_port(8090)
+    ports = free_port(8080), free_port(8090), free_port(8070)
     environ = _environ(*ports)
     settings = load_settings(environ, serving=True)
     began = monotonic()
@@ -79,23 +80,31 @@ def _is_running(pid: int) -> bool:
 async def _run(
     settings: Settings,
     environ: Mapping[str, str],
-    ports: tuple[int, int],
+    ports: tuple[int, int, int],
     *,
     once: bool,
     began: float,
 ) -> int:
     service = Child("service", ["serve", "--port", str(ports[0])], FOLDER, environ)
-    provider = Child("provider", _provider_words(*ports), FOLDER, {})
-    async with service, provider, httpx2.AsyncClient(timeout=10) as http:
+    provider = Child("provider", _provider_words(*ports[:2]), FOLDER, {})
+    told, shop_port = Told(), ports[2]
+    async with (
+        listening(told, host=HOST, port=shop_port),
+        service,
+        provider,
+        httpx2.AsyncClient(timeout=10) as http,
+    ):
         note(f"Starting the service and the simulated provider; their logs are in {FOLDER}")
-        urls = [f"http://{HOST}:{port}" for port in ports]
+        urls = [f"http://{HOST}:{port}" for port in ports[:2]]
         for child, url in ((service, urls[0] + "/readyz"), (provider, urls[1] + "/livez")):
             await shop.until(_answering(http, url), what=f"the {child.name}", watch=child.check)
         async with open_desk(settings, purpose="writing") as desk:
             token = await issue_token(desk, name="demo-shop")
             party = shop.Party(service=urls[0], provider=urls[1], token=token)
             played = await _play(desk, http, party)
+        await shop.until(lambda: told.knows(played), what="the last notification")
         _print(played, await shop.verdicts(http, party), monotonic() - began)
+        print(_told(told, played), flush=True)
         if not once:
             _invite(party)
             await asyncio.wait(
@@ -104,7 +113,7 @@ async def _run(
             )
             service.check()
             provider.check()
-    return 0 if all(each.right for each in played) else 1
+    return 0 if all(each.right for each in played) and not told.refused else 1
 
 
 def _answering(http: httpx2.AsyncClient, url: str) -> shop.Ready:
@@ -124,7 +133,7 @@ async def _play(desk: Desk, http: httpx2.AsyncClient, party: shop.Party) -> list
     return played
 
 
-def _environ(service_port: int, provider_port: int) -> dict[str, str]:
+def _environ(service_port: int, provider_port: int, shop_port: int) -> dict[str, str]:
     """The demo's settings, also written to a file that later commands can use."""
     environ = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
@@ -132,6 +141,8 @@ def _environ(service_port: int, provider_port: int) -> dict[str, str]:
         "TALLYHOOK_SOURCES__CHECKOUT__SECRETS": SANDBOX_SECRET,
         "TALLYHOOK_CHECKOUT__BASE_URL": f"http://{HOST}:{provider_port}",
         "TALLYHOOK_CHECKOUT__TOKEN": SANDBOX_TOKEN,
+        "TALLYHOOK_SHOP__URL": f"http://{HOST}:{shop_port}{PATH}",
+        "TALLYHOOK_SHOP__SECRET": SECRET,
         "TALLYHOOK_PAYMENT_WINDOW_S": "5",
         "TALLYHOOK_GRACE_S": "1",
         "TALLYHOOK_LATE_AFTER_S": "2",
@@ -159,6 +170,13 @@ def _print(played: Sequence[shop.Played], verdicts: Mapping[str, int], seconds: 
     kinds = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     print(f"\n{right} of {len(played)} scenarios ended as the provider's truth file says.")
     print(f"{sum(verdicts.values())} deliveries in {seconds:.0f} s: {kinds}.", flush=True)
+
+
+def _told(told: Told, played: Sequence[shop.Played]) -> str:
+    if told.refused:
+        return f"{told.refused} notifications reached the shop with a wrong signature."
+    started = f"The shop started {len(played)} payments by its own call"
+    return f"{started} and was notified of each outcome, signed."
 
 
 def _invite(party: shop.Party) -> None:
