@@ -28,9 +28,14 @@ HAPPENS = frozenset(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(0, GATE, AT_ONCE))
+@pytest.mark.parametrize("first", range(0, GATE // 2, AT_ONCE))
 def test_every_promise_is_kept_in_every_world(first: int, log: io.StringIO) -> None:
     """Whatever is lost, doubled, delayed, killed or cut off: all ends as the provider knows it."""
+    every_promise_is_kept(first, log)
+
+
+def every_promise_is_kept(first: int, log: io.StringIO) -> None:
+    """Play the worlds from `first` on, and look at each."""
     total = play(range(first, first + AT_ONCE))
     print(total.text())
     assert not total.failures, total.text()
