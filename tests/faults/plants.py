@@ -17,16 +17,16 @@ EARLY = """
 import asyncio
 from app.store.journal import Journal
 
-commit, running = Journal.submit, set()
+commit, running = Journal.submit_all, set()
 
-async def submit(journal, item):
-    task = asyncio.ensure_future(commit(journal, item))
+async def submit_all(journal, items):
+    task = asyncio.ensure_future(commit(journal, items))
     running.add(task)
     task.add_done_callback(running.discard)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return "stored"
+    return ["stored"] * len(items)
 
-Journal.submit = submit
+Journal.submit_all = submit_all
 """
 """The answer is sent while the commit is under way."""
 

@@ -28,14 +28,14 @@ _UNHEARD: list[asyncio.Future[None]] = []
 
 def ack_before_commit() -> Any:
     """The sender is answered as soon as its delivery is in the queue."""
-    submit = journal.Journal.submit
+    submit = journal.Journal.submit_all
 
-    async def early(self: journal.Journal, item: Any) -> str:
-        _UNHEARD.append(asyncio.ensure_future(_unheard(submit(self, item))))
+    async def early(self: journal.Journal, items: Any) -> list[str]:
+        _UNHEARD.append(asyncio.ensure_future(_unheard(submit(self, items))))
         await asyncio.sleep(0)
-        return "stored"
+        return ["stored"] * len(items)
 
-    return patch.object(journal.Journal, "submit", early)
+    return patch.object(journal.Journal, "submit_all", early)
 
 
 async def _unheard(work: Any) -> None:
