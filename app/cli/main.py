@@ -17,6 +17,7 @@ from app.cli import (
     golive,
     keeping,
     notifications,
+    operators,
     orders,
     profiles,
     serving,
@@ -43,6 +44,7 @@ application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(checkout.group, name="checkout")
 application.add_typer(golive.group, name="golive")
 application.add_typer(notifications.group, name="notifications")
+application.add_typer(operators.group, name="operators")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")
 application.add_typer(signature.group, name="signature")

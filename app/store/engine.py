@@ -13,13 +13,16 @@ from typing import Any
 
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from app.errors import ConfigurationError
 from app.store import postgresql
 from app.store.safety import check_server
 from app.store.statements import ScriptConnection
+
+Connection = AsyncConnection
+"""A connection as operations hold it: they pass it on and ask nothing of it themselves."""
 
 BUSY_TIMEOUT_MS = 5_000
 """How long a statement waits for another process's lock before it is told BUSY."""

@@ -12,7 +12,9 @@ LAYERS = (
     ("events", "records", "history", "correlate", "policy"),
     ("ledger", "movements", "reasons", "outcome", "findings"),
     ("fold", "revise", "explain", "settle"),
-    ("match", "report", "evidence"),
+    ("books", "takings", "breaks", "merkle"),
+    ("match", "evidence"),
+    ("report",),
 )
 """reconcile from the bottom up; a module `match_rules` is of the layer of `match`."""
 

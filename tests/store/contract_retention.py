@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from alembic import command
+from sqlalchemy import inspect
 
 from app.operations.check_store import check_store
 from app.operations.prove import prove_orders
@@ -194,10 +195,11 @@ class RetentionContract:
     async def test_an_upgrade_from_the_first_version(self, url: str) -> None:
         """A database made at 0001 has every row after the upgrade, and nothing counts as pruned."""
         store = Store(StoreSettings(url=url, environment="sandbox"))
-        old = [name for name in metadata.tables if name not in NEW_TABLES]
         try:
             async with store.writing() as connection:
                 await connection.run_sync(_to_first_version)
+                made = await connection.run_sync(lambda plain: inspect(plain).get_table_names())
+                old = [name for name in metadata.tables if name in made]
                 await schema.stamp_environment(connection, "sandbox")
                 await connection.run_sync(_fill_first_version)
             before = await dump(store, *old, leave_out=NEW_COLUMNS)
@@ -211,9 +213,8 @@ class RetentionContract:
             await store.close()
 
 
-NEW_TABLES = ("envelopes", "confirmations", "unanswered", "notifications", "signoffs")
 NEW_COLUMNS = ("pruned_at", "envelope", "standing")
-"""What versions after the first have added."""
+"""Columns of its tables that later versions have added."""
 
 
 def _to_first_version(connection: Any) -> None:

@@ -1,0 +1,72 @@
+"""Commands on operators: add, list, disable."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.output import Format, FormatOption, emit, note
+
+group = typer.Typer(
+    help="People: who may do what for finance, support and administration.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(help="The person's name, as the audit trail shall show it.")]
+ByOption = Annotated[
+    str | None,
+    typer.Option("--by", help="The operator who asks; else TALLYHOOK_OPERATOR names them."),
+]
+
+
+@group.command("add")
+def add(
+    name: Name,
+    role: Annotated[str, typer.Option(help="finance, support, admin or viewer.")],
+    by: ByOption = None,
+) -> None:
+    """Add a person with a role. The first one must be an admin."""
+    from app.cli.running import with_desk
+    from app.errors import UsageError
+    from app.operations.people import ROLES, register_operator
+
+    found = next((each for each in ROLES if each == role), None)
+    if found is None:
+        raise UsageError(f"--role is one of: {', '.join(ROLES)}")
+    with_desk(
+        lambda desk, settings: register_operator(desk, name=name, role=found, by=by),
+        purpose="writing",
+    )
+    note(f"Added {name} as {role}.")
+
+
+@group.command("list")
+def list_operators(form: FormatOption = Format.table) -> None:
+    """List all operators by name, the disabled included."""
+    from app.cli.running import with_desk
+    from app.operations.people import known_operators
+    from reconcile.instants import format_instant
+
+    rows = [
+        {
+            "name": each.name,
+            "role": each.role,
+            "created_at": format_instant(each.created_at),
+            "disabled_at": None if each.disabled_at is None else format_instant(each.disabled_at),
+        }
+        for each in with_desk(lambda desk, settings: known_operators(desk))
+    ]
+    emit(rows, columns=("name", "role", "created_at", "disabled_at"), form=form)
+
+
+@group.command("disable")
+def disable(name: Name, by: ByOption = None) -> None:
+    """Let a person do nothing any more; the trail keeps their name."""
+    from app.cli.running import with_desk
+    from app.operations.people import retire_operator
+
+    with_desk(
+        lambda desk, settings: retire_operator(desk, name=name, by=by),
+        purpose="writing",
+    )
+    note(f"Disabled {name}.")

@@ -1,0 +1,1 @@
+"""Pages made from templates: reports, evidence, checklists. One style, no scripts, prints well."""

@@ -1,0 +1,78 @@
+"""What the merchant's books and the provider's files say, one value a line.
+
+Leaves out: how a file writes it. A line is what was understood of a row, with the row's own id;
+phones are not here, for no judgement about money needs one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, get_args
+
+from reconcile.instants import Instant
+from reconcile.money import Money
+from reconcile.values import frozen
+
+BookKind = Literal["order", "invoice", "member", "entry"]
+BOOK_KINDS: Final[tuple[BookKind, ...]] = get_args(BookKind)
+
+BookStatus = Literal["paid", "unpaid", "canceled", "refunded"]
+BOOK_STATUSES: Final[tuple[BookStatus, ...]] = get_args(BookStatus)
+
+StatementKind = Literal["payment", "refund", "fee", "dispute"]
+STATEMENT_KINDS: Final[tuple[StatementKind, ...]] = get_args(StatementKind)
+
+_APART = re.compile(r"(?<=[0-9])[\s_-]+(?=[0-9])", re.ASCII)
+_BLANKS = re.compile(r"[\s_-]+", re.ASCII)
+
+
+@frozen
+class BookLine:
+    """One line of an order book.
+
+    line_id    names this version of this line; a changed line has another
+    reference  the order, invoice, member or entry, as the merchant writes it
+    money      what it is for; its sign is the file's
+    placed_at  when the merchant says it began; None where the file does not say
+    status     what the merchant believes became of it; None where the file does not say
+    group      lines that are paid together share one; None for a line alone
+    """
+
+    line_id: str
+    reference: str
+    kind: BookKind
+    money: Money
+    placed_at: Instant | None = None
+    status: BookStatus | None = None
+    group: str | None = None
+
+
+@frozen
+class StatementLine:
+    """One line of a provider's settlement or transaction file. At least one reference is given.
+
+    gross, fee, net  minor units of `currency`; fee is positive where it costs the merchant, and
+                     gross - fee = net has been checked where all three were given
+    settled_at       when the provider says the money was paid out, or will be
+    payout           the transfer to the bank that it was part of
+    """
+
+    line_id: str
+    payment: str | None
+    order: str | None
+    kind: StatementKind
+    currency: str
+    gross: int
+    fee: int
+    net: int
+    settled_at: Instant | None = None
+    payout: str | None = None
+
+
+def match_key(reference: str) -> str:
+    """The form in which references are compared: `ORD-1042`, `ord 1042` and `Ord_1042` are one.
+
+    Case, blanks, dashes and underscores do not matter, but between two digits their place does:
+    `12-3` and `1-23` stay apart, as do `0123` and `123`. Digits are never dropped.
+    """
+    return _BLANKS.sub("", _APART.sub("\x00", reference.strip().casefold())).replace("\x00", "-")

@@ -1,0 +1,54 @@
+"""What a ledger contributes to a reconciliation: one order's money, and what is odd about it.
+
+Leaves out: everything that explains. A taking is small, so that a million can stream past; whoever
+wants to know why reads the ledger.
+"""
+
+from __future__ import annotations
+
+from reconcile.instants import Instant
+from reconcile.ledger import EntryKind, FindingCode, Outcome
+from reconcile.money import Money
+from reconcile.values import frozen
+
+
+@frozen
+class Taken:
+    """One movement of money, as the ledger entered it; what went back is negative.
+
+    at           the provider's date
+    received_at  when we first knew of it
+    cites        the event ids that it rests on
+    """
+
+    kind: EntryKind
+    source: str
+    payment: str
+    minor: int
+    currency: str
+    at: Instant
+    received_at: Instant
+    cites: tuple[str, ...]
+
+
+@frozen
+class Taking:
+    """One order as of an instant.
+
+    key        match_key(order): takings, books and statements are merged in its order
+    expected   what the order costs, where that is known
+    opened_at  when the order was first spoken of: the earliest date among its evidence
+    payments   every attempt's (source, reference), those without money too
+    findings   codes of the ledger's findings, each once
+    """
+
+    key: str
+    order: str
+    as_of: Instant
+    outcome: Outcome
+    fulfillable: bool
+    expected: Money | None
+    opened_at: Instant
+    taken: tuple[Taken, ...]
+    payments: tuple[tuple[str, str], ...]
+    findings: tuple[FindingCode, ...]
