@@ -17,7 +17,7 @@ from reconcile.values import frozen
 
 @frozen
 class Moved:
-    """One movement as a row tells it. `told` is all that the row says, `money` (currency, gross)."""
+    """One movement as a row tells it: all that it says (`told`), and of it currency and gross."""
 
     kind: str
     told: tuple[Any, ...]

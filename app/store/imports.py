@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.locks_shared import IMPORTING, taking
 from app.store.statements import run
-from reconcile.instants import Instant
+from reconcile.instants import LATEST, Instant
 
 ImportKind = Literal["book", "statement"]
 
@@ -57,11 +57,8 @@ _COLUMNS: Final = tuple(Import.__dataclass_fields__)
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
     """The number of the last import that was published by then; None: by now. 0 for none."""
     found = await connection.execute(
-        text(
-            "SELECT coalesce(max(number), 0) FROM imports WHERE published_at IS NOT NULL"
-            + ("" if as_of is None else " AND published_at <= :as_of")
-        ),
-        {} if as_of is None else {"as_of": as_of},
+        text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
+        {"as_of": LATEST if as_of is None else as_of},
     )
     return int(found.scalar_one())
 

@@ -4,7 +4,7 @@ A line is one movement of money: the `ordinal`-th of its kind and subject (the p
 without one the order, or else the payout) that its source's statements told of. A row of a file
 is of a line that is known
 
-    1  if it is equal to it in everything, each line once: a file that is imported again adds nothing
+    1  if it is equal to it in everything, each line once: a file that comes again adds nothing
     2  else, if it can only be the same movement (`reconcile.statement_versions`): it is then a
        changed version of the line
 
@@ -27,7 +27,7 @@ from app.store.line_versions import Written, superseding
 from app.store.statements import Rows, Script, inserting, run, selecting
 from reconcile.statement_versions import Moved, paired
 
-IDENTIFYING: Final = ("source", "subject", "kind")
+IDENTIFYING: Final = ("subject", "kind", "source")
 
 TOLD: Final = (
     "match_key",
@@ -104,7 +104,7 @@ def _deciding(
         f"SELECT {', '.join(columns)} FROM statement_lines "  # noqa: S608
         "WHERE subject IN ({}) AND until IS NULL"
     )
-    found = yield from selecting(dialect, sql=sql, values={row[1] for row in rows})
+    found = yield from selecting(dialect, sql=sql, values={row[0] for row in rows})
     known: dict[Any, Rows] = defaultdict(list)
     for row in found:
         known[row[:3]].append(row)
@@ -126,8 +126,8 @@ def _versions(
     """Find the line of each row of one group; add to what is fresh and what is behind."""
     counts, following = Written(), max(line[3] for line in lines) + 1
     pairs = paired(
-        told=[_moved(group[2], row) for row in told],
-        known=[_moved(group[2], line[5:]) for line in lines],
+        told=[_moved(group[1], row) for row in told],
+        known=[_moved(group[1], line[5:]) for line in lines],
     )
     for row, place in zip(told, pairs, strict=True):
         if place is None:

@@ -70,14 +70,14 @@ async def statement_rows(
     number = await newest_published(connection, as_of=as_of)
     nameless = Staged(COLUMNS, order=("key", "line_id"))
     with closing(nameless):
-        values = {"number": number, "as_of": as_of}
-        async for rows in stream(connection, _NAMELESS, at_once=AT_ONCE, values=values):
+        known = {"number": number, "as_of": as_of}
+        async for rows in stream(connection, _NAMELESS, at_once=AT_ONCE, values=known):
             keyed = ((_key_of(row[0]), *row[1:]) for row in rows)
             nameless.add(
                 row for row in keyed if row[0] >= first and (beyond is None or row[0] < beyond)
             )
         ends = "match_key >= :first" + ("" if beyond is None else " AND match_key < :beyond")
-        values = {"number": number, "first": first} | ({} if beyond is None else {"beyond": beyond})
+        values: dict[str, Any] = {"number": number, "first": first, "beyond": beyond}
         named = stream(
             connection, f"{_NAMED} AND {ends} ORDER BY match_key", at_once=AT_ONCE, values=values
         )

@@ -78,9 +78,9 @@ class StatementLineRow(Table, table=True):
         ),
         CLUSTERED,
     )
-    source: str = text_column(primary=True)
     subject: str = text_column(primary=True)
     kind: str = text_column(primary=True)
+    source: str = text_column(primary=True)
     ordinal: int = big_column(primary=True)
     since: int = big_column(primary=True)
     until: int | None = big_column(null=True)

@@ -61,9 +61,9 @@ def _book_lines() -> None:
 def _statement_lines() -> None:
     op.create_table(
         "statement_lines",
-        _text("source"),
         _text("subject"),
         _text("kind"),
+        _text("source"),
         _big("ordinal"),
         _big("since"),
         _big("until", null=True),
@@ -74,7 +74,7 @@ def _statement_lines() -> None:
         _big("settled_at", null=True),
         _text("payout", null=True),
         sa.PrimaryKeyConstraint(
-            *("source", "subject", "kind", "ordinal", "since"),
+            *("subject", "kind", "source", "ordinal", "since"),
             name=op.f("pk_statement_lines"),
         ),
         sqlite_strict=True,
