@@ -179,7 +179,7 @@ async def test_what_was_planted_is_named(driver: Driver, name: str) -> None:
     assert any(all(word in problem for word in words) for problem in report.problems), (
         report.problems
     )
-    assert "problems" in report.sentence()
+    assert "problem" in report.sentence()
 
 
 async def test_many_problems_are_counted(driver: Driver) -> None:
