@@ -15,6 +15,7 @@ import httpx2
 import structlog
 from starlette.applications import Starlette
 
+from app.bootstrap_keys import phone_key
 from app.bootstrap_sources import askers, checkout_client, compile_sources, shop_of
 from app.checkout.client import CheckoutClient
 from app.clock import Clock, SystemClock
@@ -288,7 +289,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """A service at work on its own store, without a socket."""
     # Before the store: a database is stamped with its environment when it is made.
-    sources = compile_sources(settings)
+    sources = compile_sources(settings, phone_key=phone_key(settings))
     checkout = checkout_client(settings)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(outgoing_client(timeout_s=LIMIT_S))

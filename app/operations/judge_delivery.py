@@ -78,7 +78,8 @@ def judge_delivery(
             f"the event is of {reading.environment}, and this serves {environment}",
         )
     if not reading.raws:
-        return [arrived(digest=digest, body=body, event=reading.events[0])]
+        (event,) = reading.events
+        return [arrived(digest=digest, body=body, event=event, customer=reading.customer(0))]
     return [
         arrived(
             delivery_id=f"{delivery_id}-{number}" if number else delivery_id,
@@ -87,6 +88,7 @@ def judge_delivery(
             event=event,
             problem=problem,
             whole=Whole(digest, body),
+            customer=reading.customer(number),
         )
         for number, (raw, event, problem) in enumerate(_parts(reading))
     ]
