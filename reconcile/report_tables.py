@@ -110,7 +110,7 @@ TABLES: Final[tuple[Table, ...]] = (
         "outcome group reason sentence orders:count further_attempts:count redelivered:count "
         "late:count out_of_order:count",
         about="Orders of the period by the reason that decided; and of these, how many took "
-        "further attempts, had events delivered again, late, or in another order than they occurred.",
+        "further attempts, had events delivered again, late, or in another order than occurred.",
     ),
     _table(
         "findings",
