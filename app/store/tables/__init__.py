@@ -6,11 +6,12 @@ events by the provider's profile, records by the operation that makes them.
     truth   deliveries  records  revisions  rejections  tokens  signoffs
             operators  audit  imports  book_lines  statement_lines
     index   events  links  contested        rebuilt from deliveries by `reindex`
+            phones                           added to by `reindex`: of some the bodies are gone
     cache   ledgers                          rebuilt by `refold --all`
     marks   order_due  unanswered  notifications  meta  counters
 """
 
-from app.store.tables import core, finance, outgoing, people
+from app.store.tables import core, finance, outgoing, people, personal
 from app.store.tables.base import ONLY, metadata
 
-__all__ = ["ONLY", "core", "finance", "metadata", "outgoing", "people"]
+__all__ = ["ONLY", "core", "finance", "metadata", "outgoing", "people", "personal"]
