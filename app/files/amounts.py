@@ -59,7 +59,8 @@ class Amounts:
         if self._decimal != "." or not exponent or len(set(currencies)) > 1:
             return None
         together = "\n".join(cells)
-        if not re.fullmatch(rf"(?:[0-9]{{1,15}}\.[0-9]{{{exponent}}}(?:\n|\Z))+", together):
+        amount = rf"[0-9]{{1,15}}\.[0-9]{{{exponent}}}"
+        if not re.fullmatch(rf"{amount}(?:\n{amount})*", together):
             return None
         found = [int(digits) for digits in together.replace(".", "").split("\n")]
         return found if len(found) == len(cells) else None
