@@ -9,6 +9,7 @@ import pytest
 from tests.store.contract_checking import CheckingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
+from tests.store.contract_imports import ImportContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
@@ -27,6 +28,7 @@ class TestSqlite(
     RetentionContract,
     OutboxContract,
     WatchingContract,
+    ImportContract,
 ):
     """Every property of the contract, on a database file."""
 
