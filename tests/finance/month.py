@@ -22,10 +22,10 @@ from tests.finance.story import Arrived, Gap, Story, Telling, major
 CURRENCIES = ("KES", "JPY", "KWD")
 DAYS = 31
 OCTOBER = parse_instant("2026-10-01T00:00:00Z")
-CLOSED_AT = parse_instant("2026-11-08T09:00:00Z")
-"""When the month is closed: everything but the late events has come."""
+CLOSED_AT = parse_instant("2026-11-12T09:00:00Z")
+"""When the month is closed: everything but the late events has come, and every margin is over."""
 
-LATE_AT = parse_instant("2026-11-12T08:00:00Z")
+LATE_AT = parse_instant("2026-11-16T08:00:00Z")
 """When webhooks come at last that were missed in October."""
 
 BOOK_COLUMNS = ("reference", "kind", "amount", "currency", "placed_at", "status", "group")

@@ -17,7 +17,10 @@ FACTORS = {"KES": 100, "JPY": 100, "KWD": 1000}
 """By how much an amount is wrong that was written in the wrong unit."""
 
 FEE_PERCENT = {"KES": 2, "JPY": 3, "KWD": 1}
-"""What the provider keeps of a payment, cut to whole minor units."""
+"""What the provider keeps of a payment."""
+
+PRICE_STEP = 600
+"""Prices are multiples of it: halves and thirds are whole, and so is every fee."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ class Telling:
         self._tag = f"{prefix}{number:06d}"
         self.placed_at = placed_at
         self.currency = currency
-        self.price = self._chance.randrange(1_000, 90_000)
+        self.price = PRICE_STEP * self._chance.randrange(2, 1_500)
         self.order = f"ORD-{self._tag}"
         self.story = Story(order=self.order, plot=plot, currency=currency)
         self._phone = f"2547{self._chance.randrange(10**8):08d}"
