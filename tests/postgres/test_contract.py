@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.store.contract_checking import CheckingContract
+from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
@@ -23,6 +24,7 @@ class TestPostgresql(
     LedgerContract,
     KeepingContract,
     CheckingContract,
+    ClosingContract,
     ConfirmingContract,
     RetentionContract,
     OutboxContract,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.contract_checking import CheckingContract
+from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
@@ -23,6 +24,7 @@ class TestSqlite(
     LedgerContract,
     KeepingContract,
     CheckingContract,
+    ClosingContract,
     ConfirmingContract,
     RetentionContract,
     OutboxContract,

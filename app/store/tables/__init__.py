@@ -4,13 +4,13 @@ SQLModel validates nothing in a table model, so every value that enters has been
 events by the provider's profile, records by the operation that makes them.
 
     truth   deliveries  records  revisions  rejections  tokens  signoffs
-            operators  audit
+            operators  audit  closings  closing_prints
     index   events  links  contested        rebuilt from deliveries by `reindex`
     cache   ledgers                          rebuilt by `refold --all`
     marks   order_due  unanswered  notifications  meta  counters
 """
 
-from app.store.tables import core, outgoing, people, reconciling
+from app.store.tables import closing, core, outgoing, people, reconciling
 from app.store.tables.base import ONLY, metadata
 
-__all__ = ["ONLY", "core", "metadata", "outgoing", "people", "reconciling"]
+__all__ = ["ONLY", "closing", "core", "metadata", "outgoing", "people", "reconciling"]

@@ -1,0 +1,115 @@
+"""The figures of a report that add up, and how two reports of one period differ in them.
+
+Leaves out: what does not add up, such as ages, and what only describes. A figure keeps its name
+whatever becomes of the tables of a report, so a closed period can be compared for ever.
+
+The law of adjustments: the figures of a closed period, with every adjustment told of it since, are
+the figures that a report of that period has now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from reconcile.report import PeriodReport
+from reconcile.values import frozen
+
+Name = tuple[str, str, str, str]
+"""(table, currency or empty, line, what)"""
+
+
+@frozen
+class Figure:
+    """One line of a report that adds up: `count` of things, `sum` in minor units of `currency`.
+
+    table     of which table it is
+    line      the row within it: an outcome, a flow, a cause
+    what      what of the row: such as `captured`; empty where a row has one sum
+    """
+
+    table: str
+    currency: str
+    line: str
+    what: str
+    count: int
+    sum: int
+
+    @property
+    def name(self) -> Name:
+        """What makes two figures the same figure."""
+        return (self.table, self.currency, self.line, self.what)
+
+    def document(self) -> list[Any]:
+        """As a JSON list."""
+        return [*self.name, self.count, self.sum]
+
+
+def figure_of(document: list[Any]) -> Figure:
+    """The figure that `document` wrote."""
+    table, currency, line, what, count, total = document
+    return Figure(table=table, currency=currency, line=line, what=what, count=count, sum=total)
+
+
+def figures(report: PeriodReport) -> tuple[Figure, ...]:
+    """Every figure of a report that is not zero, sorted by name."""
+    found = added(_rows(report))
+    return tuple(sorted(found, key=lambda each: each.name))
+
+
+def added(figures: Iterable[Figure]) -> list[Figure]:
+    """Figures of equal name added up; those that come to nothing are left out."""
+    sums: dict[Name, tuple[int, int]] = {}
+    for each in figures:
+        count, total = sums.get(each.name, (0, 0))
+        sums[each.name] = (count + each.count, total + each.sum)
+    return [
+        Figure(table=name[0], currency=name[1], line=name[2], what=name[3], count=count, sum=total)
+        for name, (count, total) in sums.items()
+        if count or total
+    ]
+
+
+def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, ...]:
+    """What must be added to the figures of then to get those of now, sorted by name."""
+    found = added([*now, *(_negative(each) for each in then)])
+    return tuple(sorted(found, key=lambda each: each.name))
+
+
+def _negative(figure: Figure) -> Figure:
+    return Figure(
+        table=figure.table,
+        currency=figure.currency,
+        line=figure.line,
+        what=figure.what,
+        count=-figure.count,
+        sum=-figure.sum,
+    )
+
+
+def _rows(report: PeriodReport) -> Iterator[Figure]:
+    """Breaks are told without their ages: a break that grows older is no news of the period."""
+    for step in report.flow:
+        yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
+    for row in report.control:
+        yield _figure("control", row.currency, row.bucket, "orders", row.count, row.sum)
+        for what in ("captured", "refunded", "lost"):
+            yield _figure("control", row.currency, row.bucket, what, 0, getattr(row, what))
+    for money in report.money:
+        yield _figure("money", money.currency, money.flow, "", money.count, money.sum)
+    for line in report.book:
+        yield _figure("book", line.currency, line.bucket, "", line.count, line.sum)
+    for fee in report.fees:
+        yield _figure("fees", fee.currency, fee.kind, "gross", fee.count, fee.gross)
+        yield _figure("fees", fee.currency, fee.kind, "fee", 0, fee.fee)
+        yield _figure("fees", fee.currency, fee.kind, "net", 0, fee.net)
+    for found in report.breaks:
+        yield _figure("breaks", found.currency, found.cause, "", found.count, found.sum)
+
+
+def _figure(
+    table: str, currency: str | None, line: str, what: str, count: int, total: int
+) -> Figure:
+    return Figure(
+        table=table, currency=currency or "", line=line, what=what, count=count, sum=total
+    )
