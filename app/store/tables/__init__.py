@@ -10,7 +10,7 @@ events by the provider's profile, records by the operation that makes them.
     marks   order_due  unanswered  notifications  meta  counters
 """
 
-from app.store.tables import core, outgoing, people
+from app.store.tables import core, outgoing, people, reconciling
 from app.store.tables.base import ONLY, metadata
 
-__all__ = ["ONLY", "core", "metadata", "outgoing", "people"]
+__all__ = ["ONLY", "core", "metadata", "outgoing", "people", "reconciling"]
