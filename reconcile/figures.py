@@ -97,8 +97,6 @@ def _rows(report: PeriodReport) -> Iterator[Figure]:
             yield _figure("control", row.currency, row.bucket, what, 0, getattr(row, what))
     for money in report.money:
         yield _figure("money", money.currency, money.flow, "", money.count, money.sum)
-    for line in report.book:
-        yield _figure("book", line.currency, line.bucket, "", line.count, line.sum)
     for fee in report.fees:
         yield _figure("fees", fee.currency, fee.kind, "gross", fee.count, fee.gross)
         yield _figure("fees", fee.currency, fee.kind, "fee", 0, fee.fee)
