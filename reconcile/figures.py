@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from reconcile.report import PeriodReport
+from reconcile.report import AdjustmentRow, PeriodReport
 from reconcile.values import frozen
 
 Name = tuple[str, str, str, str]
@@ -110,4 +110,59 @@ def _figure(
 ) -> Figure:
     return Figure(
         table=table, currency=currency or "", line=line, what=what, count=count, sum=total
+    )
+
+
+# --- adjustments ---------------------------------------------------------------------------------
+
+
+@frozen
+class Stated:
+    """What has been said of a closed month: its figures, and what reports since have added."""
+
+    period: str
+    closing: str
+    original: tuple[Figure, ...]
+    told: tuple[Figure, ...] = ()
+
+
+def adjustments(stated: Stated, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
+    """What a report must add to what was stated, so that it comes to the figures of now."""
+    original = {each.name: each for each in stated.original}
+    told = {each.name: each for each in added(stated.told)}
+    changes = difference([*stated.original, *stated.told], now)
+    return tuple(
+        _row(stated, change, original=original.get(change.name), told=told.get(change.name))
+        for change in changes
+    )
+
+
+def _row(
+    stated: Stated, change: Figure, *, original: Figure | None, told: Figure | None
+) -> AdjustmentRow:
+    return AdjustmentRow(
+        period=stated.period,
+        table=change.table,
+        line=change.line,
+        what=change.what,
+        currency=change.currency or None,
+        count_original=0 if original is None else original.count,
+        count_told=0 if told is None else told.count,
+        count_change=change.count,
+        sum_original=0 if original is None else original.sum,
+        sum_told=0 if told is None else told.sum,
+        sum_change=change.sum,
+        closing=stated.closing,
+    )
+
+
+def change_in(row: AdjustmentRow) -> Figure:
+    """What an adjustment adds, as a figure of the month that it speaks of."""
+    return Figure(
+        table=row.table,
+        currency=row.currency or "",
+        line=row.line,
+        what=row.what,
+        count=row.count_change,
+        sum=row.sum_change,
     )

@@ -15,7 +15,7 @@ LAYERS = (
     ("books", "takings", "breaks", "merkle"),
     ("match", "evidence"),
     ("report",),
-    ("figures", "closing"),
+    ("blockers", "figures", "closing"),
 )
 """reconcile from the bottom up; a module `match_rules` is of the layer of `match`."""
 
