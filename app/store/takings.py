@@ -79,24 +79,11 @@ async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
 
 async def store_takings(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
     """Replace the takings of these orders."""
-    orders = [each.order for each in fresh]
-    for table in ("takings", "taking_payments"):
-        await select_in(
-            connection,
-            sql=f"DELETE FROM {table} WHERE order_key IN ({{}})",  # noqa: S608
-            values=orders,
-        )
-    found = [each for each in fresh if each.taking is not None]
-    await _insert(connection, "takings", COLUMNS, [row_of(each) for each in found])
-    payments = [pair for each in found for pair in payments_of(each)]
-    await _insert(connection, "taking_payments", ("order_key", "payment"), payments)
-
-
-async def _insert(
-    connection: AsyncConnection, table: str, columns: tuple[str, ...], rows: Sequence[Any]
-) -> None:
     dialect = connection.dialect.name
-    await run(connection, inserting(dialect, table=table, columns=columns, rows=rows))
+    delete = "DELETE FROM takings WHERE order_key IN ({})"
+    await select_in(connection, sql=delete, values=[each.order for each in fresh])
+    rows = [row_of(each) for each in fresh if each.taking is not None]
+    await run(connection, inserting(dialect, table="takings", columns=COLUMNS, rows=rows))
 
 
 def row_of(fresh: Fresh) -> tuple[Any, ...]:
@@ -105,11 +92,6 @@ def row_of(fresh: Fresh) -> tuple[Any, ...]:
     flat = taking_row(fresh.taking)
     plain = int(flat.whole is None)
     return (*flat[:9], plain, taking_text(fresh.taking), fresh.generation, fresh.until)
-
-
-def payments_of(fresh: Fresh) -> set[tuple[str, str]]:
-    """(order, payment reference) of each of its attempts."""
-    return set() if fresh.taking is None else {(fresh.order, p) for _, p in fresh.taking.payments}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

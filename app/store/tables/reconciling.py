@@ -33,15 +33,6 @@ class TakingRow(Table, table=True):
     until: int | None = big_column(null=True)
 
 
-class TakingPaymentRow(Table, table=True):
-    """A payment reference that an order's ledger knows: it brings a statement's lines to it."""
-
-    __tablename__ = "taking_payments"
-    __table_args__ = (Index("ix_taking_payments_payment", "payment", "order_key"), CLUSTERED)
-    order_key: str = text_column(primary=True)
-    payment: str = text_column(primary=True)
-
-
 class RulesRow(Table, table=True):
     """One saved set of rules, as its file said; the last one is in force. Append-only."""
 
@@ -78,7 +69,11 @@ class BreakRow(Table, table=True):
     """One difference, which keeps its id from run to run. Append-only."""
 
     __tablename__ = "breaks"
-    __table_args__ = (Index("ix_breaks_cause", "cause", "id"), CLUSTERED)
+    __table_args__ = (
+        Index("ix_breaks_cause", "cause", "id"),
+        Index("ix_breaks_subject", "subject"),
+        CLUSTERED,
+    )
     id: str = text_column(primary=True)
     cause: str = text_column()
     order_ref: str | None = text_column(null=True)

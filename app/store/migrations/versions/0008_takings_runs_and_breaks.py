@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0008"
-down_revision = "0006"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 
@@ -63,8 +63,6 @@ def _takings() -> None:
         ["order_key", "generation", "until"],
         unique=True,
     )
-    _table("taking_payments", _text("order_key"), _text("payment"), keys=2)
-    op.create_index("ix_taking_payments_payment", "taking_payments", ["payment", "order_key"])
 
 
 def _runs() -> None:
@@ -95,6 +93,7 @@ def _breaks() -> None:
         *(_text(name, null=True) for name in ("order_ref", "payment", "subject")),
     )
     op.create_index("ix_breaks_cause", "breaks", ["cause", "id"])
+    op.create_index("ix_breaks_subject", "breaks", ["subject"])
     _table(
         "break_versions",
         _text("break_id"),
