@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from reconcile.canonical import fingerprint
-from reconcile.figures import Figure, figure_of
+from reconcile.figures import Figure, change_in, figure_of
 from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.periods import Month, month_named
+from reconcile.report import AdjustmentRow
 from reconcile.values import frozen
 
 FORM: Final = 1
@@ -88,6 +89,14 @@ class Closing:
     def history(self) -> str:
         """`sha256:…` over the digests of all its evidence, and so over the evidence."""
         return fingerprint([_sealed_document(each) for each in self.evidence])
+
+
+def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
+    """The adjustments that a report tells, by the month that they speak of."""
+    found: dict[str, list[Figure]] = {}
+    for row in rows:
+        found.setdefault(row.period, []).append(change_in(row))
+    return tuple(Adjusted(period=period, figures=tuple(found[period])) for period in sorted(found))
 
 
 def closing_document(closing: Closing) -> dict[str, Any]:

@@ -162,9 +162,9 @@ TABLES: Final[tuple[Table, ...]] = (
         r.AdjustmentRow,
         "period table line what currency count_original:count count_told:count count_change:count "
         "count_now:count sum_original:money sum_told:money sum_change:money sum_now:money closing",
-        about="A closed report never changes. What was learned since stands here, in the month that "
-        "follows the last closed one: the figure as it was closed, what reports since have added, "
-        "what this one adds, and what it is now.",
+        about="A closed report never changes. What was learned since stands here, in the month "
+        "after the last closed one: the figure as it was closed, what reports since have added to "
+        "it, what this one adds, and what it is now.",
     ),
     _table(
         "fees",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Final
 
@@ -29,7 +29,7 @@ from app.store.engine import Connection
 from app.store.history_digest import history_digests
 from app.store.operators import Operator
 from reconcile.blockers import Blocker, in_report, rejected, too_early
-from reconcile.closing import Closing, Print
+from reconcile.closing import Closing, Print, adjusted_in
 from reconcile.figures import figures
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Month, month_named
@@ -164,11 +164,11 @@ async def _write(
             margin_days=request.margin_days,
             known_after=known_after,
             before=None if before is None else before.digest,
-            policy=policy_document(desk.policy),
-            program={"tallyhook": version("tallyhook"), "rules": ""},
+            policy=asdict(desk.policy),
+            program={"tallyhook": version("tallyhook")},
             evidence=evidence,
             figures=figures(report),
-            adjusted=adjusted_in(report),
+            adjusted=adjusted_in(report.adjustments),
             report=report_document(report),
             prints=tuple(
                 Print(format=form, sha256=hashlib.sha256(content).hexdigest(), size=len(content))

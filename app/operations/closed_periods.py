@@ -1,4 +1,4 @@
-"""Closed months: which there are, what each says, and whether it still follows from its evidence."""
+"""Closed months: which there are, what each says, and what was stated of them since."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from app.store.engine import Connection
 from reconcile.closing import Closing
 from reconcile.figures import Stated
 from reconcile.instants import Instant
-from reconcile.report import Scope
 from reconcile.report_document import report_of
 
 
@@ -57,7 +56,7 @@ async def stated_at(connection: Connection, scope_start: Instant) -> list[Stated
 
 
 async def stated_by(connection: Connection, closed: list[Closed]) -> list[Stated]:
-    """What these closings say: figures, and what later ones of them add to those of earlier ones."""
+    """The figures of these closings, and what later ones of them add to those of earlier ones."""
     found: dict[str, Stated] = {}
     for each in closed:
         closing = await closing_named(connection, each.period)

@@ -46,6 +46,17 @@ class Part:
         )
 
 
+def _lines(table: str, *, key: str, columns: str) -> Part:
+    """Versions of imported lines: known from the moment in which their import was published."""
+    return Part(
+        name=table,
+        table=f"{table} JOIN imports ON imports.number = since",
+        known="published_at",
+        key=key.replace("kind", f"{table}.kind"),
+        columns=f"{key}, {columns}".replace("kind", f"{table}.kind"),
+    )
+
+
 PARTS: Final = (
     Part(
         name="deliveries",
@@ -69,6 +80,30 @@ PARTS: Final = (
         key="id",
         columns='id, kind, order_key, at, amount, currency, source, "key", session, expires_at, '
         "reason",
+    ),
+    _lines(
+        "book_lines",
+        key="match_key, kind, since",
+        columns="line, reference, minor, currency, placed_at, status, group_name",
+    ),
+    _lines(
+        "statement_lines",
+        key="source, subject, kind, ordinal, since",
+        columns="line, payment, order_ref, currency, gross, fee, net, settled_at, payout",
+    ),
+    Part(
+        name="rules",
+        table="match_rules",
+        known="at",
+        key="number",
+        columns="number, who, digest",
+    ),
+    Part(
+        name="break_deeds",
+        table="break_deeds",
+        known="at",
+        key="number",
+        columns="number, break_id, who, deed, value, reason, second, minor, currency",
     ),
     Part(
         name="deeds",
