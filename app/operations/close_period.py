@@ -1,11 +1,11 @@
 """Closes a month: its report is made from the evidence, and kept with everything it rests on.
 
-    1 ask       who asks, and whether this month is the next
-    2 look      the month's report as of one instant
-    3 refuse    every reason against it at once
-    4 digest    what became known since the closing before, by kind and day
-    5 print     the report in every format
-    6 write     the closing, its prints and the deed, in one transaction
+1 ask       who asks, and whether this month is the next
+2 look      the month's report as of one instant
+3 refuse    every reason against it at once
+4 digest    what became known since the closing before, by kind and day
+5 print     the report in every format
+6 write     the closing, its prints and the deed, in one transaction
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Final
 from app.errors import UsageError
 from app.operations.desk import Desk
 from app.operations.people import note_deed, permitted
+from app.operations.print_report import printed
 from app.operations.report_period import report_period
 from app.operations.reverify import count_genuine
 from app.providers.source import Source
-from app.reports.render import REPORT_FORMATS, render
 from app.store.closings import Closed, add_closing, closed_periods
 from app.store.engine import Connection
 from app.store.history_digest import history_digests
@@ -39,6 +39,7 @@ from reconcile.report_document import report_document
 STILL_S: Final = 2.0
 """Seconds to wait before what was known a moment ago is read: an arrival is on its way into the
 store for some milliseconds, and its sender gives up on one that takes longer than this."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -189,14 +190,3 @@ async def _note(connection: Connection, who: Operator, closing: Closing) -> None
         at=closing.closed_at,
         facts={"as_of": format_instant(closing.as_of), "digest": closing.digest},
     )
-
-
-def printed(report: PeriodReport) -> dict[str, bytes]:
-    """The report in every format that can be made here: PDF takes an extra that may be missing."""
-    found: dict[str, bytes] = {}
-    for form in REPORT_FORMATS:
-        try:
-            found[form] = render(report, form)
-        except UsageError:
-            continue
-    return found

@@ -75,11 +75,17 @@ async def closed_periods(connection: AsyncConnection) -> list[Closed]:
 
 async def closing_of_period(connection: AsyncConnection, period: str) -> Closing | None:
     """The closing of a period; None where it is not closed."""
+    document = await closing_text(connection, period)
+    return None if document is None else closing_of(json.loads(document))
+
+
+async def closing_text(connection: AsyncConnection, period: str) -> str | None:
+    """The canonical JSON of a closing as it is stored, unread."""
     found = await connection.execute(
         text("SELECT document FROM closings WHERE period=:period"), {"period": period}
     )
-    document = found.scalar_one_or_none()
-    return None if document is None else closing_of(json.loads(document))
+    document: str | None = found.scalar_one_or_none()
+    return document
 
 
 async def print_of(connection: AsyncConnection, period: str, form: str) -> bytes | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant, parse_instant
 from tests.finance.plots import CYCLE, never_notified
-from tests.finance.story import Arrived, Gap, Story, Telling, major
+from tests.finance.story import FEE_PERCENT, Arrived, Gap, Story, Telling, major
 
 CURRENCIES = ("KES", "JPY", "KWD")
 DAYS = 31
@@ -179,4 +179,13 @@ class Month:
                     )
                     for row in story.statement
                 )
+        return path
+
+    def write_rules(self, path: Path) -> Path:
+        """The merchant's rules: which fee was agreed in each currency."""
+        fees = (
+            f'[[fee]]\nsource = "shop"\ncurrency = "{currency}"\npercent = "{percent}"\n'
+            for currency, percent in FEE_PERCENT.items()
+        )
+        path.write_text("\n".join(fees), encoding="utf-8")
         return path

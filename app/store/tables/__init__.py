@@ -11,16 +11,16 @@ events by the provider's profile, records by the operation that makes them.
     marks   order_due  unanswered  notifications  meta  counters
 """
 
-from app.store.tables import closing, core, finance, outgoing, people, reconciling
+from app.store.tables import core, finance, outgoing, people, periods, reconciling
 from app.store.tables.base import ONLY, metadata
 
 __all__ = [
     "ONLY",
-    "closing",
     "core",
     "finance",
     "metadata",
     "outgoing",
     "people",
+    "periods",
     "reconciling",
 ]
