@@ -16,7 +16,6 @@ from reconcile.report_tables import TABLES, Column, Table
 ROWS_MAX: Final = 1_000
 """Rows of a table in the page: more would make it slow to open, and nobody reads them there."""
 
-_NUMERIC: Final = frozenset({"count", "money"})
 _SMALL: Final = frozenset({"next_step", "cites"})
 """Columns that stand in small print below the last one, for a page has no room beside it."""
 
@@ -51,16 +50,14 @@ def _section(table: Table, report: PeriodReport) -> dict[str, Any]:
     columns = shown_columns(table)
     wide = [column for column in columns if column.name not in _SMALL]
     small = [column for column in columns if column.name in _SMALL]
-    chart, caption = _chart(table, report)
     return {
         "title": table.title,
         "about": table.about,
-        "chart": chart,
-        "caption": caption,
-        "columns": [(column.heading, _is_numeric(column)) for column in wide],
+        "chart": drawn(report) if (drawn := _CHARTS.get(table.name)) else "",
+        "columns": [(column.heading, _look(column)) for column in wide],
         "rows": [
             {
-                "cells": [(cell_words(column, row), _is_numeric(column)) for column in wide],
+                "cells": [(cell_words(column, row), _look(column)) for column in wide],
                 "small": [words for column in small if (words := cell_words(column, row))],
                 "wrong": table.name == "ties" and not row.holds,
             }
@@ -70,42 +67,44 @@ def _section(table: Table, report: PeriodReport) -> dict[str, Any]:
     }
 
 
-def _is_numeric(column: Column) -> bool:
-    return column.kind in _NUMERIC
+def _look(column: Column) -> str:
+    """The class of its cells: how they are set, and where they may be broken."""
+    if column.kind in ("count", "money"):
+        return "number"
+    return {"sentence": "wide", "because": "wide", "order": "long", "payment": "long"}.get(
+        column.name, ""
+    )
 
 
-def _chart(table: Table, report: PeriodReport) -> tuple[Markup | str, str]:
-    drawn = {"times": _times, "delays": _delays, "breaks": _ages}.get(table.name)
-    return ("", "") if drawn is None else drawn(report)
-
-
-def _times(report: PeriodReport) -> tuple[Markup, str]:
-    caption = "Orders by the day or week they were opened in, and how they ended."
+def _times(report: PeriodReport) -> Markup:
     series = [Series(group, [getattr(row, group) for row in report.times]) for group in GROUPS]
     totals = ", ".join(f"{sum(each.values):,} {each.name}" for each in series)
-    chart = stacked(
+    return stacked(
         "times",
         title="Outcomes over time",
         about=f"{len(report.times)} bars: {totals}.",
         labels=[moment(row.start)[5:10] for row in report.times],
         series=series,
     )
-    return chart, caption
 
 
-def _delays(report: PeriodReport) -> tuple[Markup, str]:
+def _delays(report: PeriodReport) -> Markup:
     ends = [row.up_to for row in report.delays]
     labels = ["longer" if end is None else f"≤ {format_duration(end)}" for end in ends]
     values = [row.movements for row in report.delays]
-    return _bars("delays", "How long webhooks took", labels, values), "Movements by their delay."
+    return _bars("delays", "How long webhooks took", labels, values)
 
 
-def _ages(report: PeriodReport) -> tuple[Markup, str]:
+def _ages(report: PeriodReport) -> Markup:
     values = [sum(row.count for row in report.breaks if row.age == age) for age in AGES]
     labels = [age.replace("_", " ") for age in AGES]
-    return _bars("ages", "Breaks by age", labels, values), "Open breaks by their age."
+    return _bars("ages", "Breaks by age", labels, values)
 
 
 def _bars(name: str, title: str, labels: list[str], values: list[int]) -> Markup:
     about = "; ".join(f"{label}: {value:,}" for label, value in zip(labels, values, strict=True))
     return bars(name, title=title, about=f"{about}.", labels=labels, values=values)
+
+
+_CHARTS: Final = {"times": _times, "delays": _delays, "breaks": _ages}
+"""The tables that have a chart above them."""
