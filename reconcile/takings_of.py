@@ -14,6 +14,7 @@ from reconcile.books import match_key
 from reconcile.correlate import Case
 from reconcile.instants import Instant
 from reconcile.ledger import Ledger
+from reconcile.money import Money
 from reconcile.movements import Movement, movements_of
 from reconcile.takings import Taken, Taking
 
@@ -75,46 +76,51 @@ def _one(movement: Movement) -> Taken:
 # --- as text -------------------------------------------------------------------------------------
 
 
-def movements_text(found: Taking) -> str:
-    """Its movements and attempts, as JSON that `movements_in` reads again.
-
-    An attempt with money is written once, as its movement; where that would change the order of
-    the attempts, they are written as well.
-    """
+def taking_text(found: Taking) -> str:
+    """All that it says but key and instant, as JSON that `taking_in` reads again."""
+    price = found.expected
     parts: list[Any] = [
-        (t.kind, t.source, t.payment, t.minor, t.currency, t.at, t.received_at, *t.cites)
-        for t in found.taken
+        found.order,
+        found.outcome,
+        found.fulfillable,
+        None if price is None else (price.minor, price.currency),
+        found.opened_at,
+        [
+            (t.kind, t.source, t.payment, t.minor, t.currency, t.at, t.received_at, t.cites)
+            for t in found.taken
+        ],
+        found.payments,
+        found.findings,
     ]
-    if found.payments != _paid(found.taken):
-        parts += found.payments
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
 
-def movements_in(text: str) -> tuple[tuple[Taken, ...], tuple[tuple[str, str], ...]]:
-    """The movements and attempts that `movements_text` wrote."""
-    taken, payments = [], []
-    for part in json.loads(text):
-        if len(part) == 2:
-            payments.append((part[0], part[1]))
-            continue
-        kind, source, payment, minor, currency, at, received_at, *cites = part
-        taken.append(
-            Taken(
-                kind=kind,
-                source=source,
-                payment=payment,
-                minor=minor,
-                currency=currency,
-                at=at,
-                received_at=received_at,
-                cites=tuple(cites),
-            )
-        )
-    moved = tuple(taken)
-    return moved, tuple(payments) or _paid(moved)
+def taking_in(text: str, *, as_of: Instant) -> Taking:
+    """The taking that `taking_text` wrote, which still stands at `as_of`."""
+    order, outcome, fulfillable, price, opened_at, taken, payments, findings = json.loads(text)
+    return Taking(
+        key=match_key(order),
+        order=order,
+        as_of=as_of,
+        outcome=outcome,
+        fulfillable=fulfillable,
+        expected=None if price is None else Money(minor=price[0], currency=price[1]),
+        opened_at=opened_at,
+        taken=tuple([_taken_in(each) for each in taken]),
+        payments=tuple([(source, payment) for source, payment in payments]),
+        findings=tuple(findings),
+    )
 
 
-def _paid(taken: tuple[Taken, ...]) -> tuple[tuple[str, str], ...]:
-    if len(taken) == 1:
-        return ((taken[0].source, taken[0].payment),)
-    return tuple(dict.fromkeys([(each.source, each.payment) for each in taken]))
+def _taken_in(parts: list[Any]) -> Taken:
+    kind, source, payment, minor, currency, at, received_at, cites = parts
+    return Taken(
+        kind=kind,
+        source=source,
+        payment=payment,
+        minor=minor,
+        currency=currency,
+        at=at,
+        received_at=received_at,
+        cites=tuple(cites),
+    )

@@ -8,9 +8,9 @@ the takings wait in a scratch database until they are all there and can be read 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.operations.desk import Desk
@@ -24,13 +24,13 @@ from app.store.takings import (
     Fresh,
     KeyRange,
     count_stale,
+    flat_takings,
     stale_orders,
     store_takings,
-    takings_by_key,
 )
 from reconcile.history import History
 from reconcile.instants import Instant
-from reconcile.takings import Taking
+from reconcile.match_rows import TakingRow, taking_row
 from reconcile.takings_of import taking
 
 FEW: Final = 2_000
@@ -38,9 +38,6 @@ FEW: Final = 2_000
 
 ROUNDS: Final = 5
 """Rounds of preparation at most; under a flood of deliveries a run folds more by itself."""
-
-Overlay = Mapping[str, Taking | None]
-"""Takings of orders that are stale in the cache; None where there is no longer any evidence."""
 
 
 async def refresh_takings(desk: Desk, *, progress: Callable[[int], None]) -> int:
@@ -72,13 +69,26 @@ async def count_behind(desk: Desk) -> int:
         return await count_stale(connection, now=desk.clock.now())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """What of the cache is stale in a snapshot, made anew.
+
+    orders  whose cached takings do not count
+    rows    their takings as the matcher reads them, in key order; none where no evidence is left
+    """
+
+    orders: frozenset[str] = frozenset()
+    rows: tuple[TakingRow, ...] = ()
+
+
 async def overlay_of(desk: Desk, connection: Connection, *, now: Instant) -> Overlay:
-    """What of the cache is stale in this snapshot, made anew."""
-    found: dict[str, Taking | None] = {}
+    """What arrived since the cache was brought up to date, and whose time has come since."""
+    fresh: dict[str, Fresh] = {}
     async for stale in stale_orders(connection, now=now):
         for each in await _made_anew(desk, connection, stale, now=now):
-            found[each.order] = each.taking
-    return found
+            fresh[each.order] = each
+    made = [taking_row(replace(f.taking, as_of=now)) for f in fresh.values() if f.taking]
+    return Overlay(orders=frozenset(fresh), rows=tuple(sorted(made, key=lambda row: row[:2])))
 
 
 async def _made_anew(
@@ -109,42 +119,33 @@ def _fresh(desk: Desk, history: History, *, generation: int, now: Instant) -> Fr
 
 async def takings_now(
     connection: Connection, overlay: Overlay, *, as_of: Instant, within: KeyRange = EVERYTHING
-) -> AsyncIterator[list[Taking]]:
+) -> AsyncIterator[list[TakingRow]]:
     """The cached takings in key order, with what is stale among them replaced."""
-    waiting = deque(sorted(_new(overlay, as_of, within), key=_place))
-    async for batch in takings_by_key(connection, as_of=as_of, within=within):
-        if overlay:
-            batch = [each for each in batch if each.order not in overlay]
-        if batch and waiting and _place(waiting[0]) < _place(batch[-1]):
-            while waiting and _place(waiting[0]) < _place(batch[-1]):
+    stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
+    async for batch in flat_takings(connection, as_of=as_of, within=within):
+        if stale:
+            batch = [row for row in batch if row.order not in stale]
+        last = batch[-1].key if batch else ""
+        if waiting and waiting[0].key <= last:
+            while waiting and waiting[0].key <= last:
                 batch.append(waiting.popleft())
-            batch.sort(key=_place)
+            batch.sort(key=lambda row: row.key)
         yield batch
     yield list(waiting)
-
-
-def _place(found: Taking) -> tuple[str, str]:
-    return found.key, found.order
-
-
-def _new(overlay: Overlay, as_of: Instant, within: KeyRange) -> Iterator[Taking]:
-    for each in overlay.values():
-        if each is not None and each.key in within:
-            yield replace(each, as_of=as_of)
 
 
 @asynccontextmanager
 async def takings_then(
     desk: Desk, *, as_of: Instant, progress: Callable[[int], None]
-) -> AsyncIterator[AsyncIterator[list[Taking]]]:
-    """The takings of all orders as they could have been known at `as_of`, in key order."""
+) -> AsyncIterator[Connection]:
+    """A scratch database with the takings of all orders as they could have been known then."""
     async with scratch_database() as scratch:
         async with desk.store.reading() as connection:
             async for histories in scan(connection):
                 fresh = [_then(desk, history, as_of) for history in histories]
                 await store_takings(scratch, fresh)
                 progress(len(fresh))
-        yield takings_by_key(scratch, as_of=as_of)
+        yield scratch
 
 
 def _then(desk: Desk, history: History, as_of: Instant) -> Fresh:

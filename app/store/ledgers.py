@@ -340,5 +340,5 @@ async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
 
 async def drop_caches(connection: AsyncConnection) -> None:
     """Empty the cache of ledgers, and that of takings, which the next reconciliation makes."""
-    await connection.execute(text("DELETE FROM ledgers"))
-    await connection.execute(text("DELETE FROM takings"))
+    for table in ("ledgers", "takings"):
+        await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608

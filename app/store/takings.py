@@ -9,30 +9,31 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.statements import inserting, run, select_in, selecting, stream
+from app.store.statements import inserting, run, select_in, stream
 from reconcile.instants import Instant
-from reconcile.ledger import FindingCode, Outcome
-from reconcile.money import Money
+from reconcile.match_rows import TakingRow, taking_row
 from reconcile.takings import Taking
-from reconcile.takings_of import movements_in, movements_text
+from reconcile.takings_of import taking_in, taking_text
 
 COLUMNS: Final = (
     "key",
     "order_key",
+    "minor",
+    "currency",
+    "source",
+    "payment",
+    "cite",
+    "at",
+    "opened_at",
+    "plain",
+    "told",
     "generation",
     "until",
-    "outcome",
-    "fulfillable",
-    "expected",
-    "currency",
-    "opened_at",
-    "movements",
-    "findings",
 )
 
 AT_ONCE: Final = 1_000
@@ -44,7 +45,11 @@ _STALE: Final = (
     "OR takings.until <= :now"
 )
 
-_ROWS: Final = f"SELECT {', '.join(COLUMNS)} FROM takings"  # noqa: S608
+_FLAT: Final = (
+    f"SELECT {', '.join(COLUMNS[:9])}, CASE plain WHEN 1 THEN NULL ELSE told END "  # noqa: S608
+    "FROM takings"
+)
+"""A `TakingRow`, with the text of its `whole`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,45 +81,17 @@ async def store_takings(connection: AsyncConnection, fresh: Sequence[Fresh]) -> 
     """Replace the takings of these orders."""
     dialect = connection.dialect.name
     delete = "DELETE FROM takings WHERE order_key IN ({})"
-    await run(connection, selecting(dialect, sql=delete, values=[each.order for each in fresh]))
-    rows = [taking_row(each) for each in fresh if each.taking is not None]
+    await select_in(connection, sql=delete, values=[each.order for each in fresh])
+    rows = [row_of(each) for each in fresh if each.taking is not None]
     await run(connection, inserting(dialect, table="takings", columns=COLUMNS, rows=rows))
 
 
-def taking_row(fresh: Fresh) -> tuple[Any, ...]:
+def row_of(fresh: Fresh) -> tuple[Any, ...]:
     """The row of a taking: the values of COLUMNS."""
-    found = fresh.taking
-    assert found is not None
-    return (
-        found.key,
-        found.order,
-        fresh.generation,
-        fresh.until,
-        found.outcome,
-        int(found.fulfillable),
-        None if found.expected is None else found.expected.minor,
-        None if found.expected is None else found.expected.currency,
-        found.opened_at,
-        movements_text(found),
-        "|".join(found.findings),
-    )
-
-
-def taking_in(row: Sequence[Any], *, as_of: Instant) -> Taking:
-    """The taking in a row of COLUMNS, which still stands at `as_of`."""
-    taken, payments = movements_in(row[9])
-    return Taking(
-        key=row[0],
-        order=row[1],
-        as_of=as_of,
-        outcome=cast(Outcome, row[4]),
-        fulfillable=row[5] == 1,
-        expected=None if row[6] is None else Money(minor=row[6], currency=row[7]),
-        opened_at=row[8],
-        taken=taken,
-        payments=payments,
-        findings=cast(tuple[FindingCode, ...], tuple(row[10].split("|"))) if row[10] else (),
-    )
+    assert fresh.taking is not None
+    flat = taking_row(fresh.taking)
+    plain = int(flat.whole is None)
+    return (*flat[:9], plain, taking_text(fresh.taking), fresh.generation, fresh.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +118,28 @@ class KeyRange:
 EVERYTHING: Final = KeyRange()
 
 
-async def takings_by_key(
+async def flat_takings(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
-) -> AsyncIterator[list[Taking]]:
-    """The stored takings in key order, as they stand at `as_of`."""
-    sql = f"{_ROWS} WHERE {within.condition} ORDER BY key, order_key"
+) -> AsyncIterator[list[TakingRow]]:
+    """The stored takings in key order as the matcher reads them, as they stand at `as_of`."""
+    sql = f"{_FLAT} WHERE {within.condition} ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE, values=within.values):
-        yield [taking_in(row, as_of=as_of) for row in rows]
+        yield [_flat_in(row, as_of) for row in rows]
+
+
+def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
+    if row[9] is None:
+        return TakingRow._make(row)
+    return TakingRow._make((*row[:9], taking_in(row[9], as_of=as_of)))
+
+
+async def whole_takings(
+    connection: AsyncConnection, *, as_of: Instant
+) -> AsyncIterator[list[Taking]]:
+    """The stored takings in key order, whole."""
+    sql = "SELECT told FROM takings ORDER BY key, order_key"
+    async for rows in stream(connection, sql, at_once=AT_ONCE):
+        yield [taking_in(row[0], as_of=as_of) for row in rows]
 
 
 async def stored_takings(

@@ -12,7 +12,7 @@ LAYERS = (
     ("events", "records", "history", "correlate", "policy"),
     ("ledger", "movements", "reasons", "outcome", "findings"),
     ("fold", "revise", "explain", "settle"),
-    ("books", "takings", "breaks", "merkle"),
+    ("books", "statement", "takings", "breaks", "merkle"),
     ("match", "evidence"),
     ("report",),
 )

@@ -13,6 +13,7 @@ from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_retention import RetentionContract
+from tests.store.contract_takings import TakingsContract
 from tests.store.contract_verdicts import VerdictContract
 from tests.store.contract_watching import WatchingContract
 
@@ -26,6 +27,7 @@ class TestSqlite(
     ConfirmingContract,
     RetentionContract,
     OutboxContract,
+    TakingsContract,
     WatchingContract,
 ):
     """Every property of the contract, on a database file."""
