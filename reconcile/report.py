@@ -48,7 +48,7 @@ Flow = Literal[
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """The rows of the money table. The first five come from ledgers and fees, the rest lead from net
-to the statement: net = settled + not_settled + differs - not_notified."""
+to the statement: net = settled + not_settled + differs − not_notified."""
 
 NoOrder = Literal["no_order"]
 

@@ -71,16 +71,14 @@ class MoneySums:
 
     def rows(self) -> tuple[MoneyRow, ...]:
         """Every flow of every currency, in the order of the way."""
-        return tuple(
-            MoneyRow(
-                currency=currency,
-                flow=flow,
-                count=self._counts[currency, flow],
-                sum=self.net(currency) if flow == "net" else self._sums[currency, flow],
-            )
-            for currency in self.currencies()
-            for flow in FLOWS
-        )
+        return tuple(self._row(currency, flow) for currency in self.currencies() for flow in FLOWS)
+
+    def _row(self, currency: str, flow: Flow) -> MoneyRow:
+        if flow == "net":
+            moved = sum(self._counts[currency, each] for each in FLOW_OF.values())
+            return MoneyRow(currency=currency, flow=flow, count=moved, sum=self.net(currency))
+        key = (currency, flow)
+        return MoneyRow(currency=currency, flow=flow, count=self._counts[key], sum=self._sums[key])
 
 
 class FeeSums:

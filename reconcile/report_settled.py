@@ -23,22 +23,22 @@ _SETTLES: Final[dict[StatementKind, EntryKind]] = {
 
 @frozen
 class Settled:
-    """A statement line and the movement that it settles; None where the ledger has none.
+    """A statement line and the movements that it settles; none where the ledger has none.
 
     gross, fee, net  as they change the merchant's balance: see `signed`
     """
 
     line: StatementLine
-    taken: Taken | None
+    taken: tuple[Taken, ...]
     gross: int
     fee: int
     net: int
 
 
 def settled(seen: OrderSeen) -> tuple[Settled, ...]:
-    """Every line of the order, each with its movement. A movement that nothing else claims goes
-    to the line of its payment with its amount, then to any line of its payment; a further line of
-    a payment that is claimed is a further part of it."""
+    """Every line of the order, each with its movements: of those of its payment that no line has,
+    the one with its amount, else all if they add up to it, else the first. A line for which
+    nothing is left is a further part of the first movement of its payment."""
     if not seen.lines:
         return ()
     left = [] if seen.taking is None else list(seen.taking.taken)
@@ -46,25 +46,28 @@ def settled(seen: OrderSeen) -> tuple[Settled, ...]:
     found = []
     for line in seen.lines:
         gross, fee, net = signed(line)
-        taken = _movement(line, gross, left) or _movement(line, gross, claimed)
-        if taken in left:
-            left.remove(taken)
-            claimed.append(taken)
+        fresh = _chosen([each for each in left if _fits(line, each)], gross)
+        taken = fresh or tuple([each for each in claimed if _fits(line, each)][:1])
+        left = [each for each in left if each not in fresh]
+        claimed += fresh
         found.append(Settled(line=line, taken=taken, gross=gross, fee=fee, net=net))
     return tuple(found)
 
 
-def _movement(line: StatementLine, gross: int, among: list[Taken]) -> Taken | None:
-    kind = _SETTLES.get(line.kind)
-    fitting = [
-        taken
-        for taken in among
-        if taken.kind == kind
+def _chosen(fitting: list[Taken], gross: int) -> tuple[Taken, ...]:
+    for each in fitting:
+        if each.minor == gross:
+            return (each,)
+    if sum([each.minor for each in fitting]) == gross:
+        return tuple(fitting)
+    return tuple(fitting[:1])
+
+
+def _fits(line: StatementLine, taken: Taken) -> bool:
+    return (
+        taken.kind == _SETTLES.get(line.kind)
         and taken.currency == line.currency
         and (line.payment is None or match_key(line.payment) == match_key(taken.payment))
-    ]
-    return next((taken for taken in fitting if taken.minor == gross), None) or next(
-        iter(fitting), None
     )
 
 

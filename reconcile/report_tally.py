@@ -6,6 +6,7 @@ but for the lists, which are bounded.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -156,39 +157,40 @@ class PeriodTally:
             if each.line.kind != "fee":
                 flow = _FLOW_OF_LINE[each.line.kind]
                 self._move(each.line.currency, bucket, flow=flow, minor=each.gross)
-            if each.taken is not None:
-                self._delays.add(each.taken)
+            for taken in each.taken:
+                self._delays.add(taken)
         return moved
 
     def _money_by_ledger(self, taking: Taking | None, lines: tuple[Settled, ...]) -> bool:
+        """Movements by their dates; a line by that of its first movement, else by its own."""
         moved = False
+        apart: Counter[str] = Counter()
+        settled_by_now = {taken for each in lines for taken in each.taken}
         for taken in () if taking is None else taking.taken:
-            if self._within(self._placed(taken)):
-                assert taking is not None
-                moved = True
-                self._move(
-                    taken.currency, taking.outcome, flow=FLOW_OF[taken.kind], minor=taken.minor
-                )
-                self._delays.add(taken)
-                self._compare(taken, [each for each in lines if each.taken is taken])
+            if not self._within(self._placed(taken)):
+                continue
+            assert taking is not None
+            moved = True
+            flow = FLOW_OF[taken.kind]
+            self._move(taken.currency, taking.outcome, flow=flow, minor=taken.minor)
+            self._delays.add(taken)
+            if taken in settled_by_now:
+                apart[taken.currency] += taken.minor
+            else:
+                self._money.add(taken.currency, "not_settled", taken.minor)
         for each in lines:
-            if each.taken is None and self._within(each.line.settled_at):
+            placed = self._placed(each.taken[0]) if each.taken else each.line.settled_at
+            if self._within(placed):
                 moved = True
                 self._fee(each)
-                if each.gross:
+                if each.taken:
+                    apart[each.line.currency] -= each.gross
+                elif each.gross:
                     self._money.add(each.line.currency, "not_notified", each.gross)
-        return moved and taking is not None
-
-    def _compare(self, taken: Taken, lines: list[Settled]) -> None:
-        """Lead from a movement to what the statement says of it."""
-        if not lines:
-            self._money.add(taken.currency, "not_settled", taken.minor)
-            return
-        for each in lines:
-            self._fee(each)
-        differs = taken.minor - sum(each.gross for each in lines)
-        if differs:
-            self._money.add(taken.currency, "differs", differs)
+        for currency, minor in apart.items():
+            if minor:
+                self._money.add(currency, "differs", minor)
+        return moved
 
     def _fee(self, each: Settled) -> None:
         self._fees.add(each)

@@ -26,7 +26,7 @@ def _orders(flow: Sequence[FlowRow]) -> Iterator[Tie]:
         yield Tie(
             name=f"orders in {currency}" if currency else "orders of unknown price",
             currency=None,
-            left="opening + new - closed",
+            left="opening + new − closed",
             left_value=sum(row.count for row in begun) - closed.count,
             right="closing",
             right_value=own["closing"].count,
@@ -35,7 +35,7 @@ def _orders(flow: Sequence[FlowRow]) -> Iterator[Tie]:
             yield Tie(
                 name="price of orders",
                 currency=currency,
-                left="opening + new - closed",
+                left="opening + new − closed",
                 left_value=sum(row.sum for row in begun) - closed.sum,
                 right="closing",
                 right_value=own["closing"].sum,
@@ -78,8 +78,8 @@ def _net(money: Sequence[MoneyRow]) -> Iterator[Tie]:
         yield Tie(
             name="net",
             currency=currency,
-            left="captured - refunded - lost in disputes - fees",
+            left="captured − refunded − lost in disputes − fees",
             left_value=own["captured"] - own["refunded"] - own["lost_in_disputes"] - own["fees"],
-            right="settled + not settled + differs - not notified",
+            right="settled + not settled + differs − not notified",
             right_value=own["settled"] + own["not_settled"] + own["differs"] - own["not_notified"],
         )
