@@ -159,7 +159,8 @@ async def _write(
         closing = Closing(
             month=month,
             as_of=report.scope.as_of,
-            closed_at=desk.clock.now(),
+            # After its evidence even where the clock stands: the deed is not part of it.
+            closed_at=max(desk.clock.now(), report.scope.as_of + 1),
             by=who.name,
             role=who.role,
             margin_days=request.margin_days,
