@@ -20,8 +20,10 @@ from app.cli import (
     operators,
     orders,
     profiles,
+    records,
     serving,
     signature,
+    statement,
     store,
     tokens,
 )
@@ -47,7 +49,9 @@ application.add_typer(notifications.group, name="notifications")
 application.add_typer(operators.group, name="operators")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")
+application.add_typer(records.group, name="records")
 application.add_typer(signature.group, name="signature")
+application.add_typer(statement.group, name="statement")
 application.add_typer(store.group, name="db")
 
 
