@@ -26,7 +26,7 @@ _LABELS_MAX: Final = 12
 """Labels below an axis, beyond which they run into each other."""
 
 _PATTERNS: Final = (
-    ("solid", '<rect width="8" height="8" fill="#2f4b6e"/>'),
+    ("solid", ""),
     (
         "hatched",
         '<rect width="8" height="8" fill="#fff"/><path d="M-2 2 L2 -2 M0 8 L8 0 M6 10 L10 6" '
@@ -44,6 +44,8 @@ _PATTERNS: Final = (
     ),
 )
 """What tells series apart: each looks different in black and white, too."""
+
+_SOLID: Final = "#2f4b6e"
 
 SERIES_MAX: Final = len(_PATTERNS)
 
@@ -138,8 +140,12 @@ def _stacks(name: str, scale: _Scale, series: Sequence[Series]) -> Iterator[str]
                 yield (
                     f'<rect x="{_number(scale.x(place) + gap / 2)}" y="{_number(top)}" '
                     f'width="{_number(scale.step - gap)}" height="{_number(bottom - top)}" '
-                    f'fill="url(#{name}-{pattern[0]})" stroke="#333" stroke-width="0.6"/>'
+                    f'fill="{_fill(name, pattern[0])}" stroke="#333" stroke-width="0.6"/>'
                 )
+
+
+def _fill(name: str, word: str) -> str:
+    return _SOLID if word == "solid" else f"url(#{name}-{word})"
 
 
 def _values(scale: _Scale, totals: Sequence[int]) -> Iterator[str]:
@@ -174,7 +180,7 @@ def _legend(name: str, series: Sequence[Series]) -> Iterator[str]:
     for pattern, each in zip(_PATTERNS, series, strict=False):
         yield (
             f'<rect x="{_number(x)}" y="4" width="14" height="14" '
-            f'fill="url(#{name}-{pattern[0]})" stroke="#333" stroke-width="0.6"/>'
+            f'fill="{_fill(name, pattern[0])}" stroke="#333" stroke-width="0.6"/>'
         )
         yield f'<text x="{_number(x + 20)}" y="15">{escape(each.name)}</text>'
         x += 44 + 6.5 * len(each.name)
@@ -216,7 +222,7 @@ def _spell(spell: Spell, ends: tuple[float, float], *, y: int) -> Iterator[str]:
             f'<rect x="{_number(end - 4)}" y="{y - 4}" width="8" height="8" fill="#fff" '
             'stroke="#333" stroke-width="1.5"/>'
         )
-    yield f'<circle cx="{_number(start)}" cy="{y}" r="4.5" fill="#2f4b6e"/>'
+    yield f'<circle cx="{_number(start)}" cy="{y}" r="4.5" fill="{_SOLID}"/>'
 
 
 def _time_axis(first: Instant, last: Instant, *, height: int) -> Iterator[str]:
@@ -240,7 +246,7 @@ def _svg(name: str, *, title: str, about: str, height: int, parts: Sequence[str]
     )
     return Markup(  # noqa: S704  # every text in it has been escaped
         f'<svg role="img" aria-labelledby="{name}-title {name}-about" width="{WIDTH}" '
-        f'height="{height}" viewBox="0 0 {WIDTH} {height}" xmlns="http://www.w3.org/2000/svg">'
+        f'height="{height}" viewBox="0 0 {WIDTH} {height}" font-size="11" font-family="sans-serif" xmlns="http://www.w3.org/2000/svg">'
         f'<title id="{name}-title">{escape(title)}</title>'
         f'<desc id="{name}-about">{escape(about)}</desc>'
         f"<defs>{defined}</defs>{drawing}</svg>"

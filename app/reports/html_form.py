@@ -53,7 +53,7 @@ def _section(table: Table, report: PeriodReport) -> dict[str, Any]:
     return {
         "title": table.title,
         "about": table.about,
-        "chart": drawn(report) if (drawn := _CHARTS.get(table.name)) else "",
+        "chart": drawn(report) if (drawn := CHARTS.get(table.name)) else "",
         "columns": [(column.heading, _look(column)) for column in wide],
         "rows": [
             {
@@ -106,5 +106,5 @@ def _bars(name: str, title: str, labels: list[str], values: list[int]) -> Markup
     return bars(name, title=title, about=f"{about}.", labels=labels, values=values)
 
 
-_CHARTS: Final = {"times": _times, "delays": _delays, "breaks": _ages}
+CHARTS: Final = {"times": _times, "delays": _delays, "breaks": _ages}
 """The tables that have a chart above them."""
