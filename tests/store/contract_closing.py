@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from app.errors import StoreUnavailable
 from app.store.audit import Deed, add_deed
@@ -19,7 +19,7 @@ from reconcile.money import Money
 from reconcile.periods import Month
 from reconcile.records import Record
 from tests.reconcile.build import T, seconds
-from tests.store.builders import arrival, keep, rows, said
+from tests.store.builders import arrival, keep, rows, said, tamper
 
 FIGURE = Figure(table="control", currency="KES", line="succeeded", what="orders", count=2, sum=9)
 OCTOBER = Closing(
@@ -89,6 +89,18 @@ class ClosingContract:
             async with store.writing() as connection:
                 await add_closing(connection, OCTOBER, prints={})
 
+    @pytest.mark.parametrize("table", ["closings", "closing_prints"])
+    @pytest.mark.parametrize("change", ["UPDATE {} SET period = '2026-09'", "DELETE FROM {}"])
+    async def test_the_database_refuses_to_change_a_closing(
+        self, store: Store, table: str, change: str
+    ) -> None:
+        """Whoever writes with the service's own rights can only add."""
+        async with store.writing() as connection:
+            await add_closing(connection, OCTOBER, prints={"json": b"{}"})
+        with pytest.raises(DBAPIError, match="are only added"):
+            async with store.writing() as connection:
+                await connection.exec_driver_sql(change.format(table))
+
     async def test_digests_are_by_kind_and_day_and_of_what_was_known(self, store: Store) -> None:
         """A stretch holds what became known after its first instant, up to its last."""
         await evidence(store)
@@ -140,12 +152,9 @@ class ClosingContract:
         self, store: Store, change: str, told: str
     ) -> None:
         """An amount, a row, a date, a name: the first difference is told by kind and day."""
-        from sqlalchemy import text
-
         await evidence(store)
         before = await digests(store)
-        async with store.writing() as connection:
-            await connection.execute(text(change))
+        await tamper(store, change.split()[1 if change.startswith("UPDATE") else 2], change)
         assert first_difference(before, await digests(store)) == told
 
     def test_parts_have_names_of_their_own(self) -> None:

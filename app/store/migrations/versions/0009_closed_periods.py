@@ -1,4 +1,4 @@
-"""Closed periods, and their reports as they were printed."""
+"""Closed periods, and their reports as they were printed: the database refuses to change them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0009"
-down_revision = "0008"
+down_revision = ("0008", "0011")
 branch_labels = None
 depends_on = None
 
@@ -40,6 +40,27 @@ def upgrade() -> None:
         sa.Column("content", sa.LargeBinary(), nullable=True),
         sa.PrimaryKeyConstraint("period", "format", name=op.f("pk_closing_prints")),
         sqlite_strict=True,
+    )
+    refuse = _refuse_on_sqlite
+    if op.get_context().dialect.name != "sqlite":
+        refuse = _refuse_on_postgresql
+    for table in ("closings", "closing_prints"):
+        refuse(table)
+
+
+def _refuse_on_sqlite(table: str) -> None:
+    for deed in ("update", "delete"):
+        op.execute(
+            f"CREATE TRIGGER {table}_no_{deed} BEFORE {deed.upper()} ON {table} "
+            f"BEGIN SELECT RAISE(ABORT, 'rows of {table} are only added'); END"
+        )
+
+
+def _refuse_on_postgresql(table: str) -> None:
+    """The function is that of 0011."""
+    op.execute(
+        f"CREATE TRIGGER {table}_only_added_to BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+        "FOR EACH STATEMENT EXECUTE FUNCTION only_added_to()"
     )
 
 
