@@ -96,14 +96,13 @@ class BreakVersionRow(Table, table=True):
 
 
 class BreakSeenRow(Table, table=True):
-    """That a run saw a break, and as which version. `asked` is 1 within the period asked for."""
+    """That a run saw a break, and as which version."""
 
     __tablename__ = "break_seen"
     __table_args__ = CLUSTERED
     run: int = big_column(primary=True)
     break_id: str = text_column(primary=True)
     version: int = big_column()
-    asked: int = big_column()
 
 
 class BreakTurnRow(Table, table=True):

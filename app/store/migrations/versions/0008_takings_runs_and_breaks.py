@@ -105,7 +105,7 @@ def _breaks() -> None:
         _text("seen"),
         keys=2,
     )
-    _table("break_seen", _big("run"), _text("break_id"), _big("version"), _big("asked"), keys=2)
+    _table("break_seen", _big("run"), _text("break_id"), _big("version"), keys=2)
     _table(
         "break_turns",
         _text("break_id"),
