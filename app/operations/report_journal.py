@@ -1,4 +1,4 @@
-"""The journal of a period: every movement of its money as balanced entries, written as it is read."""
+"""The journal of a period: every movement of its money as balanced entries, as it is read."""
 
 from __future__ import annotations
 

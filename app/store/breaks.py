@@ -56,9 +56,13 @@ async def breaks_after(
 
 
 async def breaks_of_subject(connection: AsyncConnection, subject: str) -> list[str]:
-    """Ids of the breaks that are about this line."""
+    """Ids of the breaks that are about this line, and that a run gave life."""
     rows = await connection.execute(
-        text("SELECT id FROM breaks WHERE subject = :subject ORDER BY id"), {"subject": subject}
+        text(
+            "SELECT id FROM breaks WHERE subject = :subject AND EXISTS "
+            "(SELECT 1 FROM break_turns WHERE break_id = id) ORDER BY id"
+        ),
+        {"subject": subject},
     )
     return [row[0] for row in rows]
 
