@@ -15,6 +15,7 @@ from app.cli.output import note, progress
 if TYPE_CHECKING:
     from app.operations.desk import Desk
     from app.operations.report_journal import JournalTotals
+    from app.reports.journal import Accounts
     from reconcile.journal import Transaction
     from reconcile.report import Basis, PeriodReport, Scope
 
@@ -118,9 +119,8 @@ def journal(
     """
     from app.cli.running import with_desk
     from app.reports.accounts import accounts_of
-    from app.reports.journal import Accounts
 
-    named: Accounts = accounts_of("" if accounts is None else _text_of(accounts))
+    named = accounts_of("" if accounts is None else _text_of(accounts))
     check_output(output, binary=False, what="a journal")
     with whole_file(output) as file:
         totals = with_desk(
@@ -163,7 +163,7 @@ def _scope(desk: Desk, *, since: str, until: str, as_of: str | None, basis: Basi
         end=end,
         as_of=desk.clock.now() if known is None else known,
         basis=basis,
-        environment=desk.store.environment,
+        environment=desk.store.environment or "not stamped",
     )
 
 
