@@ -208,10 +208,12 @@ class DelayRow:
 
 @frozen
 class BreakRow:
-    """Open breaks of one cause and age in one currency, with the money at risk."""
+    """Breaks of one cause, age and state in one currency, with their money: at risk unless it was
+    accepted."""
 
     cause: BreakCause
     age: Age
+    state: str
     currency: str
     count: int
     sum: int
@@ -219,7 +221,7 @@ class BreakRow:
 
 @frozen
 class BreakLine:
-    """One open break. `state` is what people made of it so far."""
+    """One break. `state` is what people made of it so far."""
 
     identity: str
     cause: BreakCause

@@ -27,7 +27,7 @@ class OrderSeen:
 class BreakSeen:
     """One break, what people made of it, and its words.
 
-    state  as the desk has it: `open`, `assigned`, `accepted` …; `closed` ones are not given
+    state  `open`, `assigned` or `accepted`
     """
 
     found: Break

@@ -44,21 +44,21 @@ class Bounded(Generic[Line]):
 
 
 class BreakSums:
-    """Open breaks by cause, age and currency, and the oldest of them one by one."""
+    """Breaks by cause, age, state and currency, and the oldest of them one by one."""
 
     def __init__(self, bound: int, *, as_of: Instant) -> None:
         self._as_of = as_of
-        self._counts: Counter[tuple[BreakCause, Age, str]] = Counter()
-        self._sums: Counter[tuple[BreakCause, Age, str]] = Counter()
+        self._counts: Counter[tuple[BreakCause, Age, str, str]] = Counter()
+        self._sums: Counter[tuple[BreakCause, Age, str, str]] = Counter()
         self.lines: Bounded[BreakLine] = Bounded(
             bound, key=lambda line: (line.since, line.identity)
         )
 
     def add(self, seen: BreakSeen) -> None:
-        """One open break."""
+        """One break."""
         found = seen.found
         aged = max(self._as_of - found.since, 0)
-        key = (found.cause, AGES[bisect_left(_AGES, aged)], found.money.currency)
+        key = (found.cause, AGES[bisect_left(_AGES, aged)], seen.state, found.money.currency)
         self._counts[key] += 1
         self._sums[key] += found.money.minor
         self.lines.add(
@@ -79,19 +79,20 @@ class BreakSums:
         )
 
     def rows(self) -> tuple[BreakRow, ...]:
-        """By cause and age, in the order of their vocabularies, then by currency."""
+        """By cause and age, in the order of their vocabularies, then by state and currency."""
         found = sorted(
-            self._counts, key=lambda key: (BREAK_CAUSES.index(key[0]), AGES.index(key[1]), key[2])
+            self._counts, key=lambda key: (BREAK_CAUSES.index(key[0]), AGES.index(key[1]), key[2:])
         )
         return tuple(
             BreakRow(
                 cause=cause,
                 age=age,
+                state=state,
                 currency=currency,
-                count=self._counts[cause, age, currency],
-                sum=self._sums[cause, age, currency],
+                count=self._counts[cause, age, state, currency],
+                sum=self._sums[cause, age, state, currency],
             )
-            for cause, age, currency in found
+            for cause, age, state, currency in found
         )
 
 

@@ -102,8 +102,8 @@ TABLES: Final[tuple[Table, ...]] = (
         "Matching: ledgers, order book and statement",
         r.MatchingRow,
         "side currency family bucket count:count sum:money fee:money net:money",
-        about="Every row of every side stands in one bucket: it matched, it waits for the other "
-        "side, or it is a break.",
+        about="Rows of orders that belong to the period by the date in the book, else by their "
+        "first money. Each is in one bucket: it matched, it waits for the other side, or breaks.",
     ),
     _table(
         "outcomes",
@@ -139,8 +139,9 @@ TABLES: Final[tuple[Table, ...]] = (
         "breaks",
         "Breaks by cause and age",
         r.BreakRow,
-        "cause age currency count:count sum:money",
-        about="Open differences between ledgers, order book and statement, with the money at risk.",
+        "cause age state currency count:count sum:money",
+        about="Differences between ledgers, order book and statement that are still there. Their "
+        "money is at risk, but where a person has accepted it.",
     ),
     _table(
         "late",

@@ -84,9 +84,8 @@ class PeriodTally:
             self._learned_late(taking)
 
     def found(self, seen: BreakSeen) -> None:
-        """One open break. One that began after the period is not of it."""
-        if seen.found.since < self._scope.end:
-            self._breaks.add(seen)
+        """One break of an order of the period."""
+        self._breaks.add(seen)
 
     def changed(self, seen: ChangeSeen) -> None:
         """One order whose published outcome changed in the period."""

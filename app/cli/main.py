@@ -25,6 +25,7 @@ from app.cli import (
     profiles,
     reconcile,
     records,
+    report,
     serving,
     signature,
     statement,
@@ -54,6 +55,7 @@ application.add_typer(operators.group, name="operators")
 application.add_typer(reconcile.group, name="reconcile")
 application.add_typer(breaks.group, name="breaks")
 application.add_typer(late.group, name="late")
+application.add_typer(report.group, name="report")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(periods.group, name="period")
 application.add_typer(profiles.group, name="profiles")

@@ -96,9 +96,10 @@ def _delays(report: PeriodReport) -> Markup:
 
 
 def _ages(report: PeriodReport) -> Markup:
-    values = [sum(row.count for row in report.breaks if row.age == age) for age in AGES]
+    unsettled = [row for row in report.breaks if row.state != "accepted"]
+    values = [sum(row.count for row in unsettled if row.age == age) for age in AGES]
     labels = [age.replace("_", " ") for age in AGES]
-    return _bars("ages", "Breaks by age", labels, values)
+    return _bars("ages", "Breaks by age, those not accepted", labels, values)
 
 
 def _bars(name: str, title: str, labels: list[str], values: list[int]) -> Markup:

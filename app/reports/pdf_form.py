@@ -10,7 +10,6 @@ import json
 import re
 from typing import Any, Final
 
-from app.errors import UsageError
 from app.pages import render as pages
 from app.reports.html_form import CHARTS, period_words, verdict
 from app.reports.values import cell_words, scope_lines, shown_columns
@@ -28,14 +27,9 @@ _LONG = re.compile(r"([-_/.:,@])(?=\w)|(\w{14})(?=\w)")
 
 
 def render(report: PeriodReport) -> bytes:
-    """The PDF's bytes. Raises UsageError where typst is not installed."""
-    try:
-        import typst
-    except ImportError:
-        raise UsageError(
-            "PDF needs typst, which is not installed: pip install 'tallyhook[pdf]', "
-            "or take --format html and print it"
-        ) from None
+    """The PDF's bytes. Raises ImportError where typst is not installed."""
+    import typst
+
     written: bytes = typst.compile(
         pages.TEMPLATES / "report.typ",
         root=pages.TEMPLATES,
