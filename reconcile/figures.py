@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from reconcile.periods import Month
 from reconcile.report import AdjustmentRow, PeriodReport
 from reconcile.values import frozen
 
@@ -91,12 +92,19 @@ def _rows(report: PeriodReport) -> Iterator[Figure]:
     """Breaks are told without their ages: a break that grows older is no news of the period."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
-    for row in report.control:
-        yield _figure("control", row.currency, row.bucket, "orders", row.count, row.sum)
-        for what in ("captured", "refunded", "lost"):
-            yield _figure("control", row.currency, row.bucket, what, 0, getattr(row, what))
+    for orders in report.control:
+        currency, bucket = orders.currency, orders.bucket
+        yield _figure("control", currency, bucket, "orders", orders.count, orders.sum)
+        yield _figure("control", currency, bucket, "captured", 0, orders.captured)
+        yield _figure("control", currency, bucket, "refunded", 0, orders.refunded)
+        yield _figure("control", currency, bucket, "lost", 0, orders.lost)
     for money in report.money:
         yield _figure("money", money.currency, money.flow, "", money.count, money.sum)
+    for row in report.matching:
+        line = f"{row.side} {row.bucket}"
+        yield _figure("matching", row.currency, line, "", row.count, row.sum)
+        yield _figure("matching", row.currency, line, "fee", 0, row.fee)
+        yield _figure("matching", row.currency, line, "net", 0, row.net)
     for fee in report.fees:
         yield _figure("fees", fee.currency, fee.kind, "gross", fee.count, fee.gross)
         yield _figure("fees", fee.currency, fee.kind, "fee", 0, fee.fee)
@@ -118,9 +126,12 @@ def _figure(
 
 @frozen
 class Stated:
-    """What has been said of a closed month: its figures, and what reports since have added."""
+    """What has been said of a closed month: its figures, and what reports since have added.
 
-    period: str
+    closing  the digest of its closing
+    """
+
+    month: Month
     closing: str
     original: tuple[Figure, ...]
     told: tuple[Figure, ...] = ()
@@ -141,7 +152,7 @@ def _row(
     stated: Stated, change: Figure, *, original: Figure | None, told: Figure | None
 ) -> AdjustmentRow:
     return AdjustmentRow(
-        period=stated.period,
+        period=stated.month.name,
         table=change.table,
         line=change.line,
         what=change.what,

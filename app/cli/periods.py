@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli.days import moment
+from app.cli.files import OutputOption, check_output, whole_file
 from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, emit, note, progress
+from app.cli.report import PeriodFormat
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -44,7 +46,7 @@ def close(
         request = Request(
             period=period,
             by=by,
-            as_of=None if as_of is None else _moment(as_of),
+            as_of=moment(as_of, "--as-of"),
             margin_days=settings.closing_margin_days,
             sources=compile_sources(settings),
         )
@@ -63,16 +65,6 @@ def close(
         emit(rows, columns=("reason", "sentence", "do"), form=form)
     note(f"{period} is not closed: {len(rows)} reasons against it.")
     raise typer.Exit(1)
-
-
-def _moment(text: str) -> int:
-    from app.errors import UsageError
-    from reconcile.instants import parse_instant
-
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise UsageError(f"--as-of: {error}") from None
 
 
 def _tell(closing: Any, form: Format) -> None:
@@ -116,18 +108,19 @@ def list_periods(form: FormatOption = Format.table) -> None:
 def show(
     period: Period,
     form: Annotated[
-        str, typer.Option("--format", help="table, json, csv, xlsx, html or pdf.")
-    ] = "table",
-    output: Annotated[Path | None, typer.Option("-o", help="Write to this file.")] = None,
+        PeriodFormat, typer.Option("--format", help="table for people; xlsx and pdf need -o.")
+    ] = PeriodFormat.table,
+    output: OutputOption = None,
 ) -> None:
     """Print the report of a closed month again, byte for byte as it was closed."""
     from app.cli.running import with_desk
     from app.operations.closed_periods import closed_report
-    from app.reports.render import BINARY, report_format
+    from app.reports.render import BINARY
 
-    chosen = report_format(form)
-    content = with_desk(lambda desk, settings: closed_report(desk, period, chosen))
-    write_report(content, chosen in BINARY, output)
+    check_output(output, binary=form.value in BINARY, what=form.value.upper())
+    content = with_desk(lambda desk, settings: closed_report(desk, period, form.value))
+    with whole_file(output) as file:
+        file.write(content)
 
 
 @group.command("verify")

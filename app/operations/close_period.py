@@ -18,6 +18,7 @@ from importlib.metadata import version
 from typing import Final
 
 from app.errors import UsageError
+from app.operations.closed_periods import CLOSING_BASIS
 from app.operations.desk import Desk
 from app.operations.people import note_deed, permitted
 from app.operations.print_report import printed
@@ -117,12 +118,12 @@ def next_in_order(closed: list[Closed], month: Month) -> Closed | None:
 
 
 def scope_of(desk: Desk, month: Month, as_of: Instant) -> Scope:
-    """A closed month is reported by the dates on which money moved."""
+    """What the report of a closed month is of."""
     return Scope(
         start=month.start,
         end=month.end,
         as_of=as_of,
-        basis="captured",
+        basis=CLOSING_BASIS,
         environment=desk.store.environment or "",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from app.errors import NotFoundError
 from app.operations.desk import Desk
@@ -11,8 +12,12 @@ from app.store.closings import Closed, closed_periods, closing_of_period, print_
 from app.store.engine import Connection
 from reconcile.closing import Closing
 from reconcile.figures import Stated
-from reconcile.instants import Instant
+from reconcile.periods import month_named
+from reconcile.report import Basis, Scope
 from reconcile.report_document import report_of
+
+CLOSING_BASIS: Final[Basis] = "captured"
+"""A month is closed, and compared with its closing, by the dates on which money moved."""
 
 
 async def list_closed(desk: Desk) -> list[Closed]:
@@ -46,17 +51,12 @@ async def closing_named(connection: Connection, period: str) -> Closing:
     return closing
 
 
-async def stated_at(connection: Connection, scope_start: Instant) -> list[Stated]:
-    """What was said of each closed month, for a report that begins where the closed books end;
-    nothing for any other report."""
-    closed = await closed_periods(connection)
-    if not closed or (await closing_named(connection, closed[-1].period)).month.end != scope_start:
+async def stated_before(connection: Connection, scope: Scope) -> list[Stated]:
+    """What was said of each closed month, for a report that begins where the closed books ended at
+    its instant; nothing for any other report."""
+    closed = [each for each in await closed_periods(connection) if each.closed_at <= scope.as_of]
+    if not closed or month_named(closed[-1].period).end != scope.start:
         return []
-    return await stated_by(connection, closed)
-
-
-async def stated_by(connection: Connection, closed: list[Closed]) -> list[Stated]:
-    """The figures of these closings, and what later ones of them add to those of earlier ones."""
     found: dict[str, Stated] = {}
     for each in closed:
         closing = await closing_named(connection, each.period)
@@ -64,6 +64,6 @@ async def stated_by(connection: Connection, closed: list[Closed]) -> list[Stated
             old = found[adjusted.period]
             found[adjusted.period] = replace(old, told=(*old.told, *adjusted.figures))
         found[each.period] = Stated(
-            period=each.period, closing=each.digest, original=closing.figures
+            month=closing.month, closing=each.digest, original=closing.figures
         )
     return list(found.values())

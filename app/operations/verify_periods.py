@@ -24,7 +24,7 @@ from app.operations.print_report import printed
 from app.operations.report_period import report_period
 from app.store.closings import Closed, closed_periods, closing_text, print_of
 from app.store.history_digest import history_digests
-from reconcile.closing import Closing, closing_of, first_difference
+from reconcile.closing import Closing, adjusted_in, closing_of, first_difference
 from reconcile.figures import Figure, difference, figures
 from reconcile.policy import Policy
 from reconcile.report_document import report_of
@@ -154,11 +154,11 @@ async def _figures(desk: Desk, closing: Closing, progress: Progress) -> Verified
     )
     now = figures(report)
     changes = difference(closing.figures, now)
+    wrong = _told(changes[0]) if changes else None
+    if wrong is None and adjusted_in(report.adjustments) != closing.adjusted:
+        wrong = "the adjustments to months before are not those that follow from the evidence"
     return _verified(
-        closing.month.name,
-        "figures",
-        _told(changes[0]) if changes else None,
-        f"{len(now):,} figures follow from the evidence",
+        closing.month.name, "figures", wrong, f"{len(now):,} figures follow from the evidence"
     )
 
 

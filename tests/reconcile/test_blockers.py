@@ -115,7 +115,7 @@ def test_a_break_that_only_grows_older_is_no_adjustment() -> None:
     """Ages are not among the figures; a break that closes is."""
     young = BreakRow(cause="not_settled", age="up_to_7_days", currency="KES", count=2, sum=9)
     then = replace(EMPTY, breaks=(young,))
-    stated = Stated(period="2026-10", closing="sha256:ab", original=figures(then))
+    stated = Stated(month=OCTOBER, closing="sha256:ab", original=figures(then))
     older = replace(then, breaks=(replace(young, age="up_to_30_days"),))
     assert adjustments(stated, figures(older)) == ()
     (row,) = adjustments(stated, figures(replace(then, breaks=(replace(young, count=1, sum=4),))))
@@ -133,7 +133,7 @@ def test_what_was_told_once_is_not_told_again() -> None:
     """An adjustment of an earlier report counts as stated; only what is new is a change."""
     figure = Figure(table="money", currency="KES", line="captured", what="", count=1, sum=10)
     stated = Stated(
-        period="2026-10",
+        month=OCTOBER,
         closing="sha256:ab",
         original=(figure,),
         told=(replace(figure, count=1, sum=5),),
