@@ -39,12 +39,14 @@ FAR: Final = 6
 class Entry:
     """A line that could be the partner of another.
 
-    line    what it is called: its line id, or the order's reference
-    names   the references by which it may be known, the telling one first
+    line       what it is called: its line id, or the order's reference
+    reference  the one it is shown with
+    keys       the references by which it may be known, as they are compared
     """
 
     line: str
-    names: tuple[str, ...]
+    reference: str
+    keys: tuple[str, ...]
     minor: int
     currency: str
     at: Instant | None
