@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
 from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
@@ -30,6 +31,7 @@ class TestPostgresql(
     RetentionContract,
     OutboxContract,
     TakingsContract,
+    BreakContract,
     WatchingContract,
 ):
     """Every property of the contract, on a server."""

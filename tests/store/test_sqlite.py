@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
 from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
@@ -30,6 +31,7 @@ class TestSqlite(
     RetentionContract,
     OutboxContract,
     TakingsContract,
+    BreakContract,
     WatchingContract,
 ):
     """Every property of the contract, on a database file."""
