@@ -113,7 +113,7 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
         ties=control.holds,
         result=control_text(control),
     )
-    await _finish(desk, done)
+    await finish(desk, done)
     return await ran(desk, done)
 
 
@@ -164,7 +164,7 @@ class _Work:
             self._waiting = []
 
 
-async def _finish(desk: Desk, done: Run) -> None:
+async def finish(desk: Desk, done: Run) -> None:
     """Say what the run changed in the lives of breaks, and let everyone see it."""
     async with desk.store.reading() as connection:
         last = await last_lived(connection)

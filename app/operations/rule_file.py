@@ -26,7 +26,7 @@ from typing import Any, Final
 from app.errors import ConfigurationError
 from reconcile.instants import DAY, HOUR, Duration
 from reconcile.match_rules import ExpectedFee, MatchRules, Tolerance
-from reconcile.money import MoneyError, from_major
+from reconcile.money import MoneyError, exponent_of, from_major
 
 MAX_BYTES: Final = 64 * 1024
 """A file of rules has some dozens of lines; one much larger is another file."""
@@ -79,21 +79,20 @@ class _Reader:
             raise ConfigurationError([f"the rules are not TOML: {error}"]) from None
 
     def rules(self) -> Rules:
-        known = {*DURATIONS, "tolerance", "accept_alone_max", "fee"}
+        known = {*DURATIONS, "currency", "tolerance", "accept_alone_max", "fee"}
         self._unknown(self._given, known, "")
-        durations = {name: self._duration(name) for name in DURATIONS if name in self._given}
         tolerances = self._amounts("tolerance")
-        rules = Rules(
-            match=MatchRules(
-                tolerances=tuple(
-                    Tolerance(currency=currency, minor=minor)
-                    for currency, minor in sorted(tolerances.items())
-                ),
-                fees=tuple(self._fees()),
-                **durations,
-            ),
-            alone_max=self._amounts("accept_alone_max"),
+        chosen: dict[str, Any] = {
+            name: self._duration(name) for name in DURATIONS if name in self._given
+        }
+        if "currency" in self._given:
+            chosen["currency"] = self._currency()
+        chosen["fees"] = tuple(self._fees())
+        chosen["tolerances"] = tuple(
+            Tolerance(currency=currency, minor=tolerances[currency])
+            for currency in sorted(tolerances)
         )
+        rules = Rules(match=MatchRules(**chosen), alone_max=self._amounts("accept_alone_max"))
         if self._problems:
             raise ConfigurationError(self._problems)
         return rules
@@ -109,6 +108,14 @@ class _Reader:
             self._problems.append(f'{name}: write a length of time such as "2 days" or "36 hours"')
             return 0
         return int(found[1]) * (DAY if found[2].startswith("day") else HOUR)
+
+    def _currency(self) -> str:
+        code = self._given["currency"]
+        try:
+            exponent_of(code if isinstance(code, str) else "")
+        except MoneyError as error:
+            self._problems.append(f"currency: {error}")
+        return str(code)
 
     def _table(self, name: str) -> Mapping[str, Any]:
         table = self._given.get(name, {})

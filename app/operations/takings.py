@@ -27,6 +27,7 @@ from app.store.takings import (
     flat_takings,
     stale_orders,
     store_takings,
+    stored_takings,
 )
 from reconcile.history import History
 from reconcile.instants import Instant
@@ -79,6 +80,15 @@ class Overlay:
 
     orders: frozenset[str] = frozenset()
     rows: tuple[TakingRow, ...] = ()
+
+
+async def is_behind(connection: Connection, order: str) -> bool:
+    """Whether evidence has come of the order, or of one that shares evidence with it, since its
+    taking was stored: the next run folds them together."""
+    sharing = await contested_with(connection, [order]) | {order}
+    stored = {row[1]: row[11] for row in (await stored_takings(connection, list(sharing))).values()}
+    marks = await marks_of(connection, sharing)
+    return any(stored.get(mark.order) != mark.generation for mark in marks)
 
 
 async def overlay_of(desk: Desk, connection: Connection, *, now: Instant) -> Overlay:

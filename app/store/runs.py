@@ -175,13 +175,14 @@ async def save_closed(
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:
     """Let everyone see it. `last`: the last run that lived, to which this one is compared."""
     if done.lived:
-        values = {"run": done.number, "last": 0 if last is None else last.number}
-        for sql, names in (
-            (_CHANGED, values),
-            (_REOPENED, values),
+        both = {"run": done.number, "last": 0 if last is None else last.number}
+        for turned, values in (
+            (_CHANGED, both),
+            (_REOPENED, both),
             (_OPENED, {"run": done.number}),
         ):
-            await connection.execute(text(sql), names)
+            sql = f"INSERT INTO break_turns ({', '.join(_TURN)}) {turned}"
+            await connection.execute(text(sql), values)
     values_of = {name: getattr(done, name) for name in _COLUMNS}
     values_of |= {"lived": int(done.lived), "ties": int(done.ties)}
     await connection.execute(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
@@ -28,6 +29,7 @@ class TestPostgresql(
     RetentionContract,
     OutboxContract,
     TakingsContract,
+    BreakContract,
     WatchingContract,
 ):
     """Every property of the contract, on a server."""

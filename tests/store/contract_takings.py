@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from app.operations import takings
+from app.operations.check_store import check_store
 from app.operations.refold import refold_all
 from app.operations.takings import overlay_of, refresh_takings, takings_now, takings_then
 from app.store.histories import scan
@@ -19,7 +21,7 @@ from reconcile.money import Money
 from reconcile.policy import Policy
 from reconcile.takings_of import taking
 from tests.reconcile.build import DUE, seconds
-from tests.store.builders import arrival, desk, keep, rows, said
+from tests.store.builders import SOURCES, arrival, desk, keep, rows, said
 from tests.store.contract_ledgers import WINDOW_S, paid, quiet
 
 
@@ -154,3 +156,19 @@ class TakingsContract:
         assert len(await cached(store, at=9)) == 4
         monkeypatch.setattr(takings, "fold_or_log", honest)
         assert len(await cached(store, at=9)) == 5
+
+    async def test_the_check_finds_a_cached_taking_that_is_wrong(self, store: Store) -> None:
+        """And has nothing to say of those that are right, or only behind."""
+        await several(store)
+        at = desk(store, at=9)
+        await refold_all(at, progress=quiet)
+        await refresh_takings(at, progress=quiet)
+        async with store.writing() as connection:
+            await connection.execute(text("UPDATE takings SET minor=minor+1 WHERE order_key='A 2'"))
+        report = await check_store(at, sources=SOURCES, progress=quiet)
+        told = [each for each in report.problems if "taking" in each]
+        assert told == ["the taking of A 2 is not what its history gives"]
+        await keep(store, arrival(paid("A 2"), at=9))
+        await refold_all(at, progress=quiet)
+        report = await check_store(at, sources=SOURCES, progress=quiet)
+        assert not [each for each in report.problems if "taking" in each]

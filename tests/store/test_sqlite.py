@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
@@ -28,6 +29,7 @@ class TestSqlite(
     RetentionContract,
     OutboxContract,
     TakingsContract,
+    BreakContract,
     WatchingContract,
 ):
     """Every property of the contract, on a database file."""
