@@ -11,15 +11,18 @@ from collections.abc import Sequence
 import typer
 
 from app.cli import (
+    breaks,
     checkout,
     deliveries,
     going_live,
     golive,
     keeping,
+    late,
     notifications,
     operators,
     orders,
     profiles,
+    reconcile,
     records,
     serving,
     signature,
@@ -47,6 +50,9 @@ application.add_typer(checkout.group, name="checkout")
 application.add_typer(golive.group, name="golive")
 application.add_typer(notifications.group, name="notifications")
 application.add_typer(operators.group, name="operators")
+application.add_typer(reconcile.group, name="reconcile")
+application.add_typer(breaks.group, name="breaks")
+application.add_typer(late.group, name="late")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")
 application.add_typer(records.group, name="records")

@@ -41,7 +41,7 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
     elif form is Format.csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(columns)
-        writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+        writer.writerows([cell(row.get(name)) for name in columns] for row in rows)
     else:
         _table(rows, columns)
 
@@ -58,7 +58,7 @@ def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=None if form is Format.jsonl else 2))
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """Text for a spreadsheet; a cell that would be taken for a formula is quoted."""
     text = _text(value)
     return "'" + text if text.startswith(_FORMULA) else text

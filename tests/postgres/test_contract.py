@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
@@ -11,6 +12,7 @@ from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_retention import RetentionContract
+from tests.store.contract_takings import TakingsContract
 from tests.store.contract_verdicts import VerdictContract
 from tests.store.contract_watching import WatchingContract
 
@@ -26,6 +28,8 @@ class TestPostgresql(
     ConfirmingContract,
     RetentionContract,
     OutboxContract,
+    TakingsContract,
+    BreakContract,
     WatchingContract,
 ):
     """Every property of the contract, on a server."""
