@@ -24,6 +24,7 @@ from app.cli import (
     profiles,
     reconcile,
     records,
+    report,
     serving,
     signature,
     statement,
@@ -53,6 +54,7 @@ application.add_typer(operators.group, name="operators")
 application.add_typer(reconcile.group, name="reconcile")
 application.add_typer(breaks.group, name="breaks")
 application.add_typer(late.group, name="late")
+application.add_typer(report.group, name="report")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")
 application.add_typer(records.group, name="records")

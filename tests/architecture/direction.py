@@ -14,7 +14,7 @@ LAYERS = (
     ("fold", "revise", "explain", "settle"),
     ("books", "statement", "takings", "breaks", "merkle"),
     ("match", "evidence"),
-    ("report",),
+    ("report", "journal"),
 )
 """reconcile from the bottom up; a module `match_rules` is of the layer of `match`."""
 
