@@ -181,6 +181,8 @@ class Settings(BaseSettings):
 
     retention_days: int = _number(0, 0, 3650)
 
+    closing_margin_days: int = _number(10, 1, 60)
+
     longpoll_max_s: int = _number(60, 1, 600)
     page_max: int = _number(1000, 1, 10_000)
     worker_batch: int = _number(500, 1, 10_000)

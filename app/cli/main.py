@@ -21,6 +21,7 @@ from app.cli import (
     notifications,
     operators,
     orders,
+    periods,
     profiles,
     reconcile,
     records,
@@ -56,6 +57,7 @@ application.add_typer(breaks.group, name="breaks")
 application.add_typer(late.group, name="late")
 application.add_typer(report.group, name="report")
 application.add_typer(tokens.group, name="tokens")
+application.add_typer(periods.group, name="period")
 application.add_typer(profiles.group, name="profiles")
 application.add_typer(records.group, name="records")
 application.add_typer(signature.group, name="signature")
