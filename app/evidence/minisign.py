@@ -1,8 +1,8 @@
 """Signatures and keys in minisign's format, prehashed (`ED`): the `minisign` tool verifies them.
 
-    public key   comment line, then base64 of "Ed", 8 bytes of key id, 32 bytes of key
-    signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file
-                 `trusted comment: …`, then base64 of a signature over signature and comment
+public key   comment line, then base64 of "Ed", 8 bytes of key id, 32 bytes of key
+signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file
+             `trusted comment: …`, then base64 of a signature over signature and comment
 """
 
 from __future__ import annotations

@@ -16,10 +16,12 @@ from typing import Literal
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.confirmations import UNCONFIRMED, awaiting
+from app.store.leaves import DELIVERY
 from app.store.links import Linking, LinkMemory
 from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.store.statements import Script, at_once, inserting, run, selecting, together
+from app.store.unsealed import marking
 from reconcile.events import Event
 from reconcile.instants import Instant
 
@@ -127,6 +129,7 @@ def append(
         yield from write_index(dialect, linking, fresh)
         yield from awaiting(dialect, _unconfirmed(arrivals))
         yield from marking_due(dialect, due)
+        yield from marking(dialect, DELIVERY, [arrival.delivery_id for arrival in arrivals])
 
     yield from at_once(dialect, writing())  # 5
     return verdicts, linking
