@@ -188,6 +188,12 @@ async def newest_head(connection: AsyncConnection) -> SignedHead | None:
     return None if row is None else _signed_of(row)
 
 
+async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
+    """The checkpoint of exactly so many leaves, if one was signed."""
+    row = (await connection.execute(text(f"{_SIGNED} WHERE size = :size"), {"size": size})).first()
+    return None if row is None else _signed_of(row)
+
+
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
     """The first checkpoint that covers a leaf: always the same one, however long the log is."""
     sql = f"{_SIGNED} WHERE size > :number ORDER BY size LIMIT 1"

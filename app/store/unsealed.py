@@ -203,3 +203,18 @@ async def count_unsealed(connection: AsyncConnection) -> int:
             )
             waiting += int(newest or 0) - await _counter(connection, f"{SEALED} {kind.name}")
     return waiting
+
+
+async def rows_to_seal(
+    connection: AsyncConnection, kind: Kind, subjects: Iterable[str]
+) -> dict[str, Sealable]:
+    """What the rows that these subjects name say now, sealed or not; none for a missing one."""
+    columns, key = ", ".join(kind.columns), kind.columns[0]
+    wanted = [kind.key(each) for each in subjects]
+    sql = f"SELECT {columns} FROM {kind.table} WHERE {key} IN ({{}})"  # noqa: S608
+    if kind.numbered:  # whole numbers of ours, so they may stand in the text
+        numbers = ",".join(str(int(each)) for each in wanted) or "NULL"
+        rows = [tuple(r) for r in await connection.execute(text(sql.format(numbers)))]
+    else:
+        rows = await select_in(connection, sql=sql, values=wanted)
+    return {each.subject: each for each in map(kind.sealable, rows)}
