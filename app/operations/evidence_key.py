@@ -9,7 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.errors import ConfigurationError
+from app.evidence.checkpoint import verifier_key
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, write_key
+from app.evidence.minisign import public_key_line
 from app.ids import new_id, new_secret
 from app.operations.desk import Desk
 from app.operations.seal import Signer
@@ -104,3 +106,15 @@ def _set_aside(path: Path, now: Instant) -> None:
         raise ConfigurationError(
             [f"{VARIABLE}: the old key cannot be set aside ({error.strerror})"]
         ) from error
+
+
+def shown_key(signer: Signer) -> dict[str, str]:
+    """The public key in every form that somebody checks with."""
+    public = signer.key.public
+    return {
+        "log": signer.origin,
+        "fingerprint": public.fingerprint,
+        "ed25519": public.raw.hex(),
+        "note": verifier_key(signer.origin, public),
+        "minisign": public_key_line(public),
+    }
