@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, measure, note, progress
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def key(
         bool,
         typer.Option("--rotate", help="Sign with a new key from now on, and keep the old file."),
     ] = False,
+    by: ByOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Show the public key with which evidence is signed, in the forms that others need."""
@@ -37,7 +39,7 @@ def key(
         from app.bootstrap_evidence import key_path, signer_of
 
         if rotate:
-            await rotate_key(desk, key_path(settings))
+            await rotate_key(desk, key_path(settings), by=by)
         return shown_key(await signer_of(desk, settings)) | {"file": str(key_path(settings))}
 
     shown = with_desk(look, purpose="writing")

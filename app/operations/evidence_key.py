@@ -14,6 +14,7 @@ from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, write_
 from app.evidence.minisign import public_key_line
 from app.ids import new_id, new_secret
 from app.operations.desk import Desk
+from app.operations.people import note_deed, permitted
 from app.operations.seal import Signer
 from app.store.sealed_log import Identity, add_key, begin_log, identity
 from reconcile.instants import Instant
@@ -82,11 +83,14 @@ def fingerprint_of(public: str) -> str:
     return PublicKey(bytes.fromhex(public)).fingerprint
 
 
-async def rotate_key(desk: Desk, path: Path) -> EvidenceKey:
+async def rotate_key(desk: Desk, path: Path, *, by: str | None) -> EvidenceKey:
     """Sign with a new key from now on. The old one's file, if it is there, is kept beside it.
 
-    Raises ConfigurationError where nothing is signed yet, or the files cannot be written.
+    Raises ConfigurationError where nothing is signed yet, or the files cannot be written, and
+    UsageError for who may not.
     """
+    async with desk.store.reading() as connection:
+        await permitted(connection, by=by, action="key_rotated")
     known = await known_log(desk)
     if known is None:
         raise ConfigurationError([f"{VARIABLE}: the log has no key yet; `tallyhook log key`"])
@@ -95,7 +99,10 @@ async def rotate_key(desk: Desk, path: Path) -> EvidenceKey:
         _set_aside(path, now)
     key = made_key(path)
     async with desk.store.writing() as connection:
+        who = await permitted(connection, by=by, action="key_rotated")
         await add_key(connection, public=key.public.raw.hex(), now=now)
+        new = key.public.fingerprint
+        await note_deed(connection, who, action="key_rotated", subject=new, at=now)
     return key
 
 

@@ -47,7 +47,7 @@ def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | N
 
     (1) kind, (2) row, (3) hash, (4) what may be let go, (5) body.
     """
-    name = f"leaf {leaf.number} ({leaf.kind} {leaf.subject})"
+    name = f"leaf {leaf.number} ({_named(leaf)})"
     if leaf.kind not in KIND_OF:  # 1
         return f"{name} is of no kind that is sealed: it was changed, or put in by hand"
     if row is None or row.kind != leaf.kind:  # 2
@@ -63,6 +63,10 @@ def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | N
         if now != kept[member] and not _let_go(member, now, content):
             return f"{name} sealed other {member} than its row has: they were changed"
     return None if content is None else next(_wrong_body(name, content), None)  # 5
+
+
+def _named(leaf: Leaf) -> str:
+    return leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
 
 
 def _bytes(row: Sealable, leaf: Leaf, kept: Members) -> bytes:
