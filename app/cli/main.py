@@ -18,6 +18,7 @@ from app.cli import (
     golive,
     keeping,
     late,
+    log,
     notifications,
     operators,
     orders,
@@ -50,6 +51,7 @@ application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(checkout.group, name="checkout")
 application.add_typer(golive.group, name="golive")
+application.add_typer(log.group, name="log")
 application.add_typer(notifications.group, name="notifications")
 application.add_typer(operators.group, name="operators")
 application.add_typer(reconcile.group, name="reconcile")
