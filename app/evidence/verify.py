@@ -1,0 +1,415 @@
+#!/usr/bin/env python3
+"""Checks an evidence bundle:  python3 -I verify.py bundle.zip
+
+Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
+very file. Whoever does not trust it, and nobody should without reading, has some 300 lines to read
+and can do each step by other means: README.txt shows how.
+
+    1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
+    2 manifest     manifest.json is in canonical form and names exactly the files that are there
+    3 digests      every file has the size and the SHA-256 that the manifest states
+    4 signature    left to `minisign` or `openssl`: README.txt has the commands
+    5 deliveries   what arrived, what was read from it and the bodies belong together
+    6 inclusion    each delivery, record and revision lies in the log of the checkpoint
+    7 checkpoint   left to `openssl`, as the signature is
+    8 ledger       the ledger is what follows from the history; needs the package `reconcile`
+
+It ends with exit code 0 if no step failed, else 1.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Of a bundle: it is read into memory at once."""
+
+MAX_MEMBERS = 20_000
+"""Files of a bundle: two for each delivery, and a dozen."""
+
+NAME = re.compile(
+    r"verify\.py|[A-Za-z][A-Za-z0-9_-]{0,90}\.(?:json|txt|html|body|headers|signed|toml|pem|pub)"
+    r"|manifest\.json\.minisig"
+)
+"""What a file may be called: flat, and nothing that a computer would run but this file."""
+
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.json.minisig"
+FORMAT = "tallyhook evidence 1"
+
+# --- the archive ---------------------------------------------------------------------------------
+
+_LOCAL = struct.Struct("<4sHHHHHIIIHH")
+_CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
+_END = struct.Struct("<4sHHHHIIH")
+_VERSION = 20
+_MADE_BY_UNIX = 3 << 8 | _VERSION
+_FIRST_OF_1980 = 1 << 5 | 1
+_PLAIN_FILE = 0o100644 << 16
+
+
+class Wrong(Exception):
+    """Something is not as it must be; the message is one sentence."""
+
+
+def pack(members: Mapping[str, bytes]) -> bytes:
+    """The one ZIP of these files: sorted by name, stored as they are, dated 1 January 1980."""
+    parts: list[bytes] = []
+    directory: list[bytes] = []
+    offset = 0
+    for name in sorted(members):
+        data, label = members[name], name.encode("ascii")
+        shared = (_VERSION, 0, 0, 0, _FIRST_OF_1980, zlib.crc32(data), len(data), len(data))
+        parts += [_LOCAL.pack(b"PK\3\4", *shared, len(label), 0), label, data]
+        directory += [
+            _CENTRAL.pack(b"PK\1\2", _MADE_BY_UNIX, *shared, len(label), 0, 0, 0, 0, _PLAIN_FILE,
+                          offset),
+            label,
+        ]  # fmt: skip
+        offset += _LOCAL.size + len(label) + len(data)
+    listed = b"".join(directory)
+    end = _END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(listed), offset, 0)
+    return b"".join([*parts, listed, end])
+
+
+def unpack(archive: bytes) -> dict[str, bytes]:
+    """The files of a bundle. Raises Wrong for every ZIP that `pack` did not make.
+
+    Nothing is ever decompressed: a bundle stores its files as they are, so none can be larger than
+    the bundle, and the only way through it is from its first byte to its last.
+    """
+    if len(archive) > MAX_BYTES:
+        raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
+    members: dict[str, bytes] = {}
+    offset, last = 0, ""
+    while archive[offset : offset + 4] == b"PK\3\4":
+        name, data, offset = _member(archive, offset)
+        if name <= last:
+            raise Wrong(f"{name} comes twice or out of order")
+        if len(members) == MAX_MEMBERS:
+            raise Wrong(f"it has more than {MAX_MEMBERS} files")
+        members[name], last = data, name
+    if not members:
+        raise Wrong("it is not a ZIP whose first byte begins a file")
+    _same(archive, pack(members), offset)
+    return members
+
+
+def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
+    if offset + _LOCAL.size > len(archive):
+        raise Wrong("it ends in the middle of a file's header")
+    (_, _, flags, method, _, _, _, packed, size, label, extra) = _LOCAL.unpack_from(archive, offset)
+    begin = offset + _LOCAL.size + label
+    written = archive[offset + _LOCAL.size : begin]
+    try:
+        name = written.decode("ascii")
+    except UnicodeDecodeError:
+        name = ""
+    if not NAME.fullmatch(name):
+        raise Wrong(f"it has a file with the name {written[:100]!r}, which no bundle has")
+    if flags & 1:
+        raise Wrong(f"{name} is encrypted")
+    if method or flags or extra or packed != size:
+        raise Wrong(f"{name} is compressed, streamed or has extra fields; a bundle's are not")
+    if begin + size > len(archive):
+        raise Wrong(f"{name} claims more bytes than there are")
+    return name, archive[begin : begin + size], begin + size
+
+
+def _same(archive: bytes, rebuilt: bytes, directory: int) -> None:
+    """Every byte that `unpack` passed over: headers, directory, comment, and what comes after."""
+    if archive == rebuilt:
+        return
+    at = next(
+        (at for at in range(min(len(archive), len(rebuilt))) if archive[at] != rebuilt[at]),
+        min(len(archive), len(rebuilt)),
+    )
+    place = "a file's header" if at < directory else "its directory, or after it"
+    raise Wrong(f"byte {at}, in {place}, is not what the files in it make")
+
+
+# --- the manifest and the files ------------------------------------------------------------------
+
+
+def canonical(value: Any) -> bytes:
+    """RFC 8785 of what a bundle has: texts with ASCII names, whole numbers, no floats."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read_json(data: bytes, name: str) -> Any:
+    """The JSON in a file. Raises Wrong."""
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise Wrong(f"{name} is not JSON") from None
+
+
+class Bundle(NamedTuple):
+    """The files by name, and the manifest."""
+
+    members: dict[str, bytes]
+    manifest: dict[str, Any]
+
+    def document(self, name: str) -> Any:
+        """The JSON of a file. Raises Wrong where it is missing or none."""
+        if name not in self.members:
+            raise Wrong(f"{name} is missing")
+        return read_json(self.members[name], name)
+
+
+def opened(members: dict[str, bytes]) -> Bundle:
+    """The bundle of these files, whose manifest names exactly them. Raises Wrong."""
+    if MANIFEST not in members or SIGNATURE not in members:
+        raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")
+    manifest = read_json(members[MANIFEST], MANIFEST)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r}")
+    if canonical(manifest) != members[MANIFEST]:
+        raise Wrong(f"{MANIFEST} is not in canonical form")
+    listed = manifest.get("files")
+    if not isinstance(listed, dict):
+        raise Wrong(f"{MANIFEST} lists no files")
+    there = members.keys() - {MANIFEST, SIGNATURE}
+    for name in sorted(there ^ listed.keys()):
+        fault = "not in the manifest" if name in there else "missing"
+        raise Wrong(f"{name} is {fault}")
+    return Bundle(members, manifest)
+
+
+def digests(bundle: Bundle) -> str:
+    """Step 3."""
+    for name, said in bundle.manifest["files"].items():
+        data = bundle.members[name]
+        if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
+            raise Wrong(f"{name} is not the file that was signed")
+    count = len(bundle.manifest["files"])
+    return f"All {count} files have the stated size and SHA-256."
+
+
+# --- what arrived --------------------------------------------------------------------------------
+
+
+def deliveries(bundle: Bundle) -> str:
+    """Step 5: history, deliveries and bodies say the same."""
+    history = bundle.document("history.json")
+    heard = {each["delivery_id"]: each for each in history["deliveries"]}
+    files = {name[len("delivery-") : -len(".json")] for name in bundle.members
+             if name.startswith("delivery-") and name.endswith(".json")}  # fmt: skip
+    for name in sorted(files ^ heard.keys()):
+        raise Wrong(f"delivery {name} is not in both the history and the files")
+    known = dict(bundle.manifest["left_out"])
+    known.update(bundle.manifest["files"])
+    for name, each in heard.items():
+        told = bundle.document(f"delivery-{name}.json")
+        if (told["delivery"], told["received_at"]) != (name, each["received_at"]):
+            raise Wrong(f"delivery {name} is told in two ways")
+        if told["sha256"] != each["event"]["digest"]:
+            raise Wrong(f"delivery {name} has another body than the one that was read")
+        for part in ("body", "headers"):
+            _check_part(told[part], known, name)
+    if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
+        raise Wrong("history.json is of another order or another instant")
+    return f"{len(heard)} deliveries: what was read, headers and bodies belong together."
+
+
+def _check_part(part: Any, known: dict[str, Any], name: str) -> None:
+    """A part that is kept is a file here, or one that was left out, of the same digest."""
+    if part is not None and known.get(part["file"], {}).get("sha256") != part["sha256"]:
+        raise Wrong(f"a part of delivery {name} is another file than the one that arrived")
+
+
+# --- the log (RFC 9162) --------------------------------------------------------------------------
+
+
+def root_of(leaf: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
+    """The root of a log of `size` leaves that has `leaf` at `index`: RFC 9162, section 2.1.3.2."""
+    if not 0 <= index < size:
+        raise Wrong("a proof is of a leaf that the log does not have")
+    place, last = index, size - 1
+    found = hashlib.sha256(b"\0" + leaf).digest()
+    for step in proof:
+        if last == 0:
+            raise Wrong("a proof is longer than the log is high")
+        if place & 1 or place == last:
+            found = hashlib.sha256(b"\1" + step + found).digest()
+            while not place & 1 and place:
+                place, last = place >> 1, last >> 1
+        else:
+            found = hashlib.sha256(b"\1" + found + step).digest()
+        place, last = place >> 1, last >> 1
+    if last:
+        raise Wrong("a proof is shorter than the log is high")
+    return found
+
+
+def checkpoint_of(text: bytes) -> tuple[int, bytes]:
+    """Size and root of a checkpoint (C2SP tlog-checkpoint): its second and third line."""
+    try:
+        lines = text.decode("utf-8").split("\n")
+        return int(lines[1]), base64.b64decode(lines[2], validate=True)
+    except (ValueError, IndexError):
+        raise Wrong("checkpoint.txt is not a checkpoint") from None
+
+
+def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 6: every leaf is in the log, and says what the files here say."""
+    log = bundle.document("log.json")
+    wanted = set(log["unsealed"])
+    if not log["leaves"]:
+        return None, "Not checked: nothing here was sealed in the log when the bundle was made."
+    size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
+    for each in log["leaves"]:
+        leaf, proof = each["leaf"].encode(), [bytes.fromhex(step) for step in each["proof"]]
+        if root_of(leaf, each["index"], size, proof) != root:
+            index = each["index"]
+            raise Wrong(f"leaf {index} is not in the log of the checkpoint")
+        wanted.add(_leaf_says(read_json(leaf, "a leaf"), bundle))
+    ids = _ids(bundle)
+    for name in sorted(ids ^ wanted):
+        fault = "in no leaf" if name in ids else "only in the log"
+        raise Wrong(f"{name} is {fault}")
+    count, later = len(log["leaves"]), len(log["unsealed"])
+    rest = f", {later} more were not sealed yet" if later else ""
+    return True, f"{count} leaves lie in the log of {size} leaves{rest}."
+
+
+def _ids(bundle: Bundle) -> set[str]:
+    """Everything here that must have a leaf."""
+    history = bundle.document("history.json")
+    told = {each["delivery_id"] for each in history["deliveries"]}
+    told |= {each["record_id"] for each in history["records"]}
+    seqs = [each["seq"] for each in bundle.document("revisions.json")]
+    return told | {f"revision {seq}" for seq in seqs}
+
+
+def _leaf_says(leaf: Any, bundle: Bundle) -> str:
+    """The id of what a leaf is of. Raises Wrong where its digests are not those of the files."""
+    name = str(leaf["id"])
+    if leaf["kind"] == "delivery":
+        told = bundle.document(f"delivery-{name}.json")
+        if leaf["digest"] != told["sha256"]:
+            raise Wrong(f"the log has another body of delivery {name}")
+    return name
+
+
+# --- what was concluded --------------------------------------------------------------------------
+
+
+def ledger(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 8: fold what is here, and compare."""
+    try:
+        from reconcile.evidence import ledger_of
+    except ImportError:
+        return None, "Not checked: the package `reconcile` of Tallyhook is not installed here."
+    try:
+        found = ledger_of(bundle.document("history.json"))
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise Wrong(f"history.json cannot be folded: {error}") from None
+    if found != bundle.document("ledger.json"):
+        raise Wrong("ledger.json is not what follows from history.json")
+    explained = "".join(f"{sentence}\n" for sentence in found["explanation"]).encode()
+    if explained != bundle.members.get("explanation.txt"):
+        raise Wrong("explanation.txt is not what follows from history.json")
+    outcome = found["outcome"]
+    return True, f"Folding the history here again gives this ledger: {outcome}."
+
+
+# --- all steps -----------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """One step: whether it passed (None: it was not checked), and why."""
+
+    name: str
+    passed: bool | None
+    sentence: str
+
+
+def signature(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 4, which takes a tool of its own."""
+    return None, "Not checked here: run minisign or openssl, as README.txt shows."
+
+
+CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
+    ("digests", digests),
+    ("signature", signature),
+    ("deliveries", deliveries),
+    ("inclusion", inclusion),
+    ("checkpoint", signature),
+    ("ledger", ledger),
+]
+
+
+def steps_of(
+    archive: bytes, checks: list[tuple[str, Callable[[Bundle], Any]]]
+) -> tuple[Bundle | None, list[Step]]:
+    """Every step, until nothing is left to look at."""
+    steps: list[Step] = []
+    try:
+        members = unpack(archive)
+        steps.append(Step("archive", True, f"The ZIP is exactly its {len(members)} files."))
+    except Wrong as error:
+        return None, [Step("archive", False, f"This is no bundle as it was made: {error}.")]
+    try:
+        bundle = opened(members)
+    except Wrong as error:
+        return None, [*steps, Step("manifest", False, f"The manifest does not fit: {error}.")]
+    count = len(members) - 2
+    steps.append(Step("manifest", True, f"The manifest names exactly the {count} other files."))
+    return bundle, steps + [_step(name, check, bundle) for name, check in checks]
+
+
+def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> Step:
+    try:
+        found = check(bundle)
+    except Wrong as error:
+        return Step(name, False, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return Step(name, False, f"What it looks at is not in form: {type(error).__name__}.")
+    return Step(name, True, found) if isinstance(found, str) else Step(name, *found)
+
+
+def verdict(steps: list[Step]) -> str:
+    """The last sentence."""
+    failed = ", ".join(each.name for each in steps if each.passed is False)
+    left = ", ".join(each.name for each in steps if each.passed is None)
+    if failed:
+        return f"DO NOT RELY ON IT: {failed} failed."
+    return (
+        f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
+    )
+
+
+def lines_of(steps: list[Step]) -> list[str]:
+    """The report, a line for each step, then the last sentence."""
+    words = {True: "passed", False: "FAILED", None: "not checked"}
+    told = [f"{each.name}: {words[each.passed]}. {each.sentence}" for each in steps]
+    return [*(f"{number}. {line}" for number, line in enumerate(told, 1)), verdict(steps)]
+
+
+def main(words: list[str]) -> int:
+    """Check the file that is named."""
+    if len(words) != 1:
+        sys.stderr.write("usage: python3 -I verify.py bundle.zip\n")
+        return 2
+    try:
+        with open(words[0], "rb") as file:
+            archive = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        sys.stderr.write(f"{words[0]} cannot be read: {error.strerror}\n")
+        return 2
+    _, steps = steps_of(archive, CHECKS)
+    sys.stdout.write("\n".join(lines_of(steps)) + "\n")
+    return 1 if any(passed is False for _, passed, _ in steps) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
