@@ -26,7 +26,7 @@ import re
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -36,7 +36,7 @@ MAX_MEMBERS = 20_000
 """Files of a bundle: two for each delivery, and a dozen."""
 
 NAME = re.compile(
-    r"verify\.py|[A-Za-z][A-Za-z0-9_-]{0,90}\.(?:json|txt|html|body|headers|signed|toml|pem|pub)"
+    r"verify\.py|[A-Za-z][A-Za-z0-9_-]{0,90}\.(?:json|txt|html|body|headers|whole|signed|toml|pem|pub)"
     r"|manifest\.json\.minisig"
 )
 """What a file may be called: flat, and nothing that a computer would run but this file."""
@@ -349,7 +349,7 @@ CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
 
 
 def steps_of(
-    archive: bytes, checks: list[tuple[str, Callable[[Bundle], Any]]]
+    archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]]
 ) -> tuple[Bundle | None, list[Step]]:
     """Every step, until nothing is left to look at."""
     steps: list[Step] = []
