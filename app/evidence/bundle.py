@@ -26,7 +26,7 @@ def bundle_of(dossier: Dossier, key: EvidenceKey) -> bytes:
 
     Raises UsageError where it would be larger than `verify` takes.
     """
-    files = files_of(dossier)
+    files = files_of(dossier, key=minisign.key_name(key.public))
     files.shown[KEY] = minisign.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
     manifest = rfc8785.dumps(manifest_of(dossier, files))

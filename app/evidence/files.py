@@ -36,8 +36,8 @@ class Files:
     personal: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
-def files_of(dossier: Dossier) -> Files:
-    """Every file but the key, the manifest and its signature."""
+def files_of(dossier: Dossier, *, key: str) -> Files:
+    """Every file but the key itself, the manifest and its signature. `key`: the key's name."""
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
     document = ledger_document(ledger)
     files = Files()
@@ -51,7 +51,7 @@ def files_of(dossier: Dossier) -> Files:
         ),
         "ledger.json": _json(document),
         "explanation.txt": "".join(f"{line}\n" for line in document["explanation"]).encode(),
-        "report.html": letter(ledger, dossier).encode(),
+        "report.html": letter(ledger, dossier, key=key).encode(),
         "sessions.json": _json(_sessions(dossier)),
         "revisions.json": _json([_revision(each, dossier) for each in dossier.revisions]),
         "books.json": _json(list(dossier.lines)),
