@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, note
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
 
 group = typer.Typer(
     help="What a stranger can check: bundles of an order's evidence.", no_args_is_help=True
@@ -39,23 +43,24 @@ def build(
     by: ByOption = None,
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
-    from app.bootstrap_evidence import evidence_key, evidence_providers
+    from app.bootstrap_evidence import evidence_providers, signer_of
     from app.cli.running import with_desk
-    from app.operations.build_evidence import Request, build_evidence
+    from app.operations.build_evidence import Built, Request, build_evidence
     from reconcile.instants import format_instant
 
     asked = _reason(with_personal_data, reason)
     request = Request(order=order, as_of=_instant(as_of), reason=asked, by=by)
     _refuse_existing(output)
-    built = with_desk(
-        lambda desk, settings: build_evidence(
+
+    async def build(desk: Desk, settings: Settings) -> Built:
+        return await build_evidence(
             desk,
             request,
             providers=evidence_providers(settings),
-            key=evidence_key(settings),
-        ),
-        purpose="writing",
-    )
+            signer=await signer_of(desk, settings),
+        )
+
+    built = with_desk(build, purpose="writing")
     _write(output, built.archive)
     kind = "full" if built.full else "redacted"
     note(

@@ -69,10 +69,13 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One entry of the log with its proof: `text` is what was hashed."""
+    """One entry of the log with its proof. `text` is what was hashed; None where that may not be
+    shown. `subject` names what it is of: an id, or `revision:7`."""
 
     index: int
-    text: str
+    subject: str
+    text: str | None
+    hash: bytes
     proof: tuple[bytes, ...]
 
 
@@ -82,11 +85,13 @@ class Sealed:
 
     checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
     unsealed    ids of what has no leaf under that head
+    keys        every public key that has signed for the log, in hex, the newest last
     """
 
     checkpoint: str = ""
     leaves: tuple[Leaf, ...] = ()
     unsealed: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,8 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
         "sources.json": _json(_sources(dossier)),
         "log.json": _json(_log(dossier)),
     }
+    for record, details in dossier.details.items():
+        files.personal[f"record-{record}.details"] = details.encode()
     for number, profile in enumerate(dossier.profiles, 1):
         files.shown[f"profile-{number}.toml"] = profile.text
     if dossier.sealed.checkpoint:
@@ -79,7 +81,7 @@ def entry(data: bytes) -> dict[str, Any]:
 
 def _add_delivery(files: Files, told: Told, dossier: Dossier) -> None:
     name = f"delivery-{told.arrived.delivery_id}"
-    kept = told.arrived.headers.encode("latin-1", "replace") if told.arrived.headers else None
+    kept = told.arrived.headers.encode() if told.arrived.headers else None
     proven = told.proven
     document = {
         "delivery": told.arrived.delivery_id,
@@ -170,7 +172,14 @@ def _sources(dossier: Dossier) -> list[Mapping[str, Any]]:
 
 def _log(dossier: Dossier) -> dict[str, Any]:
     leaves: Iterable[Any] = (
-        {"index": each.index, "leaf": each.text, "proof": [step.hex() for step in each.proof]}
+        {
+            "id": each.subject,
+            "index": each.index,
+            "leaf": each.text,
+            "hash": each.hash.hex(),
+            "proof": [step.hex() for step in each.proof],
+        }
         for each in dossier.sealed.leaves
     )
-    return {"leaves": list(leaves), "unsealed": list(dossier.sealed.unsealed)}
+    sealed = dossier.sealed
+    return {"keys": list(sealed.keys), "leaves": list(leaves), "unsealed": list(sealed.unsealed)}

@@ -27,6 +27,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -36,7 +37,7 @@ MAX_MEMBERS = 20_000
 """Files of a bundle: two for each delivery, and a dozen."""
 
 NAME = re.compile(
-    r"verify\.py|[A-Za-z][A-Za-z0-9_-]{0,90}\.(?:json|txt|html|body|headers|whole|signed|toml|pem|pub)"
+    r"verify\.py|[A-Za-z][A-Za-z0-9_-]{0,90}\.(?:json|txt|html|body|headers|whole|signed|details|toml|pem|pub)"
     r"|manifest\.json\.minisig"
 )
 """What a file may be called: flat, and nothing that a computer would run but this file."""
@@ -44,6 +45,8 @@ NAME = re.compile(
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.minisig"
 FORMAT = "tallyhook evidence 1"
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
+UNSEALED = "Nothing here was sealed in the log when the bundle was made."
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -229,18 +232,17 @@ def _check_part(part: Any, known: dict[str, Any], name: str) -> None:
 # --- the log (RFC 9162) --------------------------------------------------------------------------
 
 
-def root_of(leaf: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
-    """The root of a log of `size` leaves that has `leaf` at `index`: RFC 9162, section 2.1.3.2."""
+def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
+    """The root over `size` leaves with this leaf hash at `index`: RFC 9162, section 2.1.3.2."""
     if not 0 <= index < size:
         raise Wrong("a proof is of a leaf that the log does not have")
     place, last = index, size - 1
-    found = hashlib.sha256(b"\0" + leaf).digest()
     for step in proof:
         if last == 0:
             raise Wrong("a proof is longer than the log is high")
         if place & 1 or place == last:
             found = hashlib.sha256(b"\1" + step + found).digest()
-            while not place & 1 and place:
+            while place and not place & 1:
                 place, last = place >> 1, last >> 1
         else:
             found = hashlib.sha256(b"\1" + found + step).digest()
@@ -260,44 +262,65 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 6: every leaf is in the log, and says what the files here say."""
-    log = bundle.document("log.json")
-    wanted = set(log["unsealed"])
+    """Step 6: every leaf is in the log, in its order, and says what the files here say."""
+    log, things = bundle.document("log.json"), _things(bundle)
     if not log["leaves"]:
-        return None, "Not checked: nothing here was sealed in the log when the bundle was made."
+        return None, UNSEALED
     size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
+    last, hidden, found = -1, 0, set(log["unsealed"])
     for each in log["leaves"]:
-        leaf, proof = each["leaf"].encode(), [bytes.fromhex(step) for step in each["proof"]]
-        if root_of(leaf, each["index"], size, proof) != root:
-            index = each["index"]
-            raise Wrong(f"leaf {index} is not in the log of the checkpoint")
-        wanted.add(_leaf_says(read_json(leaf, "a leaf"), bundle))
-    ids = _ids(bundle)
-    for name in sorted(ids ^ wanted):
-        fault = "in no leaf" if name in ids else "only in the log"
-        raise Wrong(f"{name} is {fault}")
-    count, later = len(log["leaves"]), len(log["unsealed"])
-    rest = f", {later} more were not sealed yet" if later else ""
-    return True, f"{count} leaves lie in the log of {size} leaves{rest}."
+        name, index, proof = each["id"], each["index"], map(bytes.fromhex, each["proof"])
+        if index <= last or root_of(bytes.fromhex(each["hash"]), index, size, list(proof)) != root:
+            raise Wrong(f"the leaf of {name} is not in the log of the checkpoint, or out of order")
+        if each["leaf"] is None:
+            hidden += 1
+        else:
+            _compare(each, things[name], bundle)
+        last = index
+        found.add(name)
+    for name in sorted(things.keys() ^ found):
+        raise Wrong(f"{name} is not both here and in the log")
+    rest = f"; {hidden} are here as their hash alone, for they hold personal data" if hidden else ""
+    late = f"; {len(log['unsealed'])} more were not sealed yet" if log["unsealed"] else ""
+    return True, f"{len(log['leaves'])} leaves lie in the log of {size}{rest}{late}."
 
 
-def _ids(bundle: Bundle) -> set[str]:
-    """Everything here that must have a leaf."""
-    history = bundle.document("history.json")
-    told = {each["delivery_id"] for each in history["deliveries"]}
-    told |= {each["record_id"] for each in history["records"]}
-    seqs = [each["seq"] for each in bundle.document("revisions.json")]
-    return told | {f"revision {seq}" for seq in seqs}
+def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
+    """Everything here that must have a leaf, by its name there, with what the leaf must say."""
+    history, things = bundle.document("history.json"), {}
+    for each in history["deliveries"]:
+        told = bundle.document(f"delivery-{each['delivery_id']}.json")
+        headers = {} if told["headers"] is None else {"headers": told["headers"]["sha256"]}
+        things[told["delivery"]] = {
+            "kind": "delivery", "id": told["delivery"], "received_at": told["received_at"],
+            "source": told["source"], "body": told["sha256"], "size": told["size"], **headers,
+        }  # fmt: skip
+    for each in history["records"]:
+        said = {name: each.get(name) for name in ("order", "at", "recorded_at", "source", "key",
+                                                  "session", "expires_at", "reason")}  # fmt: skip
+        things[each["record_id"]] = {"kind": "record", "record": each["kind"], **said}
+    for each in bundle.document("revisions.json"):
+        said = {"outcome": each["outcome"], "at": each["at"], "fulfillable": each["fulfillable"]}
+        things[f"revision:{each['seq']}"] = {"kind": "revision", **said}
+    return things
 
 
-def _leaf_says(leaf: Any, bundle: Bundle) -> str:
-    """The id of what a leaf is of. Raises Wrong where its digests are not those of the files."""
-    name = str(leaf["id"])
-    if leaf["kind"] == "delivery":
-        told = bundle.document(f"delivery-{name}.json")
-        if leaf["digest"] != told["sha256"]:
-            raise Wrong(f"the log has another body of delivery {name}")
-    return name
+def _compare(each: dict[str, Any], thing: dict[str, Any], bundle: Bundle) -> None:
+    """A leaf is what was hashed, and says what the files say, moments in microseconds."""
+    data = each["leaf"].encode()
+    if hashlib.sha256(b"\0" + data).hexdigest() != each["hash"]:
+        raise Wrong(f"the leaf of {each['id']} is not the one that was hashed")
+    leaf = read_json(data, "a leaf")
+    for name, said in thing.items():
+        wanted = _micros(said) if said and name.endswith("at") else said
+        if leaf[name] != wanted and not (name == "headers" and leaf[name] is None):
+            raise Wrong(f"the log says otherwise of {each['id']}: {name}")
+
+
+def _micros(moment: str) -> int:
+    """An RFC 3339 moment of ours in microseconds since 1970."""
+    since = datetime.fromisoformat(moment.replace("Z", "+00:00")) - EPOCH
+    return since // timedelta(microseconds=1)
 
 
 # --- what was concluded --------------------------------------------------------------------------
@@ -308,7 +331,7 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
     try:
         from reconcile.evidence import ledger_of
     except ImportError:
-        return None, "Not checked: the package `reconcile` of Tallyhook is not installed here."
+        return None, "The package `reconcile` of Tallyhook is not installed here."
     try:
         found = ledger_of(bundle.document("history.json"))
     except (ValueError, OverflowError, RecursionError) as error:
@@ -335,7 +358,7 @@ class Step(NamedTuple):
 
 def signature(bundle: Bundle) -> tuple[bool | None, str]:
     """Step 4, which takes a tool of its own."""
-    return None, "Not checked here: run minisign or openssl, as README.txt shows."
+    return None, "That takes minisign or openssl: README.txt shows how."
 
 
 CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [

@@ -8,10 +8,10 @@ from typing import Final
 
 from app.errors import UsageError
 from app.evidence.bundle import bundle_of
-from app.evidence.keys import EvidenceKey
 from app.operations.desk import Desk
 from app.operations.gather_evidence import Providers, gather_dossier
 from app.operations.people import note_deed, permitted
+from app.operations.seal import Signer, seal_all
 from reconcile.instants import Instant, format_instant
 
 REASON_MAX: Final = 500
@@ -46,7 +46,7 @@ class Built:
 
 
 async def build_evidence(
-    desk: Desk, request: Request, *, providers: Providers, key: EvidenceKey
+    desk: Desk, request: Request, *, providers: Providers, signer: Signer
 ) -> Built:
     """The bundle. Personal data take the role that may unmask, and a reason.
 
@@ -59,11 +59,12 @@ async def build_evidence(
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
             await permitted(connection, by=request.by, action="unmasked")
+    await seal_all(desk, signer)  # what came a moment ago is to be proved too
     dossier = await gather_dossier(
         desk, request.order, as_of=request.as_of, full=full, providers=providers
     )
     built = Built(
-        archive=bundle_of(dossier, key),
+        archive=bundle_of(dossier, signer.key),
         order=request.order,
         as_of=dossier.as_of,
         deliveries=len(dossier.told),

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
 
 from app.errors import NotFoundError, UsageError
-from app.evidence.dossier import Dossier, Profiled, Proven, Sealed, Told
+from app.evidence.dossier import Dossier, Leaf, Profiled, Proven, Sealed, Told
 from app.evidence.verify import MAX_BYTES
 from app.masking import Masking
 from app.operations.desk import Desk
 from app.operations.header_text import read_headers, restored
+from app.operations.prove_sealed import AT_ONCE, Proof, proofs_of
 from app.providers.doctor import Account, Patient
 from app.providers.fetched import is_answer
 from app.providers.fingerprints import covered, signer_of
@@ -21,13 +22,12 @@ from app.providers.source import Source
 from app.store.dossiers import Arrived, arrived, bytes_of, details_of_records, revisions_of
 from app.store.engine import Connection
 from app.store.histories import gather
+from app.store.leaves import leaf_bytes
+from app.store.sealed_log import identity, leaves_of
 from reconcile.events import Delivery, Event
 from reconcile.history import History
 from reconcile.instants import Instant
 from reconcile.records import Record
-
-MAX_DELIVERIES: Final = 4_000
-"""Of one order: each is five files of a bundle, which has at most 20,000."""
 
 Text = TypeVar("Text", Event, Record)
 
@@ -58,10 +58,12 @@ async def gather_dossier(
         known = history.known_at(instant)
         if not known.records and not known.deliveries:
             raise NotFoundError(f"nothing is known of order {order!r}")
+        if as_of is not None and as_of > history.instant_at(now):
+            raise UsageError("--as-of is still to come: what will be known then, nobody can prove")
         rows = await _arrived(connection, known)
         details = await details_of_records(connection, [r.record_id for r in known.records])
         revisions = await revisions_of(connection, order, until=instant)
-        sealed = await _sealed(connection, known, [f"revision {each.seq}" for each in revisions])
+        sealed = await _sealed(connection, known, [f"revision:{each.seq}" for each in revisions])
     told = _told(rows, providers.accounts)
     masking = Masking(() if full else _phones(told, providers.sources))
     return Dossier(
@@ -73,7 +75,7 @@ async def gather_dossier(
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
         lines=(),
-        sealed=sealed,
+        sealed=masked_leaves(sealed, masking),
         masking=masking,
         full=full,
     )
@@ -81,18 +83,44 @@ async def gather_dossier(
 
 async def _arrived(connection: Connection, history: History) -> list[Arrived]:
     ids = [each.delivery_id for each in history.deliveries]
-    if len(ids) > MAX_DELIVERIES or await bytes_of(connection, ids) > MAX_BYTES:
-        raise UsageError(
-            f"{len(ids):,} deliveries are known of this order, or more bytes than a bundle may "
-            f"have ({MAX_DELIVERIES:,} and {MAX_BYTES:,}): name an earlier --as-of"
-        )
+    _refuse_more(await bytes_of(connection, ids), MAX_BYTES // 3, "bytes of bodies and headers")
     return await arrived(connection, ids)
 
 
 async def _sealed(connection: Connection, history: History, revisions: Sequence[str]) -> Sealed:
-    ids = [each.delivery_id for each in history.deliveries]
-    ids += [each.record_id for each in history.records]
-    return Sealed(unsealed=tuple(sorted([*ids, *revisions])))
+    """Proofs against the first checkpoint that covers all that is sealed of it: always the same."""
+    subjects = {each.delivery_id for each in history.deliveries}
+    subjects |= {each.record_id for each in history.records} | set(revisions)
+    _refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")
+    sealed = (await leaves_of(connection, subjects)).keys()
+    if not sealed:
+        return Sealed(unsealed=tuple(sorted(subjects)))
+    found = await proofs_of(connection, sealed, earliest=True)
+    known = await identity(connection)
+    return Sealed(
+        checkpoint=found.note,
+        leaves=tuple(_leaf(each) for each in found.proofs),
+        unsealed=tuple(sorted(subjects - sealed)),
+        keys=() if known is None else tuple(known.keys),
+    )
+
+
+def _leaf(proof: Proof) -> Leaf:
+    return Leaf(
+        index=proof.number,
+        subject=proof.subject,
+        text=leaf_bytes(proof.leaf).decode(),
+        hash=proof.leaf_hash,
+        proof=tuple(proof.path),
+    )
+
+
+def _refuse_more(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise UsageError(
+            f"this bundle would have {count:,} {what}, and it may have {most:,}: name an "
+            "earlier --as-of"
+        )
 
 
 # --- deliveries ----------------------------------------------------------------------------------
@@ -208,6 +236,15 @@ def masked_history(history: History, masking: Masking) -> History:
         deliveries=frozenset(_masked_delivery(each, masking) for each in history.deliveries),
         records=frozenset(_masked(each, masking) for each in history.records),
     )
+
+
+def masked_leaves(sealed: Sealed, masking: Masking) -> Sealed:
+    """The proofs; of a leaf whose text holds a customer's number only the hash, which is salted."""
+    leaves = tuple(
+        replace(each, text=None) if each.text is None or masking.touches(each.text) else each
+        for each in sealed.leaves
+    )
+    return replace(sealed, leaves=leaves)
 
 
 def _masked_delivery(delivery: Delivery, masking: Masking) -> Delivery:

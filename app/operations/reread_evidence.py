@@ -85,9 +85,9 @@ def provider_signatures(bundle: Bundle) -> Found:
 
 def _counted(bundle: Bundle, count: int, left: int, *, done: str) -> Found:
     if bundle.manifest["redacted"]:
-        return None, "Not checked: a redacted bundle has no bodies."
+        return None, "A redacted bundle has no bodies."
     if not count:
-        return None, "Not checked: this takes what only the payment service has, its shared secret."
+        return None, "This takes what only the payment service has, its shared secret."
     rest = f"; {left} more take a secret that is not here" if left else ""
     return True, f"{count} {done}{rest}."
 
@@ -106,7 +106,7 @@ def _kept(bundle: Bundle) -> Iterator[_Kept]:
                 said=each["event"],
                 body=body,
                 whole=whole,
-                headers=headers.decode("latin-1"),
+                headers=headers.decode("utf-8"),
             )
 
 

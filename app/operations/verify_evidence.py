@@ -14,12 +14,13 @@ from typing import Any, Final
 from app.errors import NotFoundError, UsageError
 from app.evidence import minisign
 from app.evidence.bundle import KEY, KEY_PEM
-from app.evidence.checkpoint import NotACheckpoint, read_checkpoint, verified_checkpoint
+from app.evidence.checkpoint import NotACheckpoint, note_holds, read_checkpoint
 from app.evidence.keys import PublicKey
 from app.evidence.verify import (
     MANIFEST,
     MAX_BYTES,
     SIGNATURE,
+    UNSEALED,
     Bundle,
     Step,
     Wrong,
@@ -144,15 +145,20 @@ def _key(bundle: Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: Bundle) -> Found:
+    """By the key that signed the manifest, or one that signed for the log before it."""
     if "checkpoint.txt" not in bundle.members:
-        return None, "Not checked: nothing here was sealed in the log when the bundle was made."
-    note = _decoded(bundle, "checkpoint.txt")
+        return None, UNSEALED
+    note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
+    earlier = [PublicKey(bytes.fromhex(each)) for each in bundle.document("log.json")["keys"]]
     try:
-        origin = read_checkpoint(note).origin
-        found = verified_checkpoint(note, origin=origin, public=_key(bundle))
+        found = read_checkpoint(note)
     except NotACheckpoint as error:
         raise Wrong(str(error)) from None
-    return True, f"Signed with the same key: the log {found.origin} at {found.size} leaves."
+    for public in (newest, *reversed(earlier)):
+        if note_holds(note, name=found.origin, public=public):
+            which = "the same key" if public == newest else "an earlier key of this log"
+            return True, f"Signed with {which}: the log {found.origin} at {found.size} leaves."
+    raise Wrong("the checkpoint is not signed with a key of this log")
 
 
 def _decoded(bundle: Bundle, name: str) -> str:
