@@ -2,7 +2,7 @@
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
 Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
-very file. Whoever does not trust it, and nobody should without reading, has some 300 lines to read
+very file. Whoever does not trust it, and nobody should without reading, has some 400 lines to read
 and can do each step by other means: README.txt shows how.
 
     1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
@@ -13,8 +13,6 @@ and can do each step by other means: README.txt shows how.
     6 inclusion    each delivery, record and revision lies in the log of the checkpoint
     7 checkpoint   left to `openssl`, as the signature is
     8 ledger       the ledger is what follows from the history; needs the package `reconcile`
-
-It ends with exit code 0 if no step failed, else 1.
 """
 
 from __future__ import annotations
@@ -33,12 +31,12 @@ from typing import Any, NamedTuple
 MAX_BYTES = 256 * 1024 * 1024
 """Of a bundle: it is read into memory at once."""
 
-MAX_MEMBERS = 20_000
-"""Files of a bundle: two for each delivery, and a dozen."""
+MAX_MEMBERS = 10_000
+"""Files of a bundle: five for each delivery, and two dozen."""
 
 NAME = re.compile(
-    r"verify\.py|[A-Za-z][A-Za-z0-9_-]{0,90}\.(?:json|txt|html|body|headers|whole|signed|details|toml|pem|pub)"
-    r"|manifest\.json\.minisig"
+    r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
+    r"(?:body|details|headers|html|json|pem|pub|signed|toml|txt|whole)"
 )
 """What a file may be called: flat, and nothing that a computer would run but this file."""
 
@@ -101,8 +99,9 @@ def unpack(archive: bytes) -> dict[str, bytes]:
             raise Wrong(f"it has more than {MAX_MEMBERS} files")
         members[name], last = data, name
     if not members:
-        raise Wrong("it is not a ZIP whose first byte begins a file")
-    _same(archive, pack(members), offset)
+        raise Wrong("it is no ZIP that begins with a file")
+    if archive != pack(members):
+        raise Wrong("a header, its directory, or what comes after it, is not what its files make")
     return members
 
 
@@ -118,33 +117,14 @@ def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
         name = ""
     if not NAME.fullmatch(name):
         raise Wrong(f"it has a file with the name {written[:100]!r}, which no bundle has")
-    if flags & 1:
-        raise Wrong(f"{name} is encrypted")
     if method or flags or extra or packed != size:
-        raise Wrong(f"{name} is compressed, streamed or has extra fields; a bundle's are not")
+        raise Wrong(f"{name} is compressed, encrypted, streamed or has extra fields: none here are")
     if begin + size > len(archive):
         raise Wrong(f"{name} claims more bytes than there are")
     return name, archive[begin : begin + size], begin + size
 
 
-def _same(archive: bytes, rebuilt: bytes, directory: int) -> None:
-    """Every byte that `unpack` passed over: headers, directory, comment, and what comes after."""
-    if archive == rebuilt:
-        return
-    at = next(
-        (at for at in range(min(len(archive), len(rebuilt))) if archive[at] != rebuilt[at]),
-        min(len(archive), len(rebuilt)),
-    )
-    place = "a file's header" if at < directory else "its directory, or after it"
-    raise Wrong(f"byte {at}, in {place}, is not what the files in it make")
-
-
 # --- the manifest and the files ------------------------------------------------------------------
-
-
-def canonical(value: Any) -> bytes:
-    """RFC 8785 of what a bundle has: texts with ASCII names, whole numbers, no floats."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def read_json(data: bytes, name: str) -> Any:
@@ -175,11 +155,14 @@ def opened(members: dict[str, bytes]) -> Bundle:
     manifest = read_json(members[MANIFEST], MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r}")
-    if canonical(manifest) != members[MANIFEST]:
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if (
+        text.encode("utf-8", "surrogatepass") != members[MANIFEST]
+    ):  # RFC 8785 of what has ASCII names and no floats
         raise Wrong(f"{MANIFEST} is not in canonical form")
-    listed = manifest.get("files")
-    if not isinstance(listed, dict):
-        raise Wrong(f"{MANIFEST} lists no files")
+    listed, left_out = manifest.get("files"), manifest.get("left_out")
+    if not isinstance(listed, dict) or not isinstance(left_out, dict):
+        raise Wrong(f"{MANIFEST} does not list files and what was left out")
     there = members.keys() - {MANIFEST, SIGNATURE}
     for name in sorted(there ^ listed.keys()):
         fault = "not in the manifest" if name in there else "missing"
@@ -193,11 +176,7 @@ def digests(bundle: Bundle) -> str:
         data = bundle.members[name]
         if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
             raise Wrong(f"{name} is not the file that was signed")
-    count = len(bundle.manifest["files"])
-    return f"All {count} files have the stated size and SHA-256."
-
-
-# --- what arrived --------------------------------------------------------------------------------
+    return f"All {len(bundle.members) - 2} files have the stated size and SHA-256."
 
 
 def deliveries(bundle: Bundle) -> str:
@@ -208,25 +187,21 @@ def deliveries(bundle: Bundle) -> str:
              if name.startswith("delivery-") and name.endswith(".json")}  # fmt: skip
     for name in sorted(files ^ heard.keys()):
         raise Wrong(f"delivery {name} is not in both the history and the files")
-    known = dict(bundle.manifest["left_out"])
-    known.update(bundle.manifest["files"])
+    known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for name, each in heard.items():
         told = bundle.document(f"delivery-{name}.json")
         if (told["delivery"], told["received_at"]) != (name, each["received_at"]):
             raise Wrong(f"delivery {name} is told in two ways")
         if told["sha256"] != each["event"]["digest"]:
             raise Wrong(f"delivery {name} has another body than the one that was read")
-        for part in ("body", "headers"):
-            _check_part(told[part], known, name)
+        for part in filter(None, (told[each] for each in ("body", "whole", "headers", "signed"))):
+            if known.get(part["file"], {}).get("sha256") != part["sha256"]:
+                raise Wrong(f"a part of delivery {name} is another file than the one that arrived")
+        if told["size"] and told["body"] and told["body"]["sha256"] != told["sha256"]:
+            raise Wrong(f"the body of delivery {name} is not the one that was read")
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
         raise Wrong("history.json is of another order or another instant")
     return f"{len(heard)} deliveries: what was read, headers and bodies belong together."
-
-
-def _check_part(part: Any, known: dict[str, Any], name: str) -> None:
-    """A part that is kept is a file here, or one that was left out, of the same digest."""
-    if part is not None and known.get(part["file"], {}).get("sha256") != part["sha256"]:
-        raise Wrong(f"a part of delivery {name} is another file than the one that arrived")
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
@@ -305,6 +280,11 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     return things
 
 
+def _micros(moment: str) -> int:
+    since = datetime.fromisoformat(moment.replace("Z", "+00:00")) - EPOCH
+    return since // timedelta(microseconds=1)
+
+
 def _compare(each: dict[str, Any], thing: dict[str, Any], bundle: Bundle) -> None:
     """A leaf is what was hashed, and says what the files say, moments in microseconds."""
     data = each["leaf"].encode()
@@ -317,13 +297,7 @@ def _compare(each: dict[str, Any], thing: dict[str, Any], bundle: Bundle) -> Non
             raise Wrong(f"the log says otherwise of {each['id']}: {name}")
 
 
-def _micros(moment: str) -> int:
-    """An RFC 3339 moment of ours in microseconds since 1970."""
-    since = datetime.fromisoformat(moment.replace("Z", "+00:00")) - EPOCH
-    return since // timedelta(microseconds=1)
-
-
-# --- what was concluded --------------------------------------------------------------------------
+# --- what was concluded, and all steps -----------------------------------------------------------
 
 
 def ledger(bundle: Bundle) -> tuple[bool | None, str]:
@@ -345,9 +319,6 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
     return True, f"Folding the history here again gives this ledger: {outcome}."
 
 
-# --- all steps -----------------------------------------------------------------------------------
-
-
 class Step(NamedTuple):
     """One step: whether it passed (None: it was not checked), and why."""
 
@@ -362,12 +333,8 @@ def signature(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
-    ("digests", digests),
-    ("signature", signature),
-    ("deliveries", deliveries),
-    ("inclusion", inclusion),
-    ("checkpoint", signature),
-    ("ledger", ledger),
+    *(("digests", digests), ("signature", signature), ("deliveries", deliveries)),
+    *(("inclusion", inclusion), ("checkpoint", signature), ("ledger", ledger)),
 ]
 
 
@@ -400,26 +367,21 @@ def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> Step:
     return Step(name, True, found) if isinstance(found, str) else Step(name, *found)
 
 
-def verdict(steps: list[Step]) -> str:
-    """The last sentence."""
-    failed = ", ".join(each.name for each in steps if each.passed is False)
-    left = ", ".join(each.name for each in steps if each.passed is None)
-    if failed:
-        return f"DO NOT RELY ON IT: {failed} failed."
-    return (
-        f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
-    )
-
-
 def lines_of(steps: list[Step]) -> list[str]:
-    """The report, a line for each step, then the last sentence."""
+    """The report: a line for each step, then the last sentence."""
     words = {True: "passed", False: "FAILED", None: "not checked"}
     told = [f"{each.name}: {words[each.passed]}. {each.sentence}" for each in steps]
-    return [*(f"{number}. {line}" for number, line in enumerate(told, 1)), verdict(steps)]
+    failed = ", ".join(each.name for each in steps if each.passed is False)
+    left = ", ".join(each.name for each in steps if each.passed is None)
+    last = (
+        f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
+    )
+    lines = (f"{number}. {line}" for number, line in enumerate(told, 1))
+    return [*lines, f"DO NOT RELY ON IT: {failed} failed." if failed else last]
 
 
 def main(words: list[str]) -> int:
-    """Check the file that is named."""
+    """Check the file that is named. Returns 0 if no step failed, 1 if one did, 2 without a file."""
     if len(words) != 1:
         sys.stderr.write("usage: python3 -I verify.py bundle.zip\n")
         return 2

@@ -29,7 +29,6 @@ from app.evidence.verify import (
     inclusion,
     ledger,
     steps_of,
-    verdict,
 )
 from app.operations.reread_evidence import bodies, provider_signatures
 
@@ -51,11 +50,6 @@ class Verified:
     def valid(self) -> bool:
         """Whether no step failed."""
         return all(each.passed is not False for each in self.steps)
-
-    @property
-    def sentence(self) -> str:
-        """What it comes to."""
-        return verdict(list(self.steps))
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
