@@ -17,6 +17,9 @@ from reconcile.instants import format_instant
 KEY: Final = "evidence-key.pub"
 """The key as `minisign -p` reads it."""
 
+ABOUT: Final = "signature over the manifest of an evidence bundle"
+"""The signature's first line, which no signature covers: always the same, so a change is seen."""
+
 KEY_PEM: Final = "evidence-key.pem"
 """The same key as `openssl` reads it."""
 
@@ -33,7 +36,7 @@ def bundle_of(dossier: Dossier, key: EvidenceKey) -> bytes:
     members = files.shown | (files.personal if dossier.full else {})
     _check_bounds(members)
     comment = f"evidence of an order as of {format_instant(dossier.as_of)}"
-    signature = minisign.signed(key, manifest, comment=comment)
+    signature = minisign.signed(key, manifest, comment=comment, about=ABOUT)
     return pack({**members, MANIFEST: manifest, SIGNATURE: signature.encode()})
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.errors import NotFoundError, UsageError
 from app.evidence import minisign
-from app.evidence.bundle import KEY, KEY_PEM
+from app.evidence.bundle import ABOUT, KEY, KEY_PEM
 from app.evidence.checkpoint import NotACheckpoint, note_holds, read_checkpoint
 from app.evidence.keys import PublicKey
 from app.evidence.verify import (
@@ -114,9 +114,11 @@ _NOT_WHOSE: Final = (
 
 
 def _signature(bundle: Bundle, trusted: PublicKey | None) -> Found:
-    public = _key(bundle)
+    public, text = _key(bundle), _decoded(bundle, SIGNATURE)
+    if not text.startswith(f"untrusted comment: {ABOUT}\n"):
+        raise Wrong("the signature's first line, which no signature covers, was changed")
     try:
-        minisign.trusted_comment(public, bundle.members[MANIFEST], _decoded(bundle, SIGNATURE))
+        minisign.trusted_comment(public, bundle.members[MANIFEST], text)
     except minisign.NotSigned as error:
         raise Wrong(f"the manifest is not signed with the key in the bundle: {error}") from None
     name = minisign.key_name(public)
