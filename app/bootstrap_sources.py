@@ -10,6 +10,7 @@ from app.config import Settings, SourceSettings
 from app.errors import ConfigurationError
 from app.operations.notify_shop import Shop
 from app.outbound.asker import Asker
+from app.phone_key import PhoneKey
 from app.providers.doctor import Account
 from app.providers.profile import load_profile
 from app.providers.questions import Questions
@@ -42,6 +43,7 @@ def accounts(settings: Settings) -> dict[str, Account]:
             profile=load_profile(given.profile),
             secrets=secrets_of(given),
             address=settings.public_url,
+            ends=ends_of(given),
         )
         for name, given in settings.sources.items()
     }
@@ -91,8 +93,11 @@ def problems_of_sources(settings: Settings) -> list[str]:
     return problems
 
 
-def compile_sources(settings: Settings) -> dict[str, Source]:
-    """Every configured source. Raises ConfigurationError with the mistakes of all of them."""
+def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
+    """Every configured source. Raises ConfigurationError with the mistakes of all of them.
+
+    phone_key  for whoever stores what the sources read
+    """
     sources, problems = {}, []
     for name, given in settings.sources.items():
         variable = f"TALLYHOOK_SOURCES__{name.upper()}__PROFILE"
@@ -108,6 +113,7 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
                 secrets=secrets_of(given),
                 address=address,
                 ends=ends_of(given),
+                phone_key=phone_key,
             )
             if source.signs_address and not address:
                 variable = "TALLYHOOK_PUBLIC_URL"

@@ -296,6 +296,41 @@ class FeeRow:
 
 
 @frozen
+class AdjustmentRow:
+    """What has been learned of a closed month since: one figure of its report that is another now.
+
+    table, line, what  which figure: the table of its report, the row in it, and what of the row
+    original           as the closed report says it
+    told               what earlier reports have already added to it
+    change             what this one adds; `now` is the sum of the three
+    closing            the digest of the closing that the figure stands in
+    """
+
+    period: str
+    table: str
+    line: str
+    what: str
+    currency: str | None
+    count_original: int
+    count_told: int
+    count_change: int
+    sum_original: int
+    sum_told: int
+    sum_change: int
+    closing: str
+
+    @property
+    def count_now(self) -> int:
+        """What a report of that month says now."""
+        return self.count_original + self.count_told + self.count_change
+
+    @property
+    def sum_now(self) -> int:
+        """What a report of that month says now."""
+        return self.sum_original + self.sum_told + self.sum_change
+
+
+@frozen
 class Unlisted:
     """How many lines of a list are not in it, for it ends at `bound`."""
 
@@ -336,6 +371,7 @@ class PeriodReport:
     change_lines: tuple[ChangeLine, ...]
     unlisted: tuple[Unlisted, ...]
     notes: tuple[Note, ...]
+    adjustments: tuple[AdjustmentRow, ...] = ()
 
     @property
     def ties_hold(self) -> bool:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
 from app.errors import UsageError
+from app.operations.closed_periods import CLOSING_BASIS, stated_before
 from app.operations.desk import Desk
 from app.operations.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.operations.rule_file import Rules, read_rules
@@ -24,12 +26,13 @@ from app.store.takings import whole_takings
 from reconcile.breaks import Break
 from reconcile.breaks_life import Step, life
 from reconcile.breaks_words import break_sentence, next_step
+from reconcile.figures import adjustments, figures
 from reconcile.instants import Instant
 from reconcile.match_control import FAMILIES, Control
 from reconcile.match_period import Period
 from reconcile.match_rows import StatementRow
 from reconcile.match_rules import MatchRules
-from reconcile.report import MatchingRow, PeriodReport, Scope, Tie
+from reconcile.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
 from reconcile.report_input import BreakSeen, OrderSeen
 from reconcile.report_merge import merged
 from reconcile.report_orders import next_month
@@ -60,28 +63,44 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
 
 
 async def report_period(desk: Desk, scope: Scope, *, progress: Progress) -> PeriodReport:
-    """The report. `progress` is told of rows that were folded or read. Raises as `check_scope`."""
+    """The report. `progress` is told of rows that were folded or read. Raises as `check_scope`.
+
+    A report that begins where the closed books end also tells what was learned of each closed month
+    since: each of them is reported again in the same snapshot, and compared.
+    """
     check_scope(scope, now=desk.clock.now())
-    tally = PeriodTally(scope)
     async with snapshot_of(desk, scope.as_of, progress) as snapshot:
-        known = await known_in(
-            desk,
-            snapshot,
-            as_of=scope.as_of,
-            rules=await rules_then(snapshot, scope.as_of),
-            period=Period(since=scope.start, until=scope.end),
-        )
-        control = await in_step(
-            snapshot.connection, lambda: _match(snapshot, known, tally, progress)
-        )
-        await in_step(
-            snapshot.connection,
-            lambda: deque(map(tally.order, orders_then(snapshot, scope.as_of, progress)), maxlen=0),
-        )
-        async for changed in changed_outcomes(
-            snapshot.connection, start=scope.start, end=scope.end, as_of=scope.as_of
-        ):
-            tally.changed(changed)
+        report = await _reported(desk, snapshot, scope, progress)
+        told: list[AdjustmentRow] = []
+        for stated in await stated_before(snapshot.connection, scope):
+            again = replace(
+                scope, start=stated.month.start, end=stated.month.end, basis=CLOSING_BASIS
+            )
+            now = await _reported(desk, snapshot, again, progress)
+            told += adjustments(stated, figures(now))
+    return replace(report, adjustments=tuple(told))
+
+
+async def _reported(
+    desk: Desk, snapshot: Snapshot, scope: Scope, progress: Progress
+) -> PeriodReport:
+    tally = PeriodTally(scope)
+    known = await known_in(
+        desk,
+        snapshot,
+        as_of=scope.as_of,
+        rules=await rules_then(snapshot, scope.as_of),
+        period=Period(since=scope.start, until=scope.end),
+    )
+    control = await in_step(snapshot.connection, lambda: _match(snapshot, known, tally, progress))
+    await in_step(
+        snapshot.connection,
+        lambda: deque(map(tally.order, orders_then(snapshot, scope.as_of, progress)), maxlen=0),
+    )
+    async for changed in changed_outcomes(
+        snapshot.connection, start=scope.start, end=scope.end, as_of=scope.as_of
+    ):
+        tally.changed(changed)
     return tally.report(
         matching=matching_rows(control), matching_ties=matching_ties(control), notes=_notes(control)
     )
