@@ -114,6 +114,17 @@ class ShopSettings(BaseModel):
     secret_file: Path | None = None
 
 
+class EvidenceSettings(BaseModel):
+    """With what evidence is signed.
+
+    key_file  the ed25519 key in PEM, made at the first start; None: beside the database
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key_file: Path | None = None
+
+
 class RehearsalSettings(BaseModel):
     """What `tallyhook rehearse` plays.
 
@@ -149,6 +160,7 @@ class Settings(BaseSettings):
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
     shop: ShopSettings = Field(default_factory=ShopSettings)
+    evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
 
     payment_window_s: int = _number(1800, 1, 30 * 86_400)
@@ -226,6 +238,7 @@ class Settings(BaseSettings):
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "checkout": CheckoutSettings,
     "shop": ShopSettings,
+    "evidence": EvidenceSettings,
     "rehearsal": RehearsalSettings,
 }
 """Settings in groups of which there is one each."""

@@ -14,10 +14,12 @@ from app.cli import (
     breaks,
     checkout,
     deliveries,
+    evidence,
     going_live,
     golive,
     keeping,
     late,
+    log,
     notifications,
     operators,
     orders,
@@ -49,7 +51,9 @@ for module in (serving, store, keeping, going_live):
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(checkout.group, name="checkout")
+application.add_typer(evidence.group, name="evidence")
 application.add_typer(golive.group, name="golive")
+application.add_typer(log.group, name="log")
 application.add_typer(notifications.group, name="notifications")
 application.add_typer(operators.group, name="operators")
 application.add_typer(reconcile.group, name="reconcile")

@@ -11,11 +11,14 @@ from typing import Any
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.clock import SetClock
+from app.evidence.keys import EvidenceKey
 from app.operations.desk import Desk
+from app.operations.seal import Signer, seal_all
 from app.providers.reading import Reading, Unreadable
 from app.store.histories import gather, scan
 from app.store.intake import Arrival
@@ -101,6 +104,18 @@ async def opened(url: str, **settings: Any) -> AsyncIterator[Store]:
         finally:
             store.journal.close()
             await journal
+
+
+SIGNER = Signer(
+    origin="tallyhook.sandbox/test",
+    key=EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"only for these tests, 32 bytes!!")),
+)
+"""Who signs what `seal` seals."""
+
+
+async def seal(store: Store) -> int:
+    """Seal all that waits, and say how many rows that were."""
+    return await seal_all(desk(store), SIGNER)
 
 
 def desk(store: Store, *, at: int = 0) -> Desk:

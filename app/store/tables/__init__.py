@@ -12,12 +12,22 @@ events by the provider's profile, records by the operation that makes them.
     marks   order_due  unanswered  notifications  meta  counters
 """
 
-from app.store.tables import core, finance, outgoing, people, periods, personal, reconciling
+from app.store.tables import (
+    core,
+    evidence,
+    finance,
+    outgoing,
+    people,
+    periods,
+    personal,
+    reconciling,
+)
 from app.store.tables.base import ONLY, metadata
 
 __all__ = [
     "ONLY",
     "core",
+    "evidence",
     "finance",
     "metadata",
     "outgoing",
