@@ -82,7 +82,7 @@ def make_phone_key(path: Path) -> PhoneKey:
         reason = error.strerror or type(error).__name__
         raise UnreachableError(
             f"the file of the phone key, which the database needs, cannot be made: {reason}; see "
-            "TALLYHOOK_PHONE_KEY_FILE"
+            "TALLYHOOK_PHONES__KEY_FILE"
         ) from None
     made = read_phone_key(path)
     assert made is not None, "it was just made"
@@ -92,7 +92,7 @@ def make_phone_key(path: Path) -> PhoneKey:
 def _unusable(what: str) -> ConfigurationError:
     return ConfigurationError(
         [
-            f"TALLYHOOK_PHONE_KEY_FILE: {what}; put the key's file back from your backup, or name "
+            f"TALLYHOOK_PHONES__KEY_FILE: {what}; put the key's file back from your backup, or name "
             "one that is not there yet and run `tallyhook reindex`"
         ]
     )
