@@ -138,6 +138,7 @@ def storing_sources(settings: Settings) -> dict[str, Source]:
 
     Raises ConfigurationError; UnreachableError where the key of the digests cannot be made.
     """
+    compile_sources(settings)  # before there is a key: a wrong setting leaves no file behind
     return compile_sources(settings, phone_digests=phone_key(settings))
 
 

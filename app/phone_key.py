@@ -92,7 +92,7 @@ def make_phone_key(path: Path) -> PhoneKey:
 def _unusable(what: str) -> ConfigurationError:
     return ConfigurationError(
         [
-            f"TALLYHOOK_PHONES__KEY_FILE: {what}; put the key's file back from your backup, or name "
-            "one that is not there yet and run `tallyhook reindex`"
+            f"TALLYHOOK_PHONES__KEY_FILE: {what}; put the key's file back from your backup, or "
+            "name one that is not there yet and run `tallyhook reindex`"
         ]
     )
