@@ -54,8 +54,8 @@ async def reindex(
 
 
 def read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
-    """One delivery as its source reads it now; without a body, as it was read before."""
-    if delivery.body is None:
+    """One delivery as its source reads it now; without all of its bytes, as it was read before."""
+    if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and its event are gone"
         return Reread(delivery=delivery, event=delivery.kept, problem=problem)
     source = sources.get(delivery.source)
