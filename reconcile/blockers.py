@@ -92,8 +92,8 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
         yield Blocker(
             code="breaks",
             sentence=f"{count:,} {cause} breaks are undecided: {', '.join(named)}{more}.",
-            do=f"See `tallyhook breaks list --cause {cause}`; put each right at its source, match it "
-            "by hand, or accept it with a reason.",
+            do=f"See `tallyhook breaks list --cause {cause}`; put each right at its source, "
+            "match it by hand, or accept it with a reason.",
         )
     hidden = sum(each.left_out for each in report.unlisted if each.table == "break_lines")
     if hidden:
