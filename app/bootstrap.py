@@ -16,8 +16,8 @@ import structlog
 from starlette.applications import Starlette
 
 from app.bootstrap_evidence import sealing, signer_of
-from app.bootstrap_keys import phone_key
-from app.bootstrap_sources import askers, checkout_client, compile_sources, shop_of
+from app.bootstrap_keys import known_phone_key, phone_key
+from app.bootstrap_sources import askers, checkout_client, shop_of, storing_sources
 from app.checkout.client import CheckoutClient
 from app.clock import Clock, SystemClock
 from app.config import Settings
@@ -100,7 +100,8 @@ def notifying(desk: Desk, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
 async def open_desk(settings: Settings, *, purpose: Purpose) -> AsyncIterator[Desk]:
     """A desk on its own store, for a purpose: see `open_store`."""
     async with open_store(store_settings(settings), purpose=purpose) as store:
-        yield Desk(store=store, policy=settings.policy(), clock=SystemClock())
+        key = known_phone_key(settings) if purpose == "reading" else phone_key(settings)
+        yield Desk(store=store, policy=settings.policy(), clock=SystemClock(), phone_key=key)
 
 
 async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
@@ -154,7 +155,9 @@ class Service:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
         self.sources = sources
-        self.desk = desk = Desk(store=store, policy=settings.policy(), clock=clock)
+        self.desk = desk = Desk(
+            store=store, policy=settings.policy(), clock=clock, phone_key=phone_key(settings)
+        )
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
         self.confirming = confirming(confirmer) if askers else None
@@ -299,7 +302,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """A service at work on its own store, without a socket."""
     # Before the store: a database is stamped with its environment when it is made.
-    sources = compile_sources(settings, phone_key=phone_key(settings))
+    sources = storing_sources(settings)
     checkout = checkout_client(settings)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(outgoing_client(timeout_s=LIMIT_S))

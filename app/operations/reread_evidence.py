@@ -49,7 +49,8 @@ def bodies(bundle: Bundle) -> Found:
         if reader is None:
             left += 1
             continue
-        event, problem = read_bytes_again(reader, _raw(kept))
+        read = read_bytes_again(reader, _raw(kept))
+        event, problem = read.event, read.problem
         if event != event_of(kept.said):
             why = f": {problem}" if problem else ""
             raise Wrong(f"the body of {kept.told['delivery']} says otherwise than the history{why}")
