@@ -15,22 +15,23 @@ import httpx2
 import structlog
 from starlette.applications import Starlette
 
+from app.bootstrap_keys import phone_key
 from app.bootstrap_sources import askers, checkout_client, compile_sources, shop_of
 from app.checkout.client import CheckoutClient
 from app.clock import Clock, SystemClock
 from app.config import Settings
 from app.errors import ConfigurationError
 from app.open_files import affordable
-from app.operations.ask_again import AskingAgain
+from app.operations.ask_again import asking_again
 from app.operations.confirm_events import Confirmer
-from app.operations.confirming import Confirming
+from app.operations.confirming import confirming
 from app.operations.desk import Desk
 from app.operations.notify_shop import Notifier, Shop, notify_due
 from app.operations.prune import retention_for
 from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
-from app.operations.rounds import IDLE_S, Rounds
+from app.operations.rounds import IDLE_S, Rounds, SideBySide, rest_when_idle
 from app.operations.watchdog import REST_S, Watchdog
 from app.operations.worker import FoldWorker
 from app.outbound.asker import LIMIT_S, Asker
@@ -88,7 +89,9 @@ def request_limits(settings: Settings) -> Limits:
 def notifying(desk: Desk, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
     """The background task that tells the shop."""
     notifier = Notifier(desk=desk, shop=shop, client=client)
-    return Rounds(lambda: notify_due(notifier), component="notifications", rest_s=IDLE_S)
+    return Rounds(
+        lambda: notify_due(notifier), component="notifications", rest=rest_when_idle(IDLE_S)
+    )
 
 
 @asynccontextmanager
@@ -145,32 +148,41 @@ class Service:
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
+        self.sources = sources
         self.desk = desk = Desk(store=store, policy=settings.policy(), clock=clock)
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
-        self.confirming = Confirming(confirmer) if askers else None
+        self.confirming = confirming(confirmer) if askers else None
         self.checkout = checkout
-        self.asking_again = None if checkout is None else AskingAgain(desk, checkout)
+        self.asking_again = None if checkout is None else asking_again(desk, checkout)
         shop = shop_of(settings) if with_worker else None
         self.notifying = notifying(desk, shop, client) if shop and client else None
         self.watchdog = Watchdog(desk)
-        self.watching = Rounds(self.watchdog.look, component="the watchdog", rest_s=REST_S)
+        self.watching = Rounds(
+            self.watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S)
+        )
         retention = retention_for(settings.retention_days, sources) if with_worker else None
         self.pruner = None if retention is None else Pruner(desk, retention)
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
         self.gate = Gate(gate_limits(settings))
-        metrics = Metrics(frozenset(sources), self.gate)
-        door = _door(store, settings, sources, clock)
-        api = Api(desk, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s)
-        checkouts = Checkouts(desk, checkout, authorize=api.authorize)
-        health = Health(desk, reasons=self.reasons, metrics=metrics, watchdog=self.watchdog)
-        self.application: Starlette = build_application(
+        self.application = self._application(settings, clock)
+
+    def _application(self, settings: Settings, clock: Clock) -> Starlette:
+        metrics = Metrics(frozenset(self.sources), self.gate)
+        door = _door(self.store, settings, self.sources, clock)
+        api = Api(
+            self.desk,
+            page_max=settings.page_max,
+            longpoll_max_s=settings.longpoll_max_s,
+            alarms=self.alarms,
+        )
+        return build_application(
             webhooks=Webhooks(door, limits=request_limits(settings), metrics=metrics),
             api=api,
-            checkouts=checkouts,
-            health=health,
+            checkouts=Checkouts(self.desk, self.checkout, authorize=api.authorize),
+            health=Health(self.desk, reasons=self.reasons, metrics=metrics, watchdog=self.watchdog),
         )
 
     def reasons(self) -> list[str]:
@@ -191,6 +203,10 @@ class Service:
         if self.notifying is not None and not self.notifying.alive:
             reasons.append("the task that notifies the shop is not running")
         return reasons
+
+    def alarms(self) -> list[str]:
+        """What stands beside every page of the feed while it lasts."""
+        return [] if self.watchdog.alarm is None else [self.watchdog.alarm.sentence]
 
     @property
     def broken(self) -> list[str]:
@@ -232,7 +248,7 @@ class Service:
 
     def _parts(
         self,
-    ) -> Iterator[tuple[str, FoldWorker | Confirming | AskingAgain | Pruner | Rounds]]:
+    ) -> Iterator[tuple[str, FoldWorker | SideBySide | Pruner | Rounds]]:
         if self.worker is not None:
             yield "the fold worker", self.worker
         if self.confirming is not None:
@@ -273,7 +289,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """A service at work on its own store, without a socket."""
     # Before the store: a database is stamped with its environment when it is made.
-    sources = compile_sources(settings)
+    sources = compile_sources(settings, phone_key=phone_key(settings))
     checkout = checkout_client(settings)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(outgoing_client(timeout_s=LIMIT_S))

@@ -10,6 +10,7 @@ from app.config import Settings, SourceSettings
 from app.errors import ConfigurationError
 from app.operations.notify_shop import Shop
 from app.outbound.asker import Asker
+from app.phone_key import PhoneKey
 from app.providers.doctor import Account
 from app.providers.profile import load_profile
 from app.providers.questions import Questions
@@ -91,8 +92,11 @@ def problems_of_sources(settings: Settings) -> list[str]:
     return problems
 
 
-def compile_sources(settings: Settings) -> dict[str, Source]:
-    """Every configured source. Raises ConfigurationError with the mistakes of all of them."""
+def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
+    """Every configured source. Raises ConfigurationError with the mistakes of all of them.
+
+    phone_key  for whoever stores what the sources read
+    """
     sources, problems = {}, []
     for name, given in settings.sources.items():
         variable = f"TALLYHOOK_SOURCES__{name.upper()}__PROFILE"
@@ -108,6 +112,7 @@ def compile_sources(settings: Settings) -> dict[str, Source]:
                 secrets=secrets_of(given),
                 address=address,
                 ends=ends_of(given),
+                phone_key=phone_key,
             )
             if source.signs_address and not address:
                 variable = "TALLYHOOK_PUBLIC_URL"

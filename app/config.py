@@ -145,6 +145,7 @@ class Settings(BaseSettings):
     environment: Annotated[Literal["sandbox", "live"], BeforeValidator(lowered)] | None = None
     # Not shown: a PostgreSQL URL carries a password.
     database_url: DatabaseUrl = Field(default="sqlite+aiosqlite:///var/tallyhook.db", repr=False)
+    phone_key_file: Path | None = None
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
     shop: ShopSettings = Field(default_factory=ShopSettings)

@@ -33,6 +33,27 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     )
 
 
+def closed_at(ledger: Ledger) -> Instant | None:
+    """When the order got its final outcome, by the dates of its evidence; None while it has none.
+
+    Money closes an order with its first capture; what goes back later moves money and opens
+    nothing. Without money it is the last word or deadline, and the shop's cancellation for an
+    order that nobody tried to pay. Never after the ledger's own instant.
+    """
+    if ledger.outcome not in FINAL:
+        return None
+    captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
+    words = [each.ended_at for each in ledger.attempts if each.ended_at is not None]
+    canceled = ledger.case.filed.canceled
+    if captures:
+        end = min(captures)
+    elif words:
+        end = max(words)
+    else:
+        end = ledger.as_of if canceled is None else canceled.at
+    return min(end, ledger.as_of)
+
+
 def last_heard(history: History) -> Instant:
     """When a delivery or record of the order last reached us; 0 where none ever did."""
     received = [delivery.received_at for delivery in history.deliveries]

@@ -40,6 +40,8 @@ class Taking:
     opened_at  when the order was first spoken of: the earliest date among its evidence
     payments   every attempt's (source, reference), those without money too
     findings   codes of the ledger's findings, each once
+    reason     the code of the reason that decided the outcome
+    closed_at  `settle.closed_at` of the ledger: None while the outcome is not final
     """
 
     key: str
@@ -52,3 +54,5 @@ class Taking:
     taken: tuple[Taken, ...]
     payments: tuple[tuple[str, str], ...]
     findings: tuple[FindingCode, ...]
+    reason: str = ""
+    closed_at: Instant | None = None

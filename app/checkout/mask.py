@@ -10,13 +10,9 @@ import re
 import unicodedata
 from typing import Final
 
+from app.masking import phone_pattern
+
 HIDDEN: Final = "***"
-
-_BETWEEN = r"[ ().-]{0,2}"
-_SIGNIFICANT = 8
-"""Digits at the end that identify a customer however the number is written before them
-(254712345678, +254 712 345 678, 0712-345678)."""
-
 
 _NOTHING = re.compile(r"(?!)")
 
@@ -29,9 +25,7 @@ class Mask:
     def __init__(self, *, phone: str | None, token: str) -> None:
         self._phone = _NOTHING
         if phone:
-            last = _BETWEEN.join(phone[-_SIGNIFICANT:])
-            # The bound keeps the search linear in a long run of digits.
-            self._phone = re.compile(rf"\+?(?:\d{_BETWEEN}){{0,7}}{last}", re.ASCII)
+            self._phone = phone_pattern(phone)
         self._token = token
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ from app.cli.output import (
     progress,
     refuse_csv,
 )
+from app.words import counted
 
 
 def register(application: typer.Typer) -> None:
@@ -128,7 +129,9 @@ def prune(
         return
     columns = ("order", "outcome", "last_heard", "deliveries", "bytes")
     emit(found["settled"], columns=columns, form=form)
+    gone = counted(found["deliveries"], "delivery", "deliveries")
     note(
-        f"{'To let go' if dry_run else 'Let go'}: {found['deliveries']} bodies and headers of "
-        f"{found['orders']} orders, {found['bytes']} bytes, and {found['rejections']} rejections."
+        f"{'To let go' if dry_run else 'Let go'}: bodies and headers of {gone} of "
+        f"{counted(found['orders'], 'order')}, {found['bytes']:,} bytes, and "
+        f"{counted(found['rejections'], 'rejection')}."
     )

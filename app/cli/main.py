@@ -23,8 +23,10 @@ from app.cli import (
     orders,
     profiles,
     reconcile,
+    records,
     serving,
     signature,
+    statement,
     store,
     tokens,
 )
@@ -53,7 +55,9 @@ application.add_typer(breaks.group, name="breaks")
 application.add_typer(late.group, name="late")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")
+application.add_typer(records.group, name="records")
 application.add_typer(signature.group, name="signature")
+application.add_typer(statement.group, name="statement")
 application.add_typer(store.group, name="db")
 
 

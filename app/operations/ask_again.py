@@ -16,9 +16,9 @@ import structlog
 from app.checkout.client import CheckoutClient
 from app.checkout.faults import CheckoutBusyError, CheckoutDeniedError
 from app.checkout.payment import payment_with
-from app.errors import StoreUnavailable
 from app.operations.ask_session import ask_and_record, give_up, key_spent, take
 from app.operations.desk import Desk
+from app.operations.rounds import Rounds
 from app.store.records import records_of
 from app.store.unanswered import Unanswered, due_unanswered, forget, let_go_all
 
@@ -70,47 +70,24 @@ def _name(error: Exception) -> str:
     return type(error).__name__
 
 
-class AskingAgain:
-    """Asks until it is stopped. `alive` tells readiness whether it is running."""
+def asking_again(desk: Desk, client: CheckoutClient) -> Rounds:
+    """The background task: asks about due requests until it is stopped."""
 
-    def __init__(self, desk: Desk, client: CheckoutClient) -> None:
-        self._desk = desk
-        self._client = client
-        self._stopping = asyncio.Event()
-        self.alive = False
+    def rest(asked: int) -> float:
+        if client.denied is not None:
+            return DENIED_S
+        return 0.0 if asked else IDLE_S
 
-    def stop(self) -> None:
-        """End after the requests under way."""
-        self._stopping.set()
+    return Rounds(
+        lambda: ask_again_due(desk, client),
+        component="asking for unknown sessions again",
+        rest=rest,
+        begin=lambda: _let_go_of_what_is_held(desk),
+    )
 
-    async def run(self) -> None:
-        """Ask about due requests until stopped, or until an error that stays."""
-        self.alive = True
-        try:
-            await self._begin()
-            while not self._stopping.is_set():
-                if not await self._round() or self._client.denied is not None:
-                    await self._rest(IDLE_S if self._client.denied is None else DENIED_S)
-        finally:
-            self.alive = False
 
-    async def _begin(self) -> None:
-        """What the process before held, nobody holds; several processes cannot tell that."""
-        if not self._desk.store.shared:
-            async with self._desk.store.writing() as connection:
-                await let_go_all(connection)
-
-    async def _round(self) -> int:
-        try:
-            return await ask_again_due(self._desk, self._client)
-        except StoreUnavailable as error:
-            # A full disk or a busy database: the rows stay due, and the door still answers.
-            log.warning("sessions not asked for again", error_class=_name(error))
-            return 0
-
-    async def _rest(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
+async def _let_go_of_what_is_held(desk: Desk) -> None:
+    """What the process before held, nobody holds; several processes cannot tell that."""
+    if not desk.store.shared:
+        async with desk.store.writing() as connection:
+            await let_go_all(connection)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from app.clock import Clock
-from app.errors import ConfigurationError, StoreUnavailable, UsageError
+from app.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
 from app.store.backup import Contents, Progress, copied, put_in_place
 from app.store.engine import is_sqlite, sqlite_path
 from app.store.restore import Restored, alone, put_back
@@ -65,7 +65,7 @@ async def restore(
 ) -> Restored:
     """Put `backup` in the place of the database at `url`; the one that was there is kept beside it.
 
-    Raises ConfigurationError while a service runs, UsageError where there is no such backup, and
+    Raises ConfigurationError while a service runs, NotFoundError where there is no such backup, and
     where there is a database that may not be replaced.
     """
     database = _file(url, "restore")
@@ -88,7 +88,7 @@ def _file(url: str, command: str) -> Path:
 
 def _check_backup(database: Path, backup: Path, *, replace: bool) -> None:
     if not backup.is_file():
-        raise UsageError(f"there is no backup {backup}")
+        raise NotFoundError(f"there is no backup {backup}")
     if database.exists() and backup.samefile(database):
         raise UsageError(f"{backup} is the database itself; name a backup")
     if database.exists() and not replace:

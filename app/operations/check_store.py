@@ -39,6 +39,7 @@ from app.store.indexing import index_again
 from app.store.integrity import damage
 from app.store.ledgers import Due, latest_positions, ledger_row, marks_of
 from app.store.takings import Fresh, row_of, stored_takings
+from app.words import counted
 from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import Instant
@@ -68,9 +69,10 @@ class Report:
 
     def sentence(self) -> str:
         """For a person."""
-        verdict = f"{self.found} problems" if self.found else "all is as it should be"
-        gone = f", {self.pruned} bodies were pruned" if self.pruned else ""
-        return f"{self.bodies} bodies and {self.orders} ledgers checked{gone}: {verdict}"
+        verdict = counted(self.found, "problem") if self.found else "all is as it should be"
+        gone = f", {counted(self.pruned, 'body', 'bodies')} pruned" if self.pruned else ""
+        looked = f"{counted(self.bodies, 'body', 'bodies')} and {counted(self.orders, 'ledger')}"
+        return f"{looked} checked{gone}: {verdict}"
 
     def document(self) -> dict[str, Any]:
         """For JSON."""

@@ -56,13 +56,9 @@ def judge_delivery(
     delivery_id  of the first; the others are numbered after it
     """
     headers, method, url = incoming.headers, incoming.method, incoming.url
-    refused = _refused(source, incoming, body, now)  # 3, 4
-    if refused is not None:
-        return refused
-    if source.handshake is not None and source.handshake.after_verification:
-        greeting = source.handshake.answer(headers, body, method=method, url=url)
-        if greeting is not None:
-            return greeting
+    no_delivery = _refused(source, incoming, body, now) or _greeting(source, incoming, body)  # 3, 4
+    if no_delivery is not None:
+        return no_delivery
     digest = digest_of(body, "" if source.private_query else url)
     head = kept_head(incoming, source)
     arrived = partial(
@@ -78,7 +74,8 @@ def judge_delivery(
             f"the event is of {reading.environment}, and this serves {environment}",
         )
     if not reading.raws:
-        return [arrived(digest=digest, body=body, event=reading.events[0])]
+        (event,) = reading.events
+        return [arrived(digest=digest, body=body, event=event, customer=reading.customer(0))]
     return [
         arrived(
             delivery_id=f"{delivery_id}-{number}" if number else delivery_id,
@@ -87,9 +84,17 @@ def judge_delivery(
             event=event,
             problem=problem,
             whole=Whole(digest, body),
+            customer=reading.customer(number),
         )
         for number, (raw, event, problem) in enumerate(_parts(reading))
     ]
+
+
+def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
+    """The answer to a question that a provider signs as it signs deliveries, if this is one."""
+    if source.handshake is None or not source.handshake.after_verification:
+        return None
+    return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
 
 
 def _refused(source: Source, incoming: Incoming, body: bytes, now: Instant) -> Refused | None:

@@ -17,6 +17,7 @@ from app.errors import NotFoundError
 from app.ids import Chance, seeded_chance
 from app.operations.desk import Desk
 from app.store.histories import gather, scan
+from app.words import counted
 from reconcile.canonical import canonical_json
 from reconcile.explain import ledger_document
 from reconcile.fold import fold
@@ -62,10 +63,8 @@ class Proof:
 
     def sentence(self) -> str:
         """For a person."""
-        found = (
-            f"{len(self.counter_examples)} counter-examples" if self.counter_examples else "none"
-        )
-        return f"{self.orders} orders, {self.trials} trials; counter-examples: {found}"
+        tried = f"{counted(self.orders, 'order')}, {counted(self.trials, 'trial')}"
+        return f"{tried}; counter-examples: {len(self.counter_examples) or 'none'}"
 
     def document(self) -> dict[str, Any]:
         """For JSON."""

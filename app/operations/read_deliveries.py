@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.errors import NotFoundError
+from app.masking import masked_phone
 from app.operations.desk import Desk
 from app.operations.header_text import read_headers
-from app.providers.phones import masked_phone
 from app.providers.reading import Unreadable
 from app.providers.source import Source
 from app.store.deliveries import DiaryEntry, find_in_diary, list_diary, raw_delivery

@@ -11,6 +11,7 @@ from app.operations.desk import Desk
 from app.store.histories import gather
 from app.store.ledgers import listed_orders
 from app.store.retention import Pruned, pruned_among
+from app.words import counted
 from reconcile.explain import ledger_document
 from reconcile.fold import fold
 from reconcile.history import History
@@ -51,7 +52,7 @@ async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Led
 
 def _pruned_document(pruned: Pruned) -> dict[str, Any]:
     last = format_instant(pruned.last_at)
-    count = "1 delivery" if pruned.deliveries == 1 else f"{pruned.deliveries} deliveries"
+    count = counted(pruned.deliveries, "delivery", "deliveries")
     return {
         "deliveries": pruned.deliveries,
         "last_at": last,

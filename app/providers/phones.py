@@ -29,8 +29,3 @@ def phone_digits(value: Any, country: str | None) -> str | None:
     elif text.startswith("0") and country is not None:
         text = country + text[1:]
     return text if _E164.fullmatch(text) else None
-
-
-def masked_phone(digits: str) -> str:
-    """Enough to tell two customers apart, too little to call one: `254…001`."""
-    return f"{digits[:3]}…{digits[-3:]}"

@@ -1,13 +1,14 @@
 """From a verified body to events: a profile's locations, compiled once.
 
-Leaves out: whether the request is genuine. The customer's phone number is no part of an event; it
-is read only when a person looks at one delivery.
+Leaves out: whether the request is genuine. The customer's phone number is no part of an event: only
+its keyed digest leaves here, and the number itself when a person looks at one delivery.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from app.phone_key import PhoneKey
 from app.providers.amounts import amount_unit, read_amount
 from app.providers.dates import DATES
 from app.providers.documents import DOCUMENTS, Item, items_of
@@ -74,9 +75,10 @@ class Price:
 class Reader:
     """Reads the events of one source."""
 
-    def __init__(self, source: str, profile: Profile) -> None:
+    def __init__(self, source: str, profile: Profile, phone_key: PhoneKey | None = None) -> None:
         event, amounts = profile.event, profile.amounts
         self._source = source
+        self._phone_key = phone_key if profile.customer.phone else None
         self._request = profile.request
         self._document = DOCUMENTS[profile.request.body]
         self._items = compile_path(event.items, each=True) if event.items else None
@@ -106,7 +108,11 @@ class Reader:
             return self._several(facts, items_of(document, body, self._items))
         if type(document) is not dict:
             raise Unreadable("the body is not a JSON object")
-        return Reading(events=(self._event(facts),), environment=self._environment_of(facts))
+        return Reading(
+            events=(self._event(facts),),
+            environment=self._environment_of(facts),
+            customers=self._customers([facts]),
+        )
 
     def phones(self, body: bytes, *, headers: Headers, url: str = "") -> list[str]:
         """The customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""
@@ -116,12 +122,27 @@ class Reader:
         if self._items is not None:
             items = items_of(document, body, self._items)
             several = [facts.of(item.document, digest=item.digest) for item in items]
-        found = [phone_digits(self._phone.find(each), self._country) for each in several]
+        found = [self._digits(each) for each in several]
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
+
+    def _digits(self, facts: Facts) -> str | None:
+        return phone_digits(self._phone.find(facts), self._country)
+
+    def _customers(self, several: list[Facts]) -> tuple[bytes | None, ...]:
+        if self._phone_key is None:
+            return ()
+        return tuple([self._customer(self._phone_key, facts) for facts in several])
+
+    def _customer(self, key: PhoneKey, facts: Facts) -> bytes | None:
+        try:
+            digits = self._digits(facts)
+        except Unreadable:  # what only the search is poorer for makes no event unreadable
+            return None
+        return None if digits is None else key.digest(digits)
 
     def _several(self, facts: Facts, items: list[Item]) -> Reading:
         """Each event by itself: one that cannot be read takes no other with it."""
-        events, raws = [], []
+        events, raws, read = [], [], []
         unread: list[tuple[bytes, str]] = []
         environments = set()
         for number, item in enumerate(items, 1):
@@ -130,6 +151,7 @@ class Reader:
                 environments.add(self._environment_of(own))
                 events.append(self._event(own))
                 raws.append(item.raw)
+                read.append(own)
             except Unreadable as error:
                 unread.append((item.raw, f"event {number} of {len(items)}: {error}"))
         if not events:
@@ -142,6 +164,7 @@ class Reader:
             environment=environment,
             raws=tuple(raws),
             unread=tuple(unread),
+            customers=self._customers(read),
         )
 
     def _event(self, facts: Facts) -> Event:

@@ -19,9 +19,16 @@ class Reading:
     environment  `sandbox`, `live`, or None where the provider does not say
     raws         the bytes of each event, where the body holds several or the event is a part of it
     unread       others of its events that could not be read: the bytes of each, and why
+    customers    for each event the keyed digest of its customer's phone number; None where it names
+                 none. Empty where the source has no key for phones
     """
 
     events: tuple[Event, ...]
     environment: str | None
     raws: tuple[bytes, ...] = ()
     unread: tuple[tuple[bytes, str], ...] = ()
+    customers: tuple[bytes | None, ...] = ()
+
+    def customer(self, place: int) -> bytes | None:
+        """The digest of the event at a place; None too where it could not be read."""
+        return self.customers[place] if place < len(self.customers) else None

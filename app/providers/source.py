@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app.errors import ConfigurationError
+from app.phone_key import PhoneKey
 from app.providers.answers import Handshake, Reply, compile_acknowledgement
 from app.providers.ending import ALL_ENDED, Ending
 from app.providers.fetched import AnswerReader
@@ -38,6 +39,7 @@ class Source:
     strict                  whether secrets must be as long as the profile says, and without blanks
                             around them; those of published examples are not
 
+    phone_key               what makes digests of the customers' phone numbers; None: none are made
     ends                    secrets that prove nothing from an instant on: those that were changed
 
     Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
@@ -52,6 +54,7 @@ class Source:
         address: str = "",
         strict: bool = True,
         ends: Mapping[str, Instant] | None = None,
+        phone_key: PhoneKey | None = None,
     ) -> None:
         self.name = name
         self.profile = profile
@@ -59,7 +62,7 @@ class Source:
         given = _secrets(secrets)
         self._judge: Judge = compile_judge(name, profile, given, strict=strict)
         self._ending = Ending(name, profile, secrets=given, ends=ends) if ends else None
-        self._reader = Reader(name, profile)
+        self._reader = Reader(name, profile, phone_key)
         self._answers = AnswerReader(name, profile) if profile.fetch_back else None
         self._address = address
         self._acknowledge = compile_acknowledgement(profile)

@@ -24,7 +24,6 @@ from reconcile.money import Money
 STAGED: Final = (
     "match_key",
     "kind",
-    "line",
     "reference",
     "minor",
     "currency",
@@ -36,7 +35,7 @@ STAGED: Final = (
 )
 """What an import brings of a line."""
 
-COLUMNS: Final = ("match_key", "kind", "since", *STAGED[2:])
+COLUMNS: Final = ("match_key", "kind", "since", "line", *STAGED[2:])
 
 AT_ONCE: Final = 4_000
 """Lines in memory at a time, less than half a kilobyte each."""
@@ -78,7 +77,7 @@ def _writing(dialect: str, rows: Sequence[tuple[Any, ...]], number: int) -> Scri
         dialect,
         table="book_lines",
         columns=COLUMNS,
-        rows=[(row[0], row[1], number, *row[2:]) for row in fresh],
+        rows=[(*row[:2], number, line_id_of(row[0], row[1]), *row[2:]) for row in fresh],
     )
     return counts
 

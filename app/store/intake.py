@@ -9,7 +9,7 @@ The steps of `append` are numbered; each reads or writes for the whole batch at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,6 +19,7 @@ from app.store.confirmations import UNCONFIRMED, awaiting
 from app.store.links import Linking, LinkMemory
 from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
+from app.store.phones import PhoneNote, noting_phones, phone_note
 from app.store.statements import Script, at_once, inserting, run, selecting, together
 from reconcile.events import Event
 from reconcile.instants import Instant
@@ -42,6 +43,7 @@ class Arrival:
     event    what the body says; None where it could not be read
     problem  why it could not be read, one sentence
     whole    of one of several events in one request: the whole body, of which `body` is a part
+    customer  keyed digest of the phone number of the event's customer, if it names one
     """
 
     delivery_id: str
@@ -53,6 +55,7 @@ class Arrival:
     event: Event | None
     problem: str | None = None
     whole: Whole | None = None
+    customer: bytes | None = None
 
 
 NewEvent = tuple[Event, str, Instant]
@@ -125,6 +128,7 @@ def append(
         yield from inserting(dialect, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
         yield from _keeping_whole(dialect, new)
         yield from write_index(dialect, linking, fresh)
+        yield from noting_phones(dialect, _customers(new, linking))
         yield from awaiting(dialect, _unconfirmed(arrivals))
         yield from marking_due(dialect, due)
 
@@ -148,6 +152,17 @@ def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
         for a in arrivals
         if a.event is not None and a.event.standing == UNCONFIRMED
     ]
+
+
+def _customers(arrivals: Sequence[Arrival], linking: Linking) -> Iterator[PhoneNote]:
+    for arrival in arrivals:
+        if arrival.customer is not None and arrival.event is not None:
+            yield phone_note(
+                arrival.customer,
+                linking.orders.get(arrival.event.key),
+                arrival.delivery_id,
+                arrival.received_at,
+            )
 
 
 def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:

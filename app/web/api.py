@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -34,8 +35,17 @@ MAX_TOLD_BYTES = 64 * 1024
 class Api:
     """The endpoints under /api/v1, each behind a bearer token but the description itself."""
 
-    def __init__(self, desk: Desk, *, page_max: int, longpoll_max_s: int) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        page_max: int,
+        longpoll_max_s: int,
+        alarms: Callable[[], list[str]],
+    ) -> None:
+        """alarms: sentences on what is wrong with the feed itself, such as silence."""
         self._desk = desk
+        self._alarms = alarms
         self._page_max = page_max
         self._longpoll_max_s = longpoll_max_s
 
@@ -102,8 +112,13 @@ class Api:
             limit=number_parameter(request, "limit", default=100, low=1, high=self._page_max),
             wait_s=number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s),
         )
-        cursor = published[-1].seq if published else after
-        return _json({"outcomes": [outcome_document(each) for each in published], "cursor": cursor})
+        document: dict[str, Any] = {
+            "outcomes": [outcome_document(each) for each in published],
+            "cursor": published[-1].seq if published else after,
+        }
+        if alarms := self._alarms():
+            document["alarms"] = alarms
+        return _json(document)
 
     async def openapi(self, request: Request) -> Response:
         """GET /api/v1/openapi.json"""

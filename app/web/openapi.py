@@ -248,7 +248,16 @@ API_DOCUMENT: Final[dict[str, Any]] = {
             },
             "OutcomePage": {
                 "type": "object",
-                "properties": {"outcomes": _OBJECTS, "cursor": {"type": "integer"}},
+                "properties": {
+                    "outcomes": _OBJECTS,
+                    "cursor": {"type": "integer"},
+                    "alarms": {
+                        "description": "Sentences on what is wrong with the feed itself: no "
+                        "verified event comes any more. Missing while nothing is.",
+                        "type": "array",
+                        "items": {"type": "string"},
+                    },
+                },
             },
             "Problem": {
                 "type": "object",

@@ -10,8 +10,8 @@ from reconcile.instants import DAY, HOUR, SECOND, Duration
 from reconcile.ledger import OUTCOMES
 from reconcile.money import Money
 from reconcile.policy import Policy
-from reconcile.settle import FINAL, is_settled, last_heard
-from tests.reconcile.build import T, delivery, event, history, record
+from reconcile.settle import FINAL, closed_at, is_settled, last_heard
+from tests.reconcile.build import T, delivery, event, history, record, seconds
 
 PRICE = Money(minor=150_000, currency="KES")
 
@@ -60,3 +60,34 @@ def test_an_order_with_a_decision_to_come_is_not_over(quiet: Duration) -> None:
 def test_an_order_of_which_nothing_is_known_is_not_over() -> None:
     """There is nothing to be over."""
     assert not settled(history(), after=365 * DAY)
+
+
+DECLINED = delivery("d1", 9, event("e1", "declined", 5, payment="p1", money=PRICE))
+PAID = delivery("d2", 90, event("e2", "succeeded", 60, payment="p2", money=PRICE))
+BACK = delivery("d3", 900, event("e3", "refunded", 900, payment="p2", money=PRICE, movement="r"))
+PLACED = record("r1", "order_placed", 0, money=PRICE)
+
+
+@pytest.mark.parametrize(
+    ("told", "closed"),
+    [
+        (history(PLACED), None),
+        (history(PLACED, DECLINED), 5),
+        (history(PLACED, DECLINED, PAID), 60),
+        (history(PLACED, DECLINED, PAID, BACK), 60),
+        (history(PLACED, record("r2", "order_canceled", 7)), 7),
+        (history(delivery("d1", 0, event("e1", "pending", 0, payment="p"))), 35 * 60),
+        (history(delivery("d1", 0, event("e1", "authorized", 0, payment="p"))), None),
+    ],
+)
+def test_an_order_closes_with_its_first_money_else_with_its_last_word(
+    told: History, closed: int | None
+) -> None:
+    ledger = fold(told, policy=Policy(), as_of=T + DAY)
+    assert closed_at(ledger) == (None if closed is None else seconds(closed))
+
+
+def test_an_order_is_never_closed_after_it_was_judged() -> None:
+    """A provider whose clock is ahead dates a payment into our future."""
+    ahead = delivery("d1", 0, event("e1", "succeeded", 300, payment="p", money=PRICE))
+    assert closed_at(fold(history(ahead), policy=Policy(), as_of=T)) == T

@@ -7,11 +7,12 @@ events by the provider's profile, records by the operation that makes them.
             operators  audit  imports  book_lines  statement_lines
             match_rules  runs  breaks  break_versions  break_seen  break_turns  break_deeds
     index   events  links  contested        rebuilt from deliveries by `reindex`
+            phones                           added to by `reindex`: of some the bodies are gone
     cache   ledgers  takings                rebuilt by `refold --all`, and by the next run
     marks   order_due  unanswered  notifications  meta  counters
 """
 
-from app.store.tables import core, finance, outgoing, people, reconciling
+from app.store.tables import core, finance, outgoing, people, personal, reconciling
 from app.store.tables.base import ONLY, metadata
 
-__all__ = ["ONLY", "core", "finance", "metadata", "outgoing", "people", "reconciling"]
+__all__ = ["ONLY", "core", "finance", "metadata", "outgoing", "people", "personal", "reconciling"]

@@ -12,8 +12,9 @@ from sqlalchemy import text
 from app.checkout.backoff import RetrySettings
 from app.checkout.client import CheckoutClient
 from app.errors import UnreachableError
-from app.operations.ask_again import AskingAgain, ask_again_due
+from app.operations.ask_again import ask_again_due, asking_again
 from app.operations.ask_session import LONGEST_PAUSE, TELL_AFTER, pause_after
+from app.operations.rounds import Rounds
 from reconcile.instants import HOUR, MINUTE, SECOND
 from tests.app.checkout.conftest import Shop
 from tests.app.checkout.service import PHONE, answer, drop, opened, service
@@ -118,9 +119,9 @@ def test_pauses_grow_to_a_bound() -> None:
 
 
 @asynccontextmanager
-async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[AskingAgain]:
+async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[Rounds]:
     """The task at work."""
-    task = AskingAgain(shop.desk, client)
+    task = asking_again(shop.desk, client)
     running = asyncio.ensure_future(task.run())
     try:
         yield task

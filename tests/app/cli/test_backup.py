@@ -240,7 +240,7 @@ def test_what_restore_refuses(run: Run, tmp_path: Path, backed_up: Path) -> None
     before = names(tmp_path)
     for words, code in (
         ([str(backed_up)], 2),
-        ([str(tmp_path / "none.db"), "--force"], 2),
+        ([str(tmp_path / "none.db"), "--force"], 5),
         ([str(tmp_path / "t.db"), "--force"], 2),
         ([str(broken), "--force"], 4),
         ([str(text), "--force"], 4),

@@ -129,7 +129,7 @@ async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
         await told(driver, PAID)
         await until(driver, "succeeded")
         before = driver.rows("SELECT * FROM events ORDER BY event_id")
-        sources = driver.service.confirming._confirmer.sources
+        sources = driver.service.sources
         done = await reindex(driver.desk, sources=sources, progress=lambda count: None)
         assert (done.events, done.unreadable) == (2, 0)
         told_again = driver.rows("SELECT * FROM events ORDER BY event_id")
@@ -156,7 +156,7 @@ async def test_a_rebuilt_index_asks_about_what_has_no_final_answer(asking: Any) 
     desk = driver.desk
     async with open_store(StoreSettings(url=f"sqlite+aiosqlite:///{driver.path}")) as store:
         again = Desk(store=store, policy=desk.policy, clock=desk.clock)
-        sources = driver.service.confirming._confirmer.sources
+        sources = driver.service.sources
         await reindex(again, sources=sources, progress=lambda count: None)
     found = driver.rows("SELECT event_id, tries > 0 FROM confirmations ORDER BY event_id")
     assert found == [("given_up:COMPLETE", 0), ("waits:COMPLETE", 1)]

@@ -104,11 +104,14 @@ async def test_the_watchdog(tmp_path: Path) -> None:
         assert ready.status_code == 200
         assert "No verified event has come" in ready.json()["silence"][0]
         assert "tallyhook_silence_alarm 1.0" in (await driver.client.get("/metrics")).text
+        feed = (await driver.api("GET", "/outcomes")).json()
+        assert feed["alarms"] == ready.json()["silence"]
         await driver.send(of_order("O-9", "e-9"))
         driver.clock.put(driver.clock.now() + SECOND)
         await dog.look()
         assert dog.alarm is None
         assert "silence" not in (await driver.client.get("/readyz")).json()
+        assert "alarms" not in (await driver.api("GET", "/outcomes")).json()
         assert "tallyhook_silence_alarm 0.0" in (await driver.client.get("/metrics")).text
 
 

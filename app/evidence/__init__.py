@@ -1,0 +1,1 @@
+"""What proves itself to strangers: the evidence key, and the two forms in which it signs."""

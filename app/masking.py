@@ -1,0 +1,113 @@
+"""What people see of personal data: enough to tell two customers apart, too little to reach one.
+
+Whatever prints, lists, draws or bundles takes phone numbers and names through here. The full ones
+are for a person who may unmask and says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+DOT: Final = "•"
+
+_HIDDEN_AT_LEAST: Final = 5
+"""Digits: a hundred thousand numbers look the same."""
+
+_SIGNIFICANT: Final = 8
+"""Digits at the end that identify a customer however the number is written before them
+(254712345678, +254 712 345 678, 0712-345678)."""
+
+_BETWEEN: Final = r"[ ().-]{0,2}"
+
+_NOT_LETTERS: Final = re.compile(r"[^a-z]")
+
+_PHONE_WORDS: Final = ("phone", "msisdn", "mobile")
+
+_OTHER_WORDS: Final = ("email", "address")
+
+_NAMES: Final = frozenset(
+    f"{whose}{which}name"
+    for whose in ("", "customer", "payer", "buyer", "cardholder", "accountholder", "consumer")
+    for which in ("", "first", "middle", "last", "full", "family", "given")
+) | {"surname", "cardholder", "accountholder"}
+
+
+def masked_phone(digits: str) -> str:
+    """E.164 digits as they are shown: `+254 ••• ••• •01`."""
+    head = min(3, len(digits) - 2 - _HIDDEN_AT_LEAST)
+    hidden = DOT * (len(digits) - head - 2)
+    groups = [hidden[at : at + 3] for at in range(0, len(hidden), 3)]
+    last = " " if len(groups[-1]) == 3 else ""
+    return f"+{digits[:head]} {' '.join(groups)}{last}{digits[-2:]}"
+
+
+def masked_name(name: str) -> str:
+    """A person's name as it is shown: the first letter, and not how long it is."""
+    text = name.strip()
+    return text[0] + 3 * DOT if text else ""
+
+
+def phone_pattern(digits: str) -> re.Pattern[str]:
+    """Finds a number in a text however it is written: with a plus, blanks, dashes, or national.
+
+    Whatever else ends in the same eight digits is found too: it is hidden rather than told apart.
+    """
+    last = _BETWEEN.join(digits[-_SIGNIFICANT:])
+    # The bound keeps the search linear in a long run of digits.
+    return re.compile(rf"\+?(?:\d{_BETWEEN}){{0,7}}{last}", re.ASCII)
+
+
+class Masking:
+    """Hides the phone numbers it was given, and what fields of JSON call a phone, a name, an e-mail
+    or an address. Does not show what it hides."""
+
+    __slots__ = ("_patterns",)
+
+    def __init__(self, phones: Iterable[str] = ()) -> None:
+        """phones: E.164 digits that are known of the customers whose texts pass here."""
+        self._patterns = [(phone_pattern(each), masked_phone(each)) for each in set(phones)]
+
+    def __repr__(self) -> str:
+        return "Masking()"
+
+    def text(self, text: str) -> str:
+        """The text with each number in its masked form."""
+        for pattern, shown in self._patterns:
+            text = pattern.sub(shown, text)
+        return text
+
+    def touches(self, text: str) -> bool:
+        """Whether one of the numbers is in the text."""
+        return any(pattern.search(text) for pattern, _ in self._patterns)
+
+    def value(self, value: Any) -> Any:
+        """A JSON value, as the standard library reads it, with everything personal masked. A
+        number that is masked becomes a text."""
+        if isinstance(value, dict):
+            return {self.text(name): self._field(name, each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self.value(each) for each in value]
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, int) and not isinstance(value, bool) and self.touches(str(value)):
+            return self.text(str(value))
+        return value
+
+    def _field(self, name: str, value: Any) -> Any:
+        word = _NOT_LETTERS.sub("", name.lower())
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            return self.value(value)
+        if any(each in word for each in _PHONE_WORDS):
+            return _shown_phone(str(value))
+        if word in _NAMES or any(each in word for each in _OTHER_WORDS):
+            return masked_name(str(value))
+        return self.value(value)
+
+
+def _shown_phone(text: str) -> str:
+    digits = re.sub(r"[^0-9]", "", text)
+    if digits.startswith("0") or len(digits) < _HIDDEN_AT_LEAST + 3:  # no country code to show
+        return f"{3 * DOT}{digits[-2:]}" if digits else masked_name(text)
+    return masked_phone(digits)

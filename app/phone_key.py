@@ -1,0 +1,93 @@
+"""Keyed digests of phone numbers, by which orders are found without the numbers being kept.
+
+There are so few phone numbers that a plain hash of one is found again by trying them all. These
+need a key, which lies in a file of its own: whoever has the database alone learns no number.
+A lost key costs the search by phone, and nothing else: `reindex` makes it again with a new one.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from pathlib import Path
+from typing import Final
+
+from app.errors import ConfigurationError
+from app.ids import new_secret
+
+DIGEST_BYTES: Final = 16
+"""Of a digest: the first four name the key, so that digests of another key are told apart."""
+
+_NAMING: Final = 4
+_KEY_CHARS: Final = 64
+"""32 bytes in hex."""
+
+
+class PhoneKey:
+    """Makes digests. Does not show its key."""
+
+    __slots__ = ("_key", "name")
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.name: bytes = hmac.digest(key, b"tallyhook phone key", "sha256")[:_NAMING]
+        """What the digests of this key begin with."""
+
+    def __repr__(self) -> str:
+        return "PhoneKey()"
+
+    def digest(self, digits: str) -> bytes:
+        """HMAC-SHA-256 of E.164 digits, cut, behind the key's name: DIGEST_BYTES in all."""
+        code = hmac.digest(self._key, digits.encode("ascii"), "sha256")
+        return self.name + code[: DIGEST_BYTES - _NAMING]
+
+
+def read_phone_key(path: Path) -> PhoneKey | None:
+    """The key of a file; None where there is no file. Raises ConfigurationError for another."""
+    try:
+        text = path.read_text("ascii").strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unusable(f"cannot be read ({type(error).__name__})") from None
+    if len(text) != _KEY_CHARS or not set(text) <= set("0123456789abcdef"):
+        raise _unusable("is not 64 hex digits")
+    return PhoneKey(bytes.fromhex(text))
+
+
+def make_phone_key(path: Path) -> PhoneKey:
+    """The key of a file, which is made, for its owner alone, where there is none.
+
+    Of several processes that start together all get the same one. Raises ConfigurationError.
+    """
+    known = read_phone_key(path)
+    if known is not None:
+        return known
+    # Complete before it has its name, so that nobody ever reads half a key.
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(new_secret().hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    except OSError as error:
+        raise _unusable(f"cannot be made ({error.strerror or type(error).__name__})") from None
+    made = read_phone_key(path)
+    assert made is not None, "it was just made"
+    return made
+
+
+def _unusable(what: str) -> ConfigurationError:
+    return ConfigurationError(
+        [
+            f"TALLYHOOK_PHONE_KEY_FILE: {what}; put the key's file back from your backup, or name "
+            "one that is not there yet and run `tallyhook reindex`"
+        ]
+    )

@@ -1,0 +1,27 @@
+"""One report value in any format, as bytes. The same report gives the same bytes.
+
+Each format is a module with `render(report) -> bytes`, imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final, Literal, get_args
+
+from reconcile.report import PeriodReport
+
+ReportFormat = Literal["table", "json", "csv", "xlsx", "html", "pdf"]
+REPORT_FORMATS: Final[tuple[ReportFormat, ...]] = get_args(ReportFormat)
+
+BINARY: Final[frozenset[ReportFormat]] = frozenset({"xlsx", "pdf"})
+"""Formats that are not text, which a terminal cannot show."""
+
+
+def render(report: PeriodReport, format: ReportFormat) -> bytes:
+    """The report's bytes in a format.
+
+    Raises UsageError where a format needs what is not installed.
+    """
+    module = import_module(f"app.reports.{format}_form")
+    written: bytes = module.render(report)
+    return written

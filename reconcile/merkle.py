@@ -1,0 +1,211 @@
+"""A Merkle tree over leaf hashes, as RFC 9162 section 2.1 defines it, for a log that only grows.
+
+Leaves out: where hashes are kept. What a proof needs is told as spans of leaves, and a span as the
+complete subtrees that it is made of; whoever keeps the hashes answers for those, so no tree is
+ever held. A subtree is named (level, index): it covers the 2**level leaves from index * 2**level.
+
+    head of n leaves        span_hash((0, n), nodes)
+    inclusion of leaf m     [span_hash(s, nodes) for s in inclusion_spans(m, size=n)]
+    n grew from m           [span_hash(s, nodes) for s in consistency_spans(m, size=n)]
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+Hash = bytes
+"""32 bytes of SHA-256."""
+
+Span = tuple[int, int]
+"""Leaves from a number to below another."""
+
+Node = tuple[int, int]
+"""A complete subtree: its level, and its place among those of its level."""
+
+Nodes = Callable[[Node], Hash]
+"""The hash of a complete subtree."""
+
+EMPTY: Final[Hash] = hashlib.sha256().digest()
+"""The head of a tree without leaves."""
+
+
+def leaf_hash(data: bytes) -> Hash:
+    """The hash of one entry of the log (2.1.1): 0x00 keeps leaves and inner nodes apart."""
+    return hashlib.sha256(b"\x00" + data).digest()
+
+
+def node_hash(left: Hash, right: Hash) -> Hash:
+    """The hash of two subtrees side by side (2.1.1)."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def subtree_hash(hashes: Sequence[Hash]) -> Hash:
+    """The hash of a complete subtree from those of its 2**k parts, which are all of one level."""
+    level = list(hashes)
+    while len(level) > 1:
+        pairs = iter(level)
+        level = [node_hash(left, right) for left, right in zip(pairs, pairs, strict=True)]
+    return level[0]
+
+
+# --- spans ---------------------------------------------------------------------------------------
+
+
+def span_nodes(span: Span) -> list[Node]:
+    """The complete subtrees of a span that a proof names, from left to right: few, and ever
+    smaller, since such a span begins where a subtree as large as itself could begin."""
+    start, end = span
+    found = []
+    while start < end:
+        level = (end - start).bit_length() - 1
+        found.append((level, start >> level))
+        start += 1 << level
+    return found
+
+
+def span_hash(span: Span, nodes: Nodes) -> Hash:
+    """The hash of the subtree over a span of leaves."""
+    if span[0] == span[1]:
+        return EMPTY
+    *others, found = (nodes(node) for node in span_nodes(span))
+    for left in reversed(others):
+        found = node_hash(left, found)
+    return found
+
+
+def inclusion_spans(index: int, *, size: int) -> list[Span]:
+    """What proves that a leaf is one of `size` (2.1.3.1), the leaf's own neighbour first.
+
+    Raises ValueError for a leaf that is not among them.
+    """
+    if not 0 <= index < size:
+        raise ValueError(f"leaf {index} is not among {size}")
+    start, end = 0, size
+    spans: list[Span] = []
+    while end - start > 1:
+        middle = start + _split(end - start)
+        if index < middle:
+            spans.append((middle, end))
+            end = middle
+        else:
+            spans.append((start, middle))
+            start = middle
+    return spans[::-1]
+
+
+def consistency_spans(old: int, *, size: int) -> list[Span]:
+    """What proves that a tree of `size` leaves began with the tree of its first `old` (2.1.4.1).
+
+    Raises ValueError unless 0 < old <= size.
+    """
+    if not 0 < old <= size:
+        raise ValueError(f"a tree of {size} leaves has no proof for its first {old}")
+    start, end = 0, size
+    spans: list[Span] = []
+    while old != end:
+        middle = start + _split(end - start)
+        if old <= middle:
+            spans.append((middle, end))
+            end = middle
+        else:
+            spans.append((start, middle))
+            start = middle
+    if start > 0:  # else the verifier has this hash: it is the old head itself
+        spans.append((start, end))
+    return spans[::-1]
+
+
+def _split(count: int) -> int:
+    """The largest power of two below a count."""
+    return 1 << ((count - 1).bit_length() - 1)
+
+
+# --- verifying -----------------------------------------------------------------------------------
+
+
+def inclusion_holds(
+    leaf: Hash, *, index: int, size: int, proof: Sequence[Hash], head: Hash
+) -> bool:
+    """Whether a proof shows that a leaf stands at `index` in the tree of that head (2.1.3.2)."""
+    if not 0 <= index < size:
+        return False
+    here, last, found = index, size - 1, leaf
+    for each in proof:
+        if last == 0:
+            return False
+        if here & 1 or here == last:
+            found = node_hash(each, found)
+            here, last = _past_left_edge(here, last)
+        else:
+            found = node_hash(found, each)
+        here, last = here >> 1, last >> 1
+    return last == 0 and found == head
+
+
+def consistency_holds(
+    *, old: int, old_head: Hash, size: int, head: Hash, proof: Sequence[Hash]
+) -> bool:
+    """Whether a proof shows that a tree began with the older one, as RFC 9162 verifies (2.1.4.2).
+
+    Every tree began with the empty one, and is itself; both need an empty proof.
+    """
+    if old == 0 or old == size:
+        return not proof and (old_head == EMPTY if old == 0 else old_head == head)
+    if not 0 < old < size:
+        return False
+    path = [old_head, *proof] if old & (old - 1) == 0 else list(proof)
+    if not path:
+        return False
+    here, last = old - 1, size - 1
+    while here & 1:
+        here, last = here >> 1, last >> 1
+    old_found = found = path[0]
+    for each in path[1:]:
+        if last == 0:
+            return False
+        if here & 1 or here == last:
+            old_found, found = node_hash(each, old_found), node_hash(each, found)
+            here, last = _past_left_edge(here, last)
+        else:
+            found = node_hash(found, each)
+        here, last = here >> 1, last >> 1
+    return last == 0 and (old_found, found) == (old_head, head)
+
+
+def _past_left_edge(here: int, last: int) -> tuple[int, int]:
+    """Climb while the node has no sibling: the last one of an uneven level moves up as it is."""
+    while here and not here & 1:
+        here, last = here >> 1, last >> 1
+    return here, last
+
+
+# --- growing -------------------------------------------------------------------------------------
+
+
+class Frontier:
+    """The head of a growing tree from its newest subtrees alone: one hash for each 1 in its size's
+    binary form."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._subtrees: list[Hash] = []
+
+    def append(self, leaf: Hash) -> None:
+        """Add one leaf's hash at the end."""
+        carried, found = self.size, leaf
+        while carried & 1:
+            found = node_hash(self._subtrees.pop(), found)
+            carried >>= 1
+        self._subtrees.append(found)
+        self.size += 1
+
+    def head(self) -> Hash:
+        """The head of the tree as it is now."""
+        if not self._subtrees:
+            return EMPTY
+        *others, found = self._subtrees
+        for left in reversed(others):
+            found = node_hash(left, found)
+        return found
