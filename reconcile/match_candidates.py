@@ -11,7 +11,7 @@ that comes of mistaken minor units.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,15 +39,26 @@ FAR: Final = 6
 class Entry:
     """A line that could be the partner of another.
 
-    line    what it is called: its line id, or the order's reference
-    names   the references by which it may be known, the telling one first
+    line       what it is called: its line id, or the order's reference
+    reference  the one it is shown with
+    keys       the references by which it may be known, as they are compared
     """
 
     line: str
-    names: tuple[str, ...]
+    reference: str
+    keys: tuple[str, ...]
     minor: int
     currency: str
     at: Instant | None
+
+
+def entry_of(
+    line: str, *, names: Sequence[str | None], minor: int, currency: str, at: Instant | None
+) -> Entry:
+    """A line known by these references, the telling one first."""
+    known = [name for name in names if name]
+    keys = tuple([match_key(name) for name in known])
+    return Entry(line, known[0] if known else "", keys, minor, currency, at)
 
 
 class Index:
@@ -55,7 +66,7 @@ class Index:
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         told = list(entries)
-        named = [(match_key(name), each.line, each) for each in told for name in each.names]
+        named = [(key, each.line, each) for each in told for key in each.keys]
         self._forward = sorted(named, key=lambda one: one[:2])
         self._backward = sorted([(k[::-1], line, e) for k, line, e in named], key=lambda x: x[:2])
         priced = [(e.currency, e.minor, e.at or 0, e.line, e) for e in told]
@@ -73,8 +84,7 @@ class Index:
 
     def _neighbours(self, wanted: Entry) -> list[Entry]:
         found: dict[str, Entry] = {}
-        for name in wanted.names:
-            key = match_key(name)
+        for key in wanted.keys:
             for order, sought in ((self._forward, key), (self._backward, key[::-1])):
                 place = bisect_left(order, sought, key=lambda one: one[0])
                 for _, line, entry in order[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]:
@@ -95,7 +105,7 @@ def _amounts(minor: int) -> list[int]:
 def _candidate(entry: Entry, apart: str, facts: Facts) -> Candidate:
     return Candidate(
         line=entry.line,
-        reference=entry.names[0] if entry.names else "",
+        reference=entry.reference,
         money=Money(minor=entry.minor, currency=entry.currency),
         apart=apart,
         facts=facts,
@@ -127,11 +137,11 @@ def _apart(one: Entry, other: Entry, *, window: Duration | None) -> tuple[int | 
 
 
 def _reference(one: Entry, other: Entry) -> _Field:
-    pairs = [(match_key(mine), match_key(its)) for mine in one.names for its in other.names]
-    return min([_names(*pair) for pair in pairs], default=(FAR, "reference", ()))
+    found = [_keys(mine, its) for mine in one.keys for its in other.keys]
+    return min(found, default=(FAR, "reference", ()))
 
 
-def _names(mine: str, its: str) -> _Field:
+def _keys(mine: str, its: str) -> _Field:
     if mine == its:
         return 0, "reference", ()
     if mine.replace("-", "") == its.replace("-", ""):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from reconcile.match_candidates import Entry, Index
+from reconcile.match_candidates import Entry, Index, entry_of
 from reconcile.match_decision import Decision
 from reconcile.match_funds import Capture, funds_of
 from reconcile.match_group import Deciding
@@ -104,20 +104,15 @@ class End:
 
 def _of_order(row: TakingRow) -> Entry:
     funds = funds_of([row])
-    return Entry(
-        line=row.order,
-        names=(row.order,),
-        minor=funds.captured - funds.owed,
-        currency=funds.currency,
-        at=funds.at,
-    )
+    minor = funds.captured - funds.owed
+    return entry_of(row.order, names=[row.order], minor=minor, currency=funds.currency, at=funds.at)
 
 
 def _of_book(rows: tuple[BookRow, ...]) -> Entry:
     lines = lines_of(rows)
-    return Entry(
-        line=rows[0].line_id,
-        names=(lines.reference,),
+    return entry_of(
+        rows[0].line_id,
+        names=[lines.reference],
         minor=lines.charge,
         currency=lines.currency,
         at=lines.placed_at,
@@ -125,20 +120,16 @@ def _of_book(rows: tuple[BookRow, ...]) -> Entry:
 
 
 def _of_line(row: StatementRow) -> Entry:
-    names = tuple([name for name in (row.payment, row.order) if name])
-    return Entry(
-        line=row.line_id,
-        names=names,
-        minor=row.gross,
-        currency=row.currency,
-        at=row.settled_at,
+    names = [row.payment, row.order]
+    return entry_of(
+        row.line_id, names=names, minor=row.gross, currency=row.currency, at=row.settled_at
     )
 
 
 def _of_capture(capture: Capture) -> Entry:
-    return Entry(
-        line=capture.order,
-        names=(capture.payment, capture.order),
+    return entry_of(
+        capture.order,
+        names=[capture.payment, capture.order],
         minor=capture.minor,
         currency=capture.currency,
         at=capture.at,

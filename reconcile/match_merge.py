@@ -67,8 +67,7 @@ def merge(
         key = t[0]
         if (
             key == b[0]
-            and t2[0] > key
-            and b2[0] > key
+            and t2[0] > key < b2[0]
             and t[9] is None
             and (minor := t[2])
             and minor == b[4]
@@ -76,15 +75,7 @@ def merge(
             and b[7] in _TAKEN_AS_PAID
             and (
                 (unseen := s[0] > key)
-                or (
-                    s[0] == key
-                    and s2[0] > key
-                    and s[4] == "payment"
-                    and s[6] == minor
-                    and s[5] == currency
-                    and (s[2] is None or s[2] == t[5])
-                    and (fee_fits is None or fee_fits(t, s))
-                )
+                or (s[0] == key < s2[0] and _is_of(s, t) and (not fee_fits or fee_fits(t, s)))
             )
         ):
             if unseen:
@@ -110,6 +101,10 @@ def merge(
         b, b2 = _gather(group.book, key, b, b2, rows=book, none=_NO_BOOK)
         s, s2 = _gather(group.statements, key, s, s2, rows=lines, none=_NO_LINE)
         yield group
+
+
+def _is_of(s: StatementRow, t: TakingRow) -> bool:
+    return s[6] == t[2] and s[5] == t[3] and s[4] == "payment" and (s[2] == t[5] or s[2] is None)
 
 
 Row = TypeVar("Row", TakingRow, BookRow, StatementRow)

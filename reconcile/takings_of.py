@@ -16,6 +16,7 @@ from reconcile.instants import Instant
 from reconcile.ledger import Ledger
 from reconcile.money import Money
 from reconcile.movements import Movement, movements_of
+from reconcile.settle import closed_at
 from reconcile.takings import Taken, Taking
 
 
@@ -35,6 +36,8 @@ def taking(ledger: Ledger) -> Taking | None:
         taken=_taken(ledger.case),
         payments=tuple([(each.source, each.reference) for each in ledger.attempts]),
         findings=tuple(dict.fromkeys([finding.code for finding in ledger.findings])),
+        reason=ledger.reasons[0].code,
+        closed_at=closed_at(ledger),
     )
 
 
@@ -91,13 +94,18 @@ def taking_text(found: Taking) -> str:
         ],
         found.payments,
         found.findings,
+        found.reason,
+        found.closed_at,
     ]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
 
 def taking_in(text: str, *, as_of: Instant) -> Taking:
     """The taking that `taking_text` wrote, which still stands at `as_of`."""
-    order, outcome, fulfillable, price, opened_at, taken, payments, findings = json.loads(text)
+    # fmt: off
+    (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
+     ended_at) = json.loads(text)
+    # fmt: on
     return Taking(
         key=match_key(order),
         order=order,
@@ -109,6 +117,8 @@ def taking_in(text: str, *, as_of: Instant) -> Taking:
         taken=tuple([_taken_in(each) for each in taken]),
         payments=tuple([(source, payment) for source, payment in payments]),
         findings=tuple(findings),
+        reason=reason,
+        closed_at=ended_at,
     )
 
 

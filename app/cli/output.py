@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cells import safe_cell
 from app.errors import UsageError
 
 
@@ -27,8 +28,6 @@ class Format(StrEnum):
 FormatOption = Annotated[
     Format, typer.Option("--format", help="table for people; json, jsonl or csv for programs.")
 ]
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
@@ -59,9 +58,8 @@ def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
 
 
 def cell(value: Any) -> str:
-    """Text for a spreadsheet; a cell that would be taken for a formula is quoted."""
-    text = _text(value)
-    return "'" + text if text.startswith(_FORMULA) else text
+    """Text for a spreadsheet. A number of ours stays one; text never becomes a formula."""
+    return str(value) if type(value) is int else safe_cell(_text(value))
 
 
 def _text(value: Any) -> str:

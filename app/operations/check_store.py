@@ -153,7 +153,7 @@ class _Check:
             self._report.pruned += 1
             if delivery.pruned_at is None:
                 self._report.add(f"the body of {name} is gone, and was not pruned")
-            elif delivery.kept is None:
+            elif delivery.kept is None and delivery.verdict != "unreadable":
                 self._report.add(f"{name} was pruned, and its event is gone")
         else:
             self._report.bodies += 1

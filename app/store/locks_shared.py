@@ -9,8 +9,9 @@ They do there what the files of `locks` and the single writer do for SQLite:
     REFUSING   one transaction at a time that adds to the ring of rejections
     IMPORTING  one transaction at a time that begins to import a file
     RECONCILING  one transaction at a time that writes what a run saw
+    SEALING    one transaction at a time that adds to the log: its leaves are numbered
 
-The last five end with their transaction; those of a process that dies, the server takes back.
+All but the first end with their transaction; those of a process that dies, the server takes back.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ LINKING: Final = 7_411_003
 REFUSING: Final = 7_411_004
 IMPORTING: Final = 7_411_005
 RECONCILING: Final = 7_411_006
+SEALING: Final = 7_411_007
 """Numbers of advisory locks; each database has its own. LINKING is taken before REFUSING, and both
-before any row is locked."""
+before any row is locked; SEALING is taken alone."""
 
 _TAKING: Final = "SELECT pg_advisory_xact_lock"
 

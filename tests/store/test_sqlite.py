@@ -8,6 +8,7 @@ import pytest
 
 from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
+from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
@@ -25,6 +26,7 @@ class TestSqlite(
     LedgerContract,
     KeepingContract,
     CheckingContract,
+    ClosingContract,
     ConfirmingContract,
     RetentionContract,
     OutboxContract,
