@@ -15,8 +15,9 @@ import httpx2
 import structlog
 from starlette.applications import Starlette
 
-from app.bootstrap_keys import phone_key
-from app.bootstrap_sources import askers, checkout_client, compile_sources, shop_of
+from app.bootstrap_evidence import sealing, signer_of
+from app.bootstrap_keys import known_phone_key, phone_key
+from app.bootstrap_sources import askers, checkout_client, shop_of, storing_sources
 from app.checkout.client import CheckoutClient
 from app.clock import Clock, SystemClock
 from app.config import Settings
@@ -32,6 +33,7 @@ from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
 from app.operations.rounds import IDLE_S, Rounds, SideBySide, rest_when_idle
+from app.operations.seal import Signer
 from app.operations.watchdog import REST_S, Watchdog
 from app.operations.worker import FoldWorker
 from app.outbound.asker import LIMIT_S, Asker
@@ -98,7 +100,8 @@ def notifying(desk: Desk, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
 async def open_desk(settings: Settings, *, purpose: Purpose) -> AsyncIterator[Desk]:
     """A desk on its own store, for a purpose: see `open_store`."""
     async with open_store(store_settings(settings), purpose=purpose) as store:
-        yield Desk(store=store, policy=settings.policy(), clock=SystemClock())
+        key = known_phone_key(settings) if purpose == "reading" else phone_key(settings)
+        yield Desk(store=store, policy=settings.policy(), clock=SystemClock(), phone_key=key)
 
 
 async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
@@ -143,13 +146,18 @@ class Service:
         askers: Mapping[str, Asker],
         checkout: CheckoutClient | None = None,
         client: httpx2.AsyncClient | None = None,
+        signer: Signer | None = None,
     ) -> None:
-        """client: what the shop is told with; None: it is not told."""
+        """client: what the shop is told with; None: it is not told.
+        signer: who signs what is sealed; None: another process seals.
+        """
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
         self.sources = sources
-        self.desk = desk = Desk(store=store, policy=settings.policy(), clock=clock)
+        self.desk = desk = Desk(
+            store=store, policy=settings.policy(), clock=clock, phone_key=phone_key(settings)
+        )
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
         self.confirming = confirming(confirmer) if askers else None
@@ -157,6 +165,7 @@ class Service:
         self.asking_again = None if checkout is None else asking_again(desk, checkout)
         shop = shop_of(settings) if with_worker else None
         self.notifying = notifying(desk, shop, client) if shop and client else None
+        self.sealing = None if signer is None else sealing(desk, signer)
         self.watchdog = Watchdog(desk)
         self.watching = Rounds(
             self.watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S)
@@ -202,6 +211,8 @@ class Service:
             )
         if self.notifying is not None and not self.notifying.alive:
             reasons.append("the task that notifies the shop is not running")
+        if self.sealing is not None and not self.sealing.alive:
+            reasons.append("the task that seals the evidence is not running")
         return reasons
 
     def alarms(self) -> list[str]:
@@ -259,6 +270,8 @@ class Service:
             yield "the task that notifies the shop", self.notifying
         if self.pruner is not None:
             yield "the pruner", self.pruner
+        if self.sealing is not None:
+            yield "the task that seals the evidence", self.sealing
         yield "the watchdog", self.watching
 
     async def _look(self) -> None:
@@ -289,7 +302,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """A service at work on its own store, without a socket."""
     # Before the store: a database is stamped with its environment when it is made.
-    sources = compile_sources(settings, phone_key=phone_key(settings))
+    sources = storing_sources(settings)
     checkout = checkout_client(settings)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(outgoing_client(timeout_s=LIMIT_S))
@@ -299,15 +312,18 @@ async def open_service(
         store = await stack.enter_async_context(
             open_store(store_settings(settings), purpose="serving")
         )
+        clock = clock or SystemClock()
+        desk = Desk(store=store, policy=settings.policy(), clock=clock)
         service = Service(
             store,
             settings,
             sources=sources,
-            clock=clock or SystemClock(),
+            clock=clock,
             with_worker=with_worker,
             askers=asking,
             checkout=checkout,
             client=client,
+            signer=await signer_of(desk, settings) if with_worker else None,
         )
         await stack.enter_async_context(service.running())
         yield service

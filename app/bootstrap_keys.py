@@ -10,11 +10,13 @@ from app.phone_key import PhoneKey, make_phone_key, read_phone_key
 
 
 def phone_key_path(settings: Settings) -> Path:
-    """The file of the phone key: the one that is set, else beside the database."""
-    if settings.phone_key_file is not None:
-        return settings.phone_key_file
+    """The file of the phone key: as set, else beside the database, else in `var`."""
+    if settings.phones.key_file is not None:
+        return settings.phones.key_file
     database = sqlite_file(settings.database_url)
-    return Path("var/phone-key") if database is None else Path(f"{database}.phone-key")
+    if database is None:
+        return Path("var/tallyhook.phone.key")
+    return database.with_name(f"{database.stem}.phone.key")
 
 
 def phone_key(settings: Settings) -> PhoneKey:

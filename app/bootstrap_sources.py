@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx2
 
+from app.bootstrap_keys import phone_key
 from app.checkout.client import CheckoutClient, ClientSettings
 from app.checkout.form import form_of, token_is_foreign
 from app.config import Settings, SourceSettings
@@ -43,6 +44,7 @@ def accounts(settings: Settings) -> dict[str, Account]:
             profile=load_profile(given.profile),
             secrets=secrets_of(given),
             address=settings.public_url,
+            ends=ends_of(given),
         )
         for name, given in settings.sources.items()
     }
@@ -92,10 +94,12 @@ def problems_of_sources(settings: Settings) -> list[str]:
     return problems
 
 
-def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
+def compile_sources(
+    settings: Settings, *, phone_digests: PhoneKey | None = None
+) -> dict[str, Source]:
     """Every configured source. Raises ConfigurationError with the mistakes of all of them.
 
-    phone_key  for whoever stores what the sources read
+    phone_digests  see `storing_sources`
     """
     sources, problems = {}, []
     for name, given in settings.sources.items():
@@ -112,7 +116,7 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
                 secrets=secrets_of(given),
                 address=address,
                 ends=ends_of(given),
-                phone_key=phone_key,
+                phone_key=phone_digests,
             )
             if source.signs_address and not address:
                 variable = "TALLYHOOK_PUBLIC_URL"
@@ -128,6 +132,15 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
     if problems:
         raise ConfigurationError(problems)
     return sources
+
+
+def storing_sources(settings: Settings) -> dict[str, Source]:
+    """The same for whoever stores what they read: customers are noted by digests of their phones.
+
+    Raises ConfigurationError; UnreachableError where the key of the digests cannot be made.
+    """
+    compile_sources(settings)  # before there is a key: a wrong setting leaves no file behind
+    return compile_sources(settings, phone_digests=phone_key(settings))
 
 
 def _refuse_long_tolerance(profile: Profile) -> None:

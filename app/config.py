@@ -114,6 +114,28 @@ class ShopSettings(BaseModel):
     secret_file: Path | None = None
 
 
+class EvidenceSettings(BaseModel):
+    """With what evidence is signed.
+
+    key_file  the ed25519 key in PEM, made at the first start; None: beside the database
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key_file: Path | None = None
+
+
+class PhonesSettings(BaseModel):
+    """By what orders are found that a phone number belongs to.
+
+    key_file  the key of the numbers' digests, made at the first start; None: beside the database
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key_file: Path | None = None
+
+
 class RehearsalSettings(BaseModel):
     """What `tallyhook rehearse` plays.
 
@@ -145,10 +167,11 @@ class Settings(BaseSettings):
     environment: Annotated[Literal["sandbox", "live"], BeforeValidator(lowered)] | None = None
     # Not shown: a PostgreSQL URL carries a password.
     database_url: DatabaseUrl = Field(default="sqlite+aiosqlite:///var/tallyhook.db", repr=False)
-    phone_key_file: Path | None = None
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
     shop: ShopSettings = Field(default_factory=ShopSettings)
+    evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)
+    phones: PhonesSettings = Field(default_factory=PhonesSettings)
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
 
     payment_window_s: int = _number(1800, 1, 30 * 86_400)
@@ -180,6 +203,8 @@ class Settings(BaseSettings):
     disk_low_water_mb: int = _number(64, 0, MIB)
 
     retention_days: int = _number(0, 0, 3650)
+
+    closing_margin_days: int = _number(10, 1, 60)
 
     longpoll_max_s: int = _number(60, 1, 600)
     page_max: int = _number(1000, 1, 10_000)
@@ -224,6 +249,8 @@ class Settings(BaseSettings):
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "checkout": CheckoutSettings,
     "shop": ShopSettings,
+    "evidence": EvidenceSettings,
+    "phones": PhonesSettings,
     "rehearsal": RehearsalSettings,
 }
 """Settings in groups of which there is one each."""

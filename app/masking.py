@@ -54,9 +54,24 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
 
     Whatever else ends in the same eight digits is found too: it is hidden rather than told apart.
     """
-    last = _BETWEEN.join(digits[-_SIGNIFICANT:])
+    last = _spaced(digits[-_SIGNIFICANT:])
     # The bound keeps the search linear in a long run of digits.
     return re.compile(rf"\+?(?:\d{_BETWEEN}){{0,7}}{last}", re.ASCII)
+
+
+def written_pattern(digits: str) -> re.Pattern[str]:
+    """Finds this very number: whole, or national behind a zero, and no part of a longer one.
+
+    Stricter than `phone_pattern`: for what is let go where it is found.
+    """
+    forms = [rf"(?:\+|00)?{_BETWEEN}{_spaced(digits)}"]
+    # A country's code has one to three digits (ITU-T E.164), and is not written here.
+    forms += [rf"\(?0\)?{_BETWEEN}{_spaced(digits[code:])}" for code in (1, 2, 3)]
+    return re.compile(rf"(?<!\d)(?:{'|'.join(forms)})(?!\d)", re.ASCII)
+
+
+def _spaced(digits: str) -> str:
+    return _BETWEEN.join(digits)
 
 
 class Masking:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from app.errors import ConfigurationError
+from app.errors import ConfigurationError, UnreachableError
 from app.ids import new_secret
 
 DIGEST_BYTES: Final = 16
@@ -46,7 +46,7 @@ def read_phone_key(path: Path) -> PhoneKey | None:
     """The key of a file; None where there is no file. Raises ConfigurationError for another."""
     try:
         text = path.read_text("ascii").strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise _unusable(f"cannot be read ({type(error).__name__})") from None
@@ -58,7 +58,8 @@ def read_phone_key(path: Path) -> PhoneKey | None:
 def make_phone_key(path: Path) -> PhoneKey:
     """The key of a file, which is made, for its owner alone, where there is none.
 
-    Of several processes that start together all get the same one. Raises ConfigurationError.
+    Of several processes that start together all get the same one. Raises ConfigurationError, and
+    UnreachableError where no file can be made.
     """
     known = read_phone_key(path)
     if known is not None:
@@ -78,7 +79,11 @@ def make_phone_key(path: Path) -> PhoneKey:
         finally:
             draft.unlink()
     except OSError as error:
-        raise _unusable(f"cannot be made ({error.strerror or type(error).__name__})") from None
+        reason = error.strerror or type(error).__name__
+        raise UnreachableError(
+            f"the file of the phone key, which the database needs, cannot be made: {reason}; see "
+            "TALLYHOOK_PHONES__KEY_FILE"
+        ) from None
     made = read_phone_key(path)
     assert made is not None, "it was just made"
     return made
@@ -87,7 +92,7 @@ def make_phone_key(path: Path) -> PhoneKey:
 def _unusable(what: str) -> ConfigurationError:
     return ConfigurationError(
         [
-            f"TALLYHOOK_PHONE_KEY_FILE: {what}; put the key's file back from your backup, or name "
-            "one that is not there yet and run `tallyhook reindex`"
+            f"TALLYHOOK_PHONES__KEY_FILE: {what}; put the key's file back from your backup, or "
+            "name one that is not there yet and run `tallyhook reindex`"
         ]
     )

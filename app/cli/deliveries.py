@@ -114,12 +114,12 @@ def reverify_deliveries(
 
     What is genuine now is stored as if it had been accepted then, and its orders are folded.
     """
-    from app.bootstrap_sources import compile_sources
+    from app.bootstrap_sources import storing_sources
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.operations.reverify import reverify
 
-    sources = compile_sources(load_settings())
+    sources = storing_sources(load_settings())
     with progress("judging", None) as advance:
         done = with_desk(
             lambda desk, settings: reverify(

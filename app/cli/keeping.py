@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,10 @@ from app.cli.output import (
     refuse_csv,
 )
 from app.words import counted
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
 
 
 def register(application: typer.Typer) -> None:
@@ -104,25 +108,33 @@ def prune(
     limit: Annotated[int, typer.Option(min=0, max=100_000, help="Orders listed at most.")] = 100,
     form: FormatOption = Format.table,
 ) -> None:
-    """Let bodies and headers of settled orders go, as `serve` does by itself from time to time."""
+    """Let bodies and headers of settled orders go, as `serve` does by itself from time to time.
+
+    What is not sealed yet is sealed first.
+    """
+    from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.errors import UsageError
-    from app.operations.prune import prune_settled, retention_for
+    from app.operations.prune import Pruning, prune_settled, retention_for
+    from app.operations.seal import seal_all
 
     refuse_csv(form)
     settings = load_settings()
     retention = retention_for(settings.retention_days, compile_sources(settings))
     if retention is None:
         raise UsageError("everything is kept: TALLYHOOK_RETENTION_DAYS is 0; give it days")
-    with progress("looking", None) as advance:
-        pruning = with_desk(
-            lambda desk, settings: prune_settled(
+
+    async def work(desk: Desk, settings: Settings) -> Pruning:
+        if not dry_run:
+            await seal_all(desk, await signer_of(desk, settings))
+        with progress("looking", None) as advance:
+            return await prune_settled(
                 desk, retention, dry_run=dry_run, keep=limit, progress=advance
-            ),
-            purpose="reading" if dry_run else "writing",
-        )
+            )
+
+    pruning = with_desk(work, purpose="reading" if dry_run else "writing")
     found = pruning.document()
     if form is not Format.table:
         document({"dry_run": dry_run, **found}, form)

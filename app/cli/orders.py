@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, emit, note
 from reconcile.ledger import FINDING_CODES, OUTCOMES
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
 
 group = typer.Typer(help="Orders and their explained ledgers.", no_args_is_help=True)
 
 COLUMNS = ("order", "outcome", "fulfillable", "captured", "findings", "explanation")
+FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 
 
 @group.command("list")
@@ -50,27 +56,92 @@ def list_orders(
         note(f"There may be more: --after {rows[-1]['order']}")
 
 
+@group.command("find")
+def find(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT",
+            help="A reference or how it begins, a payment, a session, an event id, a phone number "
+            "(+254 700 000 001), an amount (KES 1500.00), a day (2026-11-20), or an amount and a "
+            "day.",
+        ),
+    ],
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Orders at most.")] = 20,
+    form: FormatOption = Format.table,
+) -> None:
+    """Find an order by whatever the customer can tell of it, and say how it was found.
+
+    Exit code 5 where nothing is found.
+    """
+    from app.bootstrap_sources import compile_sources
+    from app.cli.running import with_desk
+    from app.operations.find_orders import find_orders
+
+    found = with_desk(
+        lambda desk, settings: find_orders(
+            desk, " ".join(words), sources=compile_sources(settings), limit=limit
+        )
+    )
+    if form is Format.json:
+        document(found.document(), form)
+    else:
+        rows = [hit | {"captured": hit["totals"]["captured"]} for hit in found.hits]
+        emit(rows, columns=FOUND, form=form)
+    note(f"Looked for: {'; '.join(found.looked_for)}.")
+    for sentence in found.notes:
+        note(sentence)
+    if found.more:
+        note(f"There are more than these {len(found.hits)}: raise --limit, or tell more.")
+    if not found.hits:
+        note("Nothing was found.")
+        raise typer.Exit(5)
+
+
 @group.command("show")
 def show_order(
     reference: Annotated[str, typer.Argument(help="The order's reference.")],
     as_of: Annotated[
         str | None, typer.Option(help="As it could be known at this RFC 3339 moment.")
     ] = None,
+    with_personal_data: Annotated[
+        bool,
+        typer.Option(
+            "--with-personal-data",
+            help="Show the customer's phone in full too; needs --reason, and is in the trail.",
+        ),
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Why the phone must be seen.")] = "",
+    by: ByOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Show one order's ledger: what happened, why we say so, and what would change it."""
     from app.cli.ledger_text import print_ledger
     from app.cli.running import with_desk
     from app.errors import UsageError
-    from app.operations.read_orders import order_document
     from reconcile.instants import parse_instant
 
     try:
         instant = None if as_of is None else parse_instant(as_of)
     except ValueError as error:
         raise UsageError(f"--as-of: {error}") from None
-    found = with_desk(lambda desk, settings: order_document(desk, reference, as_of=instant))
-    if form is Format.table:
-        print_ledger(found)
-    else:
+
+    async def look(desk: Desk, settings: Settings) -> dict[str, Any]:
+        from app.bootstrap_sources import compile_sources
+        from app.operations.customers import unmask
+        from app.operations.read_orders import order_document
+
+        shown = await order_document(desk, reference, as_of=instant)
+        if not with_personal_data:
+            return shown
+        sources = compile_sources(settings)
+        phones = await unmask(desk, reference, sources=sources, reason=reason, by=by)
+        return shown | {"customer": {"phones": phones}}
+
+    found = with_desk(look, purpose="writing" if with_personal_data else "reading")
+    if form is not Format.table:
         document(found, form)
+        return
+    print_ledger(found)
+    if with_personal_data:
+        print("\nCustomer's phone: " + (", ".join(found["customer"]["phones"]) or "none is kept"))

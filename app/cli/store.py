@@ -53,12 +53,12 @@ def check(form: FormatOption = Format.table) -> None:
 
 def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
-    from app.bootstrap_sources import compile_sources
+    from app.bootstrap_sources import storing_sources
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.operations.reindex import reindex as run_reindex
 
-    sources = compile_sources(load_settings())  # before the store: a wrong one makes no database
+    sources = storing_sources(load_settings())  # before the store: a wrong one makes no database
     with progress("reading", None) as advance:
         done = with_desk(
             lambda desk, settings: run_reindex(desk, sources=sources, progress=advance),

@@ -8,14 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.clock import Clock
+from app.phone_key import PhoneKey
 from app.store.store import Store
 from reconcile.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """One open store, seen through one policy, on one clock."""
+    """One open store, seen through one policy, on one clock.
+
+    phone_key  what customers' phone numbers are found by; None: they are neither noted nor found
+    """
 
     store: Store
     policy: Policy
     clock: Clock
+    phone_key: PhoneKey | None = None

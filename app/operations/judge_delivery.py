@@ -69,13 +69,11 @@ def judge_delivery(
     except Unreadable as why:
         return [arrived(digest=digest, body=body, event=None, problem=str(why))]
     if reading.environment is not None and reading.environment != environment:  # 5
-        return Refused(
-            "wrong_environment",
-            f"the event is of {reading.environment}, and this serves {environment}",
-        )
+        problem = f"the event is of {reading.environment}, and this serves {environment}"
+        return Refused("wrong_environment", problem)
     if not reading.raws:
-        (event,) = reading.events
-        return [arrived(digest=digest, body=body, event=event, customer=reading.customer(0))]
+        event, customer = reading.events[0], reading.customer(0)
+        return [arrived(digest=digest, body=body, event=event, customer=customer)]
     return [
         arrived(
             delivery_id=f"{delivery_id}-{number}" if number else delivery_id,

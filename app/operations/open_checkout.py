@@ -40,6 +40,7 @@ from app.operations.ask_session import (
 )
 from app.operations.desk import Desk
 from app.operations.read_orders import explain_order
+from app.store.phones import PhoneNote, note_phones, phone_note
 from app.store.records import add_records, details_of, records_of
 from app.store.store import Store
 from app.store.unanswered import Unanswered, note_unanswered, unanswered
@@ -228,8 +229,15 @@ class _Opening:
             await add_records(connection, [record], details=details)
             row = self._row(record.key or "", held_until=now + hold_for(self._client))
             await note_unanswered(connection, row)
+            await note_phones(connection, self._customer(now))
         self._held = row
         self._store.evidence_arrived.set()
+
+    def _customer(self, now: Instant) -> list[PhoneNote]:
+        key, phone = self._desk.phone_key, self._request.phone
+        if key is None or phone is None:
+            return []
+        return [phone_note(key.digest(phone), self._request.order, "", now)]
 
     def _row(self, key: str, *, held_until: Instant) -> Unanswered:
         body = body_of(self._request, amount=self._settings.form.amount)

@@ -35,6 +35,7 @@ Action = Literal[
     "evidence_built",
     "unmasked",
     "erased",
+    "key_rotated",
     "operator_added",
     "operator_disabled",
 ]
@@ -56,6 +57,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "evidence_built": _FINANCE | _SUPPORT,
     "unmasked": _SUPPORT,
     "erased": _ADMIN,
+    "key_rotated": _ADMIN,
     "operator_added": _ADMIN,
     "operator_disabled": _ADMIN,
 }

@@ -7,9 +7,8 @@ from typing import Final
 
 from app.errors import NotFoundError
 from app.masking import masked_phone
+from app.operations.customers import phones_in
 from app.operations.desk import Desk
-from app.operations.header_text import read_headers
-from app.providers.reading import Unreadable
 from app.providers.source import Source
 from app.store.deliveries import DiaryEntry, find_in_diary, list_diary, raw_delivery
 
@@ -54,17 +53,4 @@ async def masked_phones(
     """
     async with desk.store.reading() as connection:
         delivery = await raw_delivery(connection, delivery_id)
-    source = None if delivery is None else sources.get(delivery.source)
-    if delivery is None or source is None or delivery.body is None:
-        return []
-    kept = read_headers(delivery.headers)
-    try:
-        found = source.phones(
-            delivery.body if delivery.whole is None else delivery.whole,
-            headers=kept.headers,
-            method=kept.method,
-            url=kept.url,
-        )
-    except Unreadable:
-        return []
-    return [masked_phone(digits) for digits in found]
+    return [] if delivery is None else [masked_phone(p) for p in phones_in(delivery, sources)]

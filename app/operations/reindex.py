@@ -16,6 +16,7 @@ from app.providers.source import Source
 from app.store.confirmations import await_again
 from app.store.deliveries import RawDelivery, raw_deliveries
 from app.store.indexing import Reread, drop_index, index_again
+from app.store.phones import drop_other_keys
 
 AT_ONCE = 500
 """Deliveries indexed at a time: their bodies are in memory together."""
@@ -39,6 +40,8 @@ async def reindex(
     read = events = 0
     async with desk.store.reading() as reading, desk.store.writing() as writing:
         await drop_index(writing, now=now)
+        if desk.phone_key is not None:
+            await drop_other_keys(writing, desk.phone_key.name)
         async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
             rereads = [read_again(delivery, sources) for delivery in deliveries]
             await index_again(writing, rereads, now=now)
@@ -51,8 +54,8 @@ async def reindex(
 
 
 def read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
-    """One delivery as its source reads it now; without a body, as it was read before."""
-    if delivery.body is None:
+    """One delivery as its source reads it now; without all of its bytes, as it was read before."""
+    if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and its event are gone"
         return Reread(delivery=delivery, event=delivery.kept, problem=problem)
     source = sources.get(delivery.source)
@@ -63,5 +66,4 @@ def read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
                 "are stored; configure it, or they could not be read again"
             ]
         )
-    event, problem = read_bytes_again(source, delivery)
-    return Reread(delivery=delivery, event=event, problem=problem)
+    return read_bytes_again(source, delivery)

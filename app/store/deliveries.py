@@ -43,6 +43,7 @@ class RawDelivery:
 
     body   None where it was pruned; `kept` is then the event that was read from it
     whole  of one of several events in one request: the whole body
+    lone   whether that is gone, and only the event's own bytes are left; `kept` is there then, too
     """
 
     delivery_id: str
@@ -56,6 +57,7 @@ class RawDelivery:
     whole: bytes | None
     pruned_at: Instant | None
     kept: Event | None
+    lone: bool = False
 
 
 def _entry(row: Sequence[Any]) -> DiaryEntry:
@@ -100,9 +102,11 @@ _RAW = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.verdict, "  # noqa: S608
     "deliveries.event_id, deliveries.digest, deliveries.headers, deliveries.body, "
     "envelopes.body, deliveries.pruned_at, "
+    "CASE WHEN deliveries.envelope IS NOT NULL AND envelopes.body IS NULL THEN 1 ELSE 0 END, "
     f"{EVENT_SELECT} FROM deliveries "
     "LEFT JOIN envelopes ON envelopes.digest = deliveries.envelope LEFT JOIN events "
-    "ON deliveries.body IS NULL AND events.event_id = deliveries.event_id "
+    "ON (deliveries.body IS NULL OR deliveries.envelope IS NOT NULL AND envelopes.body IS NULL) "
+    "AND events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
     "WHERE {} ORDER BY deliveries.id"
 )
@@ -125,7 +129,7 @@ async def raw_deliveries(
 
 
 def _raw(row: Sequence[Any]) -> RawDelivery:
-    source_of_event = row[11]
+    source_of_event = row[12]
     return RawDelivery(
         delivery_id=row[0],
         received_at=row[1],
@@ -137,7 +141,8 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
         body=row[7],
         whole=row[8],
         pruned_at=row[9],
-        kept=None if source_of_event is None else delivery_of(row[10:]).event,
+        lone=bool(row[10]),
+        kept=None if source_of_event is None else delivery_of(row[11:]).event,
     )
 
 

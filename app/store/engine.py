@@ -70,6 +70,7 @@ def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncE
         f"PRAGMA cache_size=-{WRITER_CACHE_KIB}",
         "PRAGMA wal_autocheckpoint=0",  # the writer folds the log: see `log_length`
         f"PRAGMA journal_size_limit={LOG_BYTES}",
+        "PRAGMA secure_delete=ON",  # what is deleted is overwritten: it may be personal data
     )
     _on_connect(engine, (*_common_pragmas(), *pragmas), check=_check_durable)
     _on_begin(engine, "BEGIN IMMEDIATE")

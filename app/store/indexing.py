@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -12,6 +12,7 @@ from app.store.deliveries import RawDelivery
 from app.store.intake import KnownEvents, NewEvent, StoredVerdict, marking_due, write_index
 from app.store.ledgers import mark_all_due
 from app.store.links import Linking, LinkMemory
+from app.store.phones import PhoneNote, noting_phones, phone_note
 from app.store.statements import Script, run, together
 from reconcile.events import Event
 from reconcile.instants import Instant
@@ -19,11 +20,12 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """One delivery read again: its event, or why there is none."""
+    """One delivery read again: its event, or why there is none. `customer`: as in `Arrival`."""
 
     delivery: RawDelivery
-    event: Event | None
-    problem: str | None
+    event: Event | None = None
+    problem: str | None = None
+    customer: bytes | None = None
 
 
 async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
@@ -71,9 +73,17 @@ def _indexing(dialect: str, rereads: Sequence[Reread], now: Instant) -> Script[l
             fresh.append((event, delivery.delivery_id, delivery.received_at))
     yield from linking.assign(dialect, [event for event, _, _ in fresh])
     yield from write_index(dialect, linking, fresh)
+    yield from noting_phones(dialect, _customers(rereads, linking))
     orders = {*linking.orders.values(), *linking.touched()}
     yield from marking_due(dialect, dict.fromkeys(sorted(orders), now))
     return verdicts
+
+
+def _customers(rereads: Sequence[Reread], linking: Linking) -> Iterator[PhoneNote]:
+    for reread in rereads:
+        if reread.customer is not None and reread.event is not None:
+            order, delivery = linking.orders.get(reread.event.key), reread.delivery
+            yield phone_note(reread.customer, order, delivery.delivery_id, delivery.received_at)
 
 
 async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:

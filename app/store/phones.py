@@ -6,7 +6,7 @@ its order later, through a link.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import text
@@ -82,19 +82,40 @@ async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
     return False
 
 
-async def drop_phones(
-    connection: AsyncConnection, *, orders: Sequence[str] = (), deliveries: Sequence[str] = ()
-) -> int:
-    """Let the notes of orders and deliveries go. Returns how many."""
-    gone = 0
-    for kind, things in (("order", orders), ("delivery", deliveries)):
-        rows = await select_in(
-            connection,
-            sql=f"DELETE FROM phones WHERE kind = '{kind}' AND thing IN ({{}}) RETURNING 1",  # noqa: S608
-            values=things,
+async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[PhoneNote]:
+    """The notes of these orders and deliveries. Looks through all there are: no index leads from an
+    order to its digests, which every delivery would have to keep."""
+    rows = await select_in(
+        connection,
+        sql="SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})",
+        values=things,
+    )
+    return [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
+async def old_notes(
+    connection: AsyncConnection, *, before: Instant, after: PhoneNote | None, limit: int
+) -> list[PhoneNote]:
+    """Notes that were made before an instant, in the order of their keys."""
+    digest, kind, thing, _ = after or (b"", "", "", 0)
+    rows = await connection.execute(
+        text(
+            "SELECT digest, kind, thing, noted_at FROM phones "
+            "WHERE (digest, kind, thing) > (:digest, :kind, :thing) AND noted_at <= :before "
+            "ORDER BY digest, kind, thing LIMIT :limit"
+        ),
+        {"digest": digest, "kind": kind, "thing": thing, "before": before, "limit": limit},
+    )
+    return [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
+async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) -> None:
+    """Let notes go."""
+    for digest, kind, thing, _ in notes:
+        await connection.execute(
+            text("DELETE FROM phones WHERE digest = :digest AND kind = :kind AND thing = :thing"),
+            {"digest": digest, "kind": kind, "thing": thing},
         )
-        gone += len(rows)
-    return gone
 
 
 async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:

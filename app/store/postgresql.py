@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 import asyncpg
@@ -98,6 +98,17 @@ def _take_place(cursor: Any, purpose: Purpose) -> None:
     if purpose == "serving":
         raise StoreUnavailable("another process rebuilds this database; try again when it is done")
     raise UsageError("another process serves this database; stop all of them first")
+
+
+async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
+    """Vacuum some tables on a connection that is in no transaction, however long it takes."""
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
+    await driver.execute("SET statement_timeout = 0")
+    try:
+        await driver.execute(f"VACUUM {', '.join(tables)}", timeout=None)
+    finally:
+        await driver.execute("RESET statement_timeout")
 
 
 # --- scripts -------------------------------------------------------------------------------------

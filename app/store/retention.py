@@ -1,7 +1,7 @@
 """What lets bodies and headers go: finds deliveries that still have them, and empties the rows.
 
 A row stays: its id, digest, verdict, size and time are what a redelivery is judged by. On SQLite
-what is freed is overwritten at once, so that it cannot be read from unused pages.
+what is freed is overwritten at once (`engine`), so that it cannot be read from unused pages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.statements import Script, run, select_in, selecting
+from app.store.statements import select_in
 from reconcile.instants import Instant
 
 _WHOLE = (
@@ -85,8 +85,8 @@ async def prune(connection: AsyncConnection, deliveries: Sequence[str], *, now: 
         f"UPDATE deliveries SET body=NULL, headers='', pruned_at={int(now)} "  # noqa: S608
         "WHERE pruned_at IS NULL AND id IN ({})"
     )
-    await run(connection, _erasing(connection.dialect.name, sql, deliveries))
-    await run(connection, _erasing(connection.dialect.name, _WHOLE, deliveries))
+    await select_in(connection, sql=sql, values=deliveries)
+    await select_in(connection, sql=_WHOLE, values=deliveries)
 
 
 async def old_rejections(
@@ -106,10 +106,4 @@ async def old_rejections(
 async def drop_rejections(connection: AsyncConnection, rejections: Sequence[str]) -> None:
     """Let whole rejections go: nothing is judged by them."""
     sql = "DELETE FROM rejections WHERE id IN ({})"
-    await run(connection, _erasing(connection.dialect.name, sql, rejections))
-
-
-def _erasing(dialect: str, sql: str, values: Sequence[str]) -> Script[None]:
-    if dialect == "sqlite":
-        yield "PRAGMA secure_delete=ON", ()  # for as long as the connection lives
-    yield from selecting(dialect, sql=sql, values=values)
+    await select_in(connection, sql=sql, values=rejections)

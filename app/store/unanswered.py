@@ -16,7 +16,10 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store.statements import select_in
 from reconcile.instants import Instant
+
+_SELECT = "SELECT key, order_key, request, due_at, held_until, tries, in_vain FROM unanswered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,12 @@ async def due_unanswered(
     )
 
 
+async def unanswered_of(connection: AsyncConnection, orders: Sequence[str]) -> list[Unanswered]:
+    """The requests of some orders."""
+    rows = await select_in(connection, sql=f"{_SELECT} WHERE order_key IN ({{}})", values=orders)
+    return [_unanswered(row) for row in rows]
+
+
 async def hold(connection: AsyncConnection, key: str, *, now: Instant, until: Instant) -> bool:
     """Take the right to ask. False where another has it, or nothing is left to ask."""
     taken = await connection.execute(
@@ -119,22 +128,17 @@ async def forget(connection: AsyncConnection, key: str) -> None:
 async def _select(
     connection: AsyncConnection, where: str, words: dict[str, Any]
 ) -> list[Unanswered]:
-    rows = await connection.execute(
-        text(
-            "SELECT key, order_key, request, due_at, held_until, tries, in_vain "  # noqa: S608
-            f"FROM unanswered {where}"
-        ),
-        words,
+    rows = await connection.execute(text(f"{_SELECT} {where}"), words)
+    return [_unanswered(row) for row in rows]
+
+
+def _unanswered(row: Sequence[Any]) -> Unanswered:
+    return Unanswered(
+        key=row[0],
+        order=row[1],
+        request=row[2].encode(),
+        due_at=row[3],
+        held_until=row[4],
+        tries=row[5],
+        in_vain=row[6],
     )
-    return [
-        Unanswered(
-            key=row.key,
-            order=row.order_key,
-            request=row.request.encode(),
-            due_at=row.due_at,
-            held_until=row.held_until,
-            tries=row.tries,
-            in_vain=row.in_vain,
-        )
-        for row in rows
-    ]

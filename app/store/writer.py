@@ -7,7 +7,7 @@ the driver's thread with a half-made transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -115,6 +115,24 @@ class Writer:
             if rows[0][0] == 0:
                 return mode == "TRUNCATE"
         return False
+
+    async def tidy(self, tables: Sequence[str]) -> bool:
+        """Let go of what deleted rows have left behind: on SQLite in the log, which is folded and
+        emptied; on PostgreSQL in the tables, which are vacuumed. False where a reader held it up.
+
+        Raises as `transaction` does.
+        """
+        if self.dialect == "sqlite":
+            return await self.checkpoint()
+        async with self._alone() as connection:
+            await postgresql.vacuum(connection, tables)
+        return True
+
+    async def rewrite(self) -> None:
+        """Write an SQLite database anew, so that nothing deleted is left in it; nobody else may
+        have it open. Raises as `transaction` does."""
+        async with self._alone() as connection:
+            await run(connection, _asking("VACUUM"))
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
         """After a commit. Only an I/O error matters: the commit is made, the log can wait."""

@@ -43,10 +43,12 @@ def orders_in(path: Path) -> list[str]:
 
 
 def names(folder: Path) -> set[str]:
-    """The files in a folder, without the locks and logs of the database itself."""
-    return {each.name for each in folder.iterdir()} - {
-        f"t.db{name}" for name in (".serving", ".writing", "-wal", "-shm")
-    }
+    """The files in a folder, without the locks, logs and key of the database itself."""
+    return (
+        {each.name for each in folder.iterdir()}
+        - {f"t.db{name}" for name in (".serving", ".writing", "-wal", "-shm")}
+        - {"t.phone.key"}
+    )
 
 
 def flip(path: Path) -> None:

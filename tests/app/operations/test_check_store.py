@@ -30,9 +30,6 @@ async def checked(driver: Driver) -> Report:
 async def plant(driver: Driver, *statements: str) -> None:
     """Change what is stored behind the service's back, as one who holds the file can."""
     async with driver.service.store.writing() as connection:
-        kept = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-        for (name,) in list(await connection.exec_driver_sql(kept)):
-            await connection.exec_driver_sql(f"DROP TRIGGER {name}")
         for sql in statements:
             await connection.exec_driver_sql(sql)
 
@@ -150,11 +147,12 @@ PLANTED = {
         ["order O-9 has no due mark"],
     ),
     "what was published": (
-        "UPDATE revisions SET substance='x' WHERE order_key='ORD-1'",
+        "DROP TRIGGER revisions_no_update; UPDATE revisions SET substance='x' "
+        "WHERE order_key='ORD-1'",
         ["what was last published of ORD-1 is not what its history gives"],
     ),
     "a gap in the feed": (
-        "DELETE FROM revisions WHERE seq=1",
+        "DROP TRIGGER revisions_no_delete; DELETE FROM revisions WHERE seq=1",
         ["the outcome feed has gaps"],
     ),
     "the feed's counter": (
@@ -176,7 +174,7 @@ PLANTED = {
 async def test_what_was_planted_is_named(driver: Driver, name: str) -> None:
     """Each kind of damage is a problem that names the row."""
     sql, words = PLANTED[name]
-    await plant(driver, sql)
+    await plant(driver, *sql.split("; "))
     report = await checked(driver)
     assert report.found >= 1
     assert any(all(word in problem for word in words) for problem in report.problems), (

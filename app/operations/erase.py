@@ -1,0 +1,332 @@
+"""Erases a customer's personal data, and keeps what the money rests on.
+
+    1 find    what a phone number, or an order, touches: by digests, and by looking through bytes
+    2 judge   each order and stray delivery: what may go, and what must stay and why
+    3 note    who asked, and why, before the first row is touched
+    4 erase   in short transactions beside the running service; nothing that was said of meanwhile
+    5 tidy    the database's log, so that the bytes are gone, too
+
+Digests, ids, dates, amounts, references, verdicts and ledgers stay: the sealed log still verifies,
+and a redelivery is still a duplicate, whose body is not stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+
+from app.errors import NotFoundError, UsageError
+from app.masking import masked_phone, written_pattern
+from app.operations.customers import checked_reason, phones_of
+from app.operations.desk import Desk
+from app.operations.erase_rules import Kept, Rules, kept_order, kept_since
+from app.operations.people import note_deed, permitted
+from app.operations.prune import Settled, prune_orders
+from app.operations.search_terms import understood
+from app.providers.source import Source
+from app.store.engine import Connection
+from app.store.erasing import (
+    TABLES,
+    deliveries_that_hold,
+    drop_requests,
+    empty_wholes,
+    orders_asked_for,
+    owners,
+    rejections_that_hold,
+    rewrite_requests,
+)
+from app.store.histories import gather
+from app.store.ledgers import marks_of
+from app.store.operators import Operator
+from app.store.phones import (
+    PhoneNote,
+    deliveries_by_phone,
+    drop_notes,
+    notes_of,
+    orders_by_phone,
+)
+from app.store.retention import drop_rejections, prune, sizes_of
+from reconcile.fold import fold
+from reconcile.settle import last_heard
+
+MOST_ORDERS: Final = 10_000
+"""Orders of one number: beyond it, it is a test number, and not a person's."""
+
+AT_ONCE: Final = 100
+"""Rows emptied in one transaction, so that no acknowledgement waits long for it."""
+
+TRIES: Final = 20
+PAUSE_S: Final = 0.25
+"""How often, and how far apart, the log is tried to be emptied while a reader holds it up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Erasure:
+    """What may go, what stays, and whether it is done.
+
+    orders      of which bodies, headers and digests of phones go
+    deliveries  of no order, or unreadable, that hold the number
+    brought     the deliveries of each order, those too of which the bodies are gone already
+    notes       the digests by which they are found
+    tidied      whether the database's log has been emptied of it
+    """
+
+    subject: str
+    phones: list[str] = field(repr=False, default_factory=list)
+    orders: list[Settled] = field(default_factory=list)
+    deliveries: list[str] = field(default_factory=list)
+    brought: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[PhoneNote] = field(repr=False, default_factory=list)
+    rejections: list[str] = field(default_factory=list)
+    requests: int = 0
+    kept: list[Kept] = field(default_factory=list)
+    dry_run: bool = False
+    tidied: bool = False
+
+    def counts(self) -> dict[str, int]:
+        """What goes, as numbers."""
+        return {
+            "orders": len(self.orders),
+            "deliveries": sum(len(each.sizes) for each in self.orders) + len(self.deliveries),
+            "rejections": len(self.rejections),
+            "session_requests": self.requests,
+            "kept": len(self.kept),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "subject": self.subject,
+            "dry_run": self.dry_run,
+            **self.counts(),
+            "tidied": self.tidied,
+            "erased": [{"order": each.order, "deliveries": len(each.sizes)} for each in self.orders]
+            + [{"delivery": each} for each in self.deliveries],
+            "kept": [
+                {"what": each.what, "why": each.why, "sentence": each.sentence}
+                for each in self.kept
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be erased: everything of one phone number, or of one order."""
+
+    phone: str | None = None
+    order: str | None = None
+    reason: str
+    by: str | None
+
+
+async def erase(
+    desk: Desk,
+    asked: Asked,
+    *,
+    sources: Mapping[str, Source],
+    rules: Rules,
+    dry_run: bool,
+    progress: Callable[[int], None],
+) -> Erasure:
+    """Erase, or with `dry_run` only say what would go.
+
+    Raises UsageError for words that do not fit and for who may not, NotFoundError where nothing
+    personal is known of the number or the order.
+    """
+    finding = _Finding(desk, sources, rules, progress)
+    digits = None if asked.phone is None else _digits(asked.phone, sources)
+    async with desk.store.reading() as connection:
+        if digits is not None:
+            erasure = await finding.of_phone(connection, digits)  # 1, 2
+        else:
+            erasure = await finding.of_order(connection, asked.order or "")
+    erasure.dry_run = dry_run
+    reason = checked_reason(asked.reason, erasure.phones)
+    async with desk.store.writing() as connection:
+        who = await permitted(connection, by=asked.by, action="erased")
+        if not dry_run:
+            await note_deed(  # 3
+                connection,
+                who,
+                action="erased",
+                subject=erasure.subject,
+                at=desk.clock.now(),
+                reason=reason,
+                facts=erasure.counts(),
+            )
+    if not dry_run:
+        await _Erasing(desk, who, erasure, reason).run()  # 4, 5
+    return erasure
+
+
+def _digits(text: str, sources: Mapping[str, Source]) -> str:
+    countries = [source.profile.customer.country for source in sources.values()]
+    phones = understood(text, countries=[each for each in countries if each is not None]).phones
+    if len(phones) != 1:
+        raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")
+    return phones[0]
+
+
+class _Finding:
+    """Steps 1 and 2, on one snapshot."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        sources: Mapping[str, Source],
+        rules: Rules,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._desk = desk
+        self._sources = sources
+        self._rules = rules
+        self._progress = progress
+
+    async def of_phone(self, connection: Connection, digits: str) -> Erasure:
+        erasure = Erasure(subject=masked_phone(digits), phones=[digits])
+        written = written_pattern(digits)
+        orders, strays = set(await orders_asked_for(connection, digits)), set[str]()
+        if self._desk.phone_key is not None:
+            digest = self._desk.phone_key.digest(digits)
+            orders |= set(await orders_by_phone(connection, digest, limit=MOST_ORDERS + 1))
+            strays |= set(await deliveries_by_phone(connection, digest))
+        async for looked, held in deliveries_that_hold(connection, written):
+            strays |= set(held)
+            self._progress(looked)
+        for owned in await owners(connection, strays):
+            if owned.order is not None:
+                orders.add(owned.order)
+        if len(orders) > MOST_ORDERS:
+            raise UsageError(
+                f"more than {MOST_ORDERS:,} orders name this number, which is no one person's; "
+                "erase order by order"
+            )
+        await self._judge(connection, erasure, sorted(orders))
+        await self._judge_strays(connection, erasure, strays)
+        erasure.rejections = await rejections_that_hold(connection, [written])
+        return await self._checked(connection, erasure)
+
+    async def of_order(self, connection: Connection, order: str) -> Erasure:
+        erasure = Erasure(subject=order)
+        erasure.phones = await phones_of(connection, order, sources=self._sources)
+        await self._judge(connection, erasure, [order])
+        named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
+        erasure.rejections = await rejections_that_hold(connection, [named])
+        return await self._checked(connection, erasure)
+
+    async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
+        if not (erasure.orders or erasure.deliveries or erasure.rejections or erasure.kept):
+            raise NotFoundError(f"nothing is kept of {erasure.subject}")
+        things = {*erasure.brought, *erasure.deliveries}
+        for several in erasure.brought.values():
+            things |= set(several)
+        erasure.notes = await notes_of(connection, things)
+        return erasure
+
+    async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
+        histories = await gather(connection, orders)
+        marks = {mark.order: mark for mark in await marks_of(connection, orders)}
+        now = self._desk.clock.now()
+        for order in orders:
+            history, mark = histories[order], marks.get(order)
+            if mark is None:
+                continue
+            ledger = fold(history, policy=self._desk.policy, as_of=history.instant_at(now))
+            kept = kept_order(history, ledger, self._rules)
+            if kept is not None:
+                erasure.kept.append(kept)
+                continue
+            if any(written_pattern(phone).search(order) for phone in erasure.phones):
+                erasure.kept.append(Kept(what=order, why="in_the_reference"))
+            ids = sorted({delivery.delivery_id for delivery in history.deliveries})
+            erasure.brought[order] = ids
+            erasure.orders.append(
+                Settled(
+                    order=order,
+                    outcome=ledger.outcome,
+                    last_heard=last_heard(history),
+                    sizes=await sizes_of(connection, ids),
+                    mark=mark,
+                )
+            )
+
+    async def _judge_strays(
+        self, connection: Connection, erasure: Erasure, deliveries: set[str]
+    ) -> None:
+        now = self._desk.clock.now()
+        for owned in await owners(connection, deliveries):
+            if owned.order is not None or owned.pruned:
+                continue
+            name, heard = owned.delivery_id, owned.received_at
+            kept = kept_since(name, {owned.source}, heard, self._rules, as_of=now)
+            if kept is None:
+                erasure.deliveries.append(name)
+            else:
+                erasure.kept.append(kept)
+
+
+class _Erasing:
+    """Steps 4 and 5."""
+
+    def __init__(self, desk: Desk, who: Operator, erasure: Erasure, reason: str) -> None:
+        self._desk = desk
+        self._who = who
+        self._erasure = erasure
+        self._reason = reason
+
+    async def run(self) -> None:
+        erasure = self._erasure
+        gone = {each.order: each for each in await prune_orders(self._desk, erasure.orders)}
+        for each in erasure.orders:
+            if each.order not in gone:
+                erasure.kept.append(Kept(what=each.order, why="changed"))
+        erasure.orders = [each for each in erasure.orders if each.order in gone]
+        for settled in erasure.orders:
+            await self._let_go(settled)
+        for part in _parts(erasure.deliveries):
+            async with self._desk.store.writing() as connection:
+                await prune(connection, part, now=self._desk.clock.now())
+                await empty_wholes(connection, part)
+                await drop_notes(connection, self._notes_of(part))
+        for part in _parts(erasure.rejections):
+            async with self._desk.store.writing() as connection:
+                await drop_rejections(connection, part)
+        async with self._desk.store.writing() as connection:
+            await rewrite_requests(connection)
+        erasure.tidied = await self._tidy()
+
+    async def _let_go(self, settled: Settled) -> None:
+        deliveries = self._erasure.brought[settled.order]
+        async with self._desk.store.writing() as connection:
+            await empty_wholes(connection, deliveries)
+            await drop_notes(connection, self._notes_of([settled.order, *deliveries]))
+            self._erasure.requests += await drop_requests(connection, [settled.order])
+            if settled.order != self._erasure.subject:
+                await note_deed(
+                    connection,
+                    self._who,
+                    action="erased",
+                    subject=settled.order,
+                    at=self._desk.clock.now(),
+                    reason=self._reason,
+                    facts={"deliveries": len(settled.sizes)},
+                )
+
+    def _notes_of(self, things: list[str]) -> list[PhoneNote]:
+        wanted = set(things)
+        return [note for note in self._erasure.notes if note[2] in wanted]
+
+    async def _tidy(self) -> bool:
+        for _ in range(TRIES):
+            if await self._desk.store.writer.tidy(TABLES):
+                return True
+            await anyio.sleep(PAUSE_S)
+        return False
+
+
+def _parts(names: Sequence[str]) -> list[list[str]]:
+    return [list(names[at : at + AT_ONCE]) for at in range(0, len(names), AT_ONCE)]
