@@ -18,6 +18,7 @@ from rich.console import Console
 from tests.bench import figures
 from tests.bench.engine import SignedKilobyte, cost, crooked_history, fold_once, found_in
 from tests.bench.flood import flood
+from tests.bench.importing import import_book, import_figures
 from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
 from tests.bench.rebuild import rebuild
@@ -29,7 +30,17 @@ from tests.bench.shared_figures import shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 VAR = Path(__file__).parents[2] / "var"
-PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood", "postgresql", "recovery")
+PARTS = (
+    "fold",
+    "reading",
+    "rebuild",
+    "ingest",
+    "flatness",
+    "flood",
+    "postgresql",
+    "recovery",
+    "import",
+)
 
 
 def folding(_: Path, sizes: Sizes) -> list[Figure]:
@@ -68,6 +79,11 @@ def sharing(folder: Path, sizes: Sizes) -> list[Figure]:
     return shared_figures(run_shared(folder, sizes=sizes))
 
 
+def importing(folder: Path, sizes: Sizes) -> list[Figure]:
+    """An order book from a file."""
+    return import_figures(import_book(folder, rows=sizes.import_rows))
+
+
 def recovering(folder: Path, sizes: Sizes) -> list[Figure]:
     """From a kill to readiness."""
     return [recovery_figure(recover(folder, orders=sizes.recovery_orders))]
@@ -90,6 +106,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("flood", flooding),
         ("postgresql", sharing),
         ("recovery", recovering),
+        ("import", importing),
     ]
     found: list[Figure] = []
     for name, part in parts:
