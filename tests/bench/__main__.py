@@ -21,6 +21,7 @@ from tests.bench.flood import flood
 from tests.bench.importing import import_book, import_figures
 from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
+from tests.bench.matching import match_figures, match_month
 from tests.bench.rebuild import rebuild
 from tests.bench.recovery import recover, recovery_figure
 from tests.bench.report import Figure, print_facts, print_figures, write_json
@@ -40,6 +41,7 @@ PARTS = (
     "postgresql",
     "recovery",
     "import",
+    "match",
 )
 
 
@@ -89,6 +91,11 @@ def recovering(folder: Path, sizes: Sizes) -> list[Figure]:
     return [recovery_figure(recover(folder, orders=sizes.recovery_orders))]
 
 
+def matching(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Takings, book and statement side by side."""
+    return match_figures(match_month(folder, orders=sizes.match_orders))
+
+
 def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]:
     """Rounds of load: once, for whichever of the two figures are wanted."""
     flat = "flatness" in names
@@ -107,6 +114,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("postgresql", sharing),
         ("recovery", recovering),
         ("import", importing),
+        ("match", matching),
     ]
     found: list[Figure] = []
     for name, part in parts:

@@ -18,11 +18,13 @@ BARS = {
     "verifying": 15.0,
     "recovery": 5.0,
     "import": 50_000.0,
+    "match": 60_000.0,
+    "match memory": 400.0,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
-deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery:
-seconds; import: rows a second."""
+deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery: seconds; import, match: rows a
+second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class Sizes:
                    `flood_rate` genuine deliveries a second
     recovery_orders orders in the database of a service that is killed; each has four deliveries
     import_rows    rows of an order book
+    match_orders   orders that are matched with as many book and statement lines
     """
 
     round_orders: int = 12_500
@@ -64,6 +67,7 @@ class Sizes:
     flood_rate: float = 100.0
     recovery_orders: int = 250_000
     import_rows: int = 1_000_000
+    match_orders: int = 1_000_000
 
 
 FULL = Sizes()
@@ -81,5 +85,6 @@ QUICK = Sizes(
     shared_warm=500,
     recovery_orders=12_500,
     import_rows=50_000,
+    match_orders=50_000,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""
