@@ -11,6 +11,8 @@ BARS = {
     "fold": 40.0,
     "rebuild": 60_000.0,
     "rebuild memory": 400.0,
+    "reconcile": 60_000.0,
+    "reconcile memory": 400.0,
     "flatness": 0.85,
     "flood share": 1.0,
     "flood p99": 250.0,
@@ -19,8 +21,8 @@ BARS = {
     "recovery": 5.0,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
-rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
-deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery:
+rebuild: events a second; reconcile: book rows a second; memory: MiB; flatness: of the first
+round's rate; flood: of the genuine deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery:
 seconds."""
 
 
@@ -42,6 +44,7 @@ class Sizes:
     flood_unsigned unsigned requests in a flood, beside `flood_slow` slow connections and
                    `flood_rate` genuine deliveries a second
     recovery_orders orders in the database of a service that is killed; each has four deliveries
+    reconcile_orders orders that are reconciled; each has about one line in book and statement
     """
 
     round_orders: int = 12_500
@@ -61,6 +64,7 @@ class Sizes:
     flood_slow: int = 1_000
     flood_rate: float = 100.0
     recovery_orders: int = 250_000
+    reconcile_orders: int = 1_000_000
 
 
 FULL = Sizes()
@@ -77,5 +81,6 @@ QUICK = Sizes(
     shared_rounds=4,
     shared_warm=500,
     recovery_orders=12_500,
+    reconcile_orders=50_000,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""

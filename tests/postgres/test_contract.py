@@ -12,6 +12,7 @@ from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
+from tests.store.contract_reconciling import ReconcilingContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_takings import TakingsContract
 from tests.store.contract_verdicts import VerdictContract
@@ -32,6 +33,7 @@ class TestPostgresql(
     OutboxContract,
     TakingsContract,
     BreakContract,
+    ReconcilingContract,
     WatchingContract,
 ):
     """Every property of the contract, on a server."""
