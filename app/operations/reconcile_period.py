@@ -113,6 +113,7 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
         ties=control.holds,
         result=control_text(control),
     )
+    await refresh_takings(desk, progress=progress)  # so that what came meanwhile can be cited
     await finish(desk, done)
     return await ran(desk, done)
 

@@ -15,6 +15,7 @@ from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_reconciling import ReconcilingContract
+from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_takings import TakingsContract
 from tests.store.contract_verdicts import VerdictContract
@@ -29,6 +30,7 @@ class TestSqlite(
     CheckingContract,
     ClosingContract,
     ConfirmingContract,
+    ReportingContract,
     RetentionContract,
     OutboxContract,
     TakingsContract,

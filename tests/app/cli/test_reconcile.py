@@ -195,7 +195,7 @@ def test_people_work_through_breaks(shop: Shop) -> None:
         ("opened", "run 1"), ("assigned", "bob"), ("commented", "ann"), ("accepted", "bob"),
     ]  # fmt: skip
     assert "asked the bank" in shop("breaks", "show", big)
-    assert "no run has seen" in fails(shop, "breaks", "show", "brk_none", code=5)
+    assert "only looked" in fails(shop, "breaks", "show", "brk_none", code=5)
 
 
 def test_late_money_is_listed_with_a_proposal_and_settled(shop: Shop) -> None:
