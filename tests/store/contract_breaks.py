@@ -21,7 +21,7 @@ from app.operations.read_breaks import SeenBreak, breaks_of_run, living_breaks, 
 from app.operations.reconcile_period import finish
 from app.operations.takings import refresh_takings
 from app.store.audit import deeds
-from app.store.breaks import hand_matches
+from app.store.breaks import hand_matches, steps_of
 from app.store.runs import Run, save_seen, take_run_number
 from app.store.store import Store
 from reconcile.breaks import Break, Candidate
@@ -179,6 +179,7 @@ class BreakContract:
             "opened", "assigned", "commented", "accepted", "changed",
         ]  # fmt: skip
         async with store.reading() as connection:
+            earlier = await steps_of(connection, [name], as_of=seconds(1))
             trail = await deeds(connection, limit=9, subject=name)
         assert [(each.action, each.who, each.reason) for each in trail] == [
             ("break_assigned", "ann", ""),
@@ -186,6 +187,7 @@ class BreakContract:
             ("break_accepted", "ann", "small"),
         ]
         assert trail[-1].facts["amount"] == "1500.00"
+        assert [step.kind for step in earlier[name]] == ["opened"]
 
     async def test_above_the_limit_two_operators_accept(self, store: Store) -> None:
         """One alone is refused, the same one twice is refused, and so is one who may not."""
