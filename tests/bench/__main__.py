@@ -23,6 +23,7 @@ from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
 from tests.bench.matching import match_figures, match_month
 from tests.bench.rebuild import rebuild
+from tests.bench.reconcile import reconcile_figures
 from tests.bench.recovery import recover, recovery_figure
 from tests.bench.report import Figure, print_facts, print_figures, write_json
 from tests.bench.schemes import verify_each
@@ -42,6 +43,7 @@ PARTS = (
     "recovery",
     "import",
     "match",
+    "reconcile",
 )
 
 
@@ -115,6 +117,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("recovery", recovering),
         ("import", importing),
         ("match", matching),
+        ("reconcile", reconcile_figures),
     ]
     found: list[Figure] = []
     for name, part in parts:

@@ -11,6 +11,8 @@ BARS = {
     "fold": 40.0,
     "rebuild": 60_000.0,
     "rebuild memory": 400.0,
+    "reconcile": 60_000.0,
+    "reconcile memory": 400.0,
     "flatness": 0.85,
     "flood share": 1.0,
     "flood p99": 250.0,
@@ -47,6 +49,7 @@ class Sizes:
     recovery_orders orders in the database of a service that is killed; each has four deliveries
     import_rows    rows of an order book
     match_orders   orders that are matched with as many book and statement lines
+    reconcile_orders orders that are reconciled; each has about one line in book and statement
     """
 
     round_orders: int = 12_500
@@ -68,6 +71,7 @@ class Sizes:
     recovery_orders: int = 250_000
     import_rows: int = 1_000_000
     match_orders: int = 1_000_000
+    reconcile_orders: int = 1_000_000
 
 
 FULL = Sizes()
@@ -86,5 +90,6 @@ QUICK = Sizes(
     recovery_orders=12_500,
     import_rows=50_000,
     match_orders=50_000,
+    reconcile_orders=50_000,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""

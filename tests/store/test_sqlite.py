@@ -15,6 +15,7 @@ from tests.store.contract_imports import ImportContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
+from tests.store.contract_reconciling import ReconcilingContract
 from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_takings import TakingsContract
@@ -35,6 +36,7 @@ class TestSqlite(
     OutboxContract,
     TakingsContract,
     BreakContract,
+    ReconcilingContract,
     WatchingContract,
     ImportContract,
 ):
