@@ -87,12 +87,13 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
     ]
     causes = Counter(line.cause for line in undecided)
     for cause, count in sorted(causes.items()):
-        some = ", ".join(line.identity for line in undecided if line.cause == cause)[: NAMED * 26]
+        named = [line.identity for line in undecided if line.cause == cause][:NAMED]
+        more = " …" if count > NAMED else ""
         yield Blocker(
             code="breaks",
-            sentence=f"{count:,} {cause} breaks are undecided: {some}.",
-            do="See `tallyhook breaks list`; settle each at its source, match it by hand, or "
-            "accept it with a reason.",
+            sentence=f"{count:,} {cause} breaks are undecided: {', '.join(named)}{more}.",
+            do=f"See `tallyhook breaks list --cause {cause}`; put each right at its source, "
+            "match it by hand, or accept it with a reason.",
         )
     hidden = sum(each.left_out for each in report.unlisted if each.table == "break_lines")
     if hidden:

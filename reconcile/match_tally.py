@@ -167,10 +167,10 @@ class Tally:
         """The totals."""
         return Control(
             as_of=as_of,
-            lines=tuple(self._lines()),
+            lines=tuple(sorted(self._lines(), key=lambda e: (e.side, e.currency, e.bucket))),
             read=tuple(
                 Read(side=side, currency=c, count=s[0], sum=s[1], fee=s[2], net=s[3])
-                for side, sheet in self.read.items()
+                for side, sheet in sorted(self.read.items())
                 for c, s in sorted(sheet.items())
             ),
             breaks=tuple(
@@ -185,8 +185,8 @@ class Tally:
         whole.placed = {place: _copy(sheet) for place, sheet in self.placed.items()}
         for side, sheet in _sides_of(self.plain, self.settled):
             _merge(whole._sheet(side, "by_reference"), sheet)
-        for (side, bucket), sheet in sorted(whole.placed.items()):
-            for currency, s in sorted(sheet.items()):
+        for (side, bucket), sheet in whole.placed.items():
+            for currency, s in sheet.items():
                 if s[COUNT]:
                     yield ControlLine(
                         side=side,

@@ -61,10 +61,10 @@ async def verify_periods(
         raise NotFoundError(
             f"{only[:40]} is not closed; `tallyhook period list` shows which months are"
         )
-    for before, each in zip([None, *closed[:-1]], closed, strict=True):
+    for place, each in enumerate(closed):
         if only not in (None, each.period):
             continue
-        closing, found = await _chain(desk, each, before)
+        closing, found = await _chain(desk, each, closed[place - 1] if place else None)
         yield found
         if closing is not None:
             yield await _prints(desk, closing)

@@ -28,6 +28,9 @@ CLOSED_AT = parse_instant("2026-11-12T09:00:00Z")
 LATE_AT = parse_instant("2026-11-16T08:00:00Z")
 """When webhooks come at last that were missed in October."""
 
+ACCOUNT_FEE = 900
+"""Minor units that the provider takes for the account in each currency."""
+
 BOOK_COLUMNS = ("reference", "kind", "amount", "currency", "placed_at", "status", "group")
 STATEMENT_COLUMNS = (
     "payment_reference",
@@ -131,6 +134,7 @@ class Month:
         truth = Truth()
         for story in self.stories():
             truth.add(story)
+        truth.statement_rows += len(CURRENCIES)
         return truth
 
     def late(self) -> list[Arrived]:
@@ -179,7 +183,26 @@ class Month:
                     )
                     for row in story.statement
                 )
+            writer.writerows(self._account_fees())
         return path
+
+    def _account_fees(self) -> Iterator[tuple[str, ...]]:
+        """What the provider takes for the account, nine days into the next month: so far does the
+        statement reach, and what is not on it by then is missing."""
+        at = format_instant(self.starts + (DAYS + 9) * DAY)
+        for currency in CURRENCIES:
+            fee = major(ACCOUNT_FEE, currency)
+            yield (
+                "",
+                "",
+                "fee",
+                major(0, currency),
+                fee,
+                "-" + fee,
+                currency,
+                at,
+                f"fee_{currency}",
+            )
 
     def write_rules(self, path: Path) -> Path:
         """The merchant's rules: which fee was agreed in each currency."""

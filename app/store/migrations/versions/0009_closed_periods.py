@@ -43,6 +43,10 @@ def upgrade() -> None:
     )
     refuse = _refuse_on_sqlite
     if op.get_context().dialect.name != "sqlite":
+        op.execute(
+            "CREATE FUNCTION closings_only_added_to() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE EXCEPTION 'rows of % are only added', TG_TABLE_NAME; END $$"
+        )
         refuse = _refuse_on_postgresql
     for table in ("closings", "closing_prints"):
         refuse(table)
@@ -57,10 +61,9 @@ def _refuse_on_sqlite(table: str) -> None:
 
 
 def _refuse_on_postgresql(table: str) -> None:
-    """The function is that of 0011."""
     op.execute(
         f"CREATE TRIGGER {table}_only_added_to BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
-        "FOR EACH STATEMENT EXECUTE FUNCTION only_added_to()"
+        "FOR EACH STATEMENT EXECUTE FUNCTION closings_only_added_to()"
     )
 
 
