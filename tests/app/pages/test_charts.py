@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.pages.charts import Series, Spell, bars, nice_top, stacked, timeline
-from reconcile.instants import MINUTE, parse_instant
+from app.pages.charts import Series, bars, nice_top, stacked
 
 SVG = "{http://www.w3.org/2000/svg}"
-AT = parse_instant("2026-10-01T10:00:00Z")
 
 
 def drawn(made: str, tag: str) -> list[Any]:
@@ -57,7 +55,6 @@ def test_labels_are_thinned_where_they_would_run_together() -> None:
 
 def test_a_chart_of_nothing_is_an_empty_axis() -> None:
     assert not drawn(bars("b", title="T", about="A", labels=[], values=[]), "rect")
-    assert not drawn(timeline("t", title="T", about="A", spells=[]), "circle")
 
 
 @pytest.mark.parametrize(
@@ -73,12 +70,3 @@ def test_series_that_do_not_fit_are_refused() -> None:
         stacked("s", title="", about="", labels=["x"], series=[Series("one", [1, 2])])
     with pytest.raises(ValueError, match="at most 4"):
         stacked("s", title="", about="", labels=[], series=[Series("", [])] * 5)
-
-
-def test_a_timeline_shows_when_each_was_said_and_heard() -> None:
-    spells = [Spell("evt_1", AT, AT), Spell("evt_2", AT + MINUTE, AT + 3 * MINUTE)]
-    made = timeline("t", title="T", about="A", spells=spells)
-    assert [each.get("cx") for each in drawn(made, "circle")] == ["250", "400"]
-    assert [each.get("x") for each in drawn(made, "rect")] == ["696"]
-    texts = [text.text for text in drawn(made, "text")]
-    assert texts == ["2026-10-01T10:00:00Z", "3 min later", "evt_1", "evt_2"]
