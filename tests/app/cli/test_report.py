@@ -55,9 +55,10 @@ def test_a_report_goes_to_standard_output_or_whole_into_a_file(run: Run, tmp_pat
     path = tmp_path / "made" / "r.json"
     path.parent.mkdir()
     path.write_text("an older report")
-    code, nothing, _ = run(
-        "report", "period", *YEAR, "--as-of", report["as_of"], "--format", "json", "-o", str(path)
-    )
+    words = ("--as-of", report["as_of"], "--format", "json", "-o", str(path))
+    with path.open() as reader:
+        code, nothing, _ = run("report", "period", *YEAR, *words)
+        assert reader.read() == "an older report"
     assert (code, nothing) == (0, b"")
     assert path.read_bytes() == out
     assert os.listdir(path.parent) == ["r.json"]
