@@ -22,6 +22,7 @@ from tests.bench.importing import import_book, import_figures
 from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
 from tests.bench.matching import match_figures, match_month
+from tests.bench.period import adding_up_figure, workbook_figure
 from tests.bench.rebuild import rebuild
 from tests.bench.reconcile import reconcile_figures
 from tests.bench.recovery import recover, recovery_figure
@@ -44,6 +45,7 @@ PARTS = (
     "import",
     "match",
     "reconcile",
+    "report",
 )
 
 
@@ -98,6 +100,14 @@ def matching(folder: Path, sizes: Sizes) -> list[Figure]:
     return match_figures(match_month(folder, orders=sizes.match_orders))
 
 
+def reporting(folder: Path, sizes: Sizes) -> list[Figure]:
+    """A report added up, and its workbook."""
+    return [
+        adding_up_figure(sizes.report_orders),
+        workbook_figure(folder, rows=sizes.report_rows),
+    ]
+
+
 def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]:
     """Rounds of load: once, for whichever of the two figures are wanted."""
     flat = "flatness" in names
@@ -118,6 +128,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("import", importing),
         ("match", matching),
         ("reconcile", reconcile_figures),
+        ("report", reporting),
     ]
     found: list[Figure] = []
     for name, part in parts:

@@ -22,11 +22,12 @@ BARS = {
     "import": 50_000.0,
     "match": 60_000.0,
     "match memory": 400.0,
+    "workbook": 10.0,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
-deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery: seconds; import, match: rows a
-second."""
+deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery, workbook, bundle: seconds; import,
+match, reconcile: rows a second; sealing: of the rate without it, leaves a second; proof: ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,8 @@ class Sizes:
     import_rows    rows of an order book
     match_orders   orders that are matched with as many book and statement lines
     reconcile_orders orders that are reconciled; each has about one line in book and statement
+    report_rows    breaks in the report that a workbook is made of
+    report_orders  orders that are added up to a report
     """
 
     round_orders: int = 12_500
@@ -72,6 +75,8 @@ class Sizes:
     import_rows: int = 1_000_000
     match_orders: int = 1_000_000
     reconcile_orders: int = 1_000_000
+    report_rows: int = 100_000
+    report_orders: int = 200_000
 
 
 FULL = Sizes()
@@ -91,5 +96,7 @@ QUICK = Sizes(
     import_rows=50_000,
     match_orders=50_000,
     reconcile_orders=50_000,
+    report_rows=5_000,
+    report_orders=10_000,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""
