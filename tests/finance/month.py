@@ -24,7 +24,7 @@ from reconcile.instants import (
     format_instant,
     parse_instant,
 )
-from tests.finance.plots import CYCLE, UNDECIDED, never_notified, pays
+from tests.finance.plots import CYCLE, UNDECIDED, Plot, never_notified, pays
 from tests.finance.story import FEE_PERCENT, Arrived, Gap, Story, Telling, major
 
 CURRENCIES = ("KES", "JPY", "KWD")
@@ -113,6 +113,7 @@ class Month:
 
     orders: int
     undecided_every: int = 1
+    plots: tuple[Plot, ...] = CYCLE
     seed: int = 1
     starts: Instant = OCTOBER
     prefix: str = "10-"
@@ -123,8 +124,8 @@ class Month:
             yield self._story(number)
 
     def _story(self, number: int) -> Story:
-        cycle, place = divmod(number, len(CYCLE))
-        plot = CYCLE[place]
+        cycle, place = divmod(number, len(self.plots))
+        plot = self.plots[place]
         if plot in UNDECIDED and cycle % self.undecided_every:
             plot = pays
         telling = Telling(
