@@ -20,6 +20,7 @@ from tests.bench.engine import SignedKilobyte, cost, crooked_history, fold_once,
 from tests.bench.flood import flood
 from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
+from tests.bench.matching import match_figures, match_month
 from tests.bench.rebuild import rebuild
 from tests.bench.recovery import recover, recovery_figure
 from tests.bench.report import Figure, print_facts, print_figures, write_json
@@ -29,7 +30,17 @@ from tests.bench.shared_figures import shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 VAR = Path(__file__).parents[2] / "var"
-PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood", "postgresql", "recovery")
+PARTS = (
+    "fold",
+    "reading",
+    "rebuild",
+    "ingest",
+    "flatness",
+    "flood",
+    "postgresql",
+    "recovery",
+    "match",
+)
 
 
 def folding(_: Path, sizes: Sizes) -> list[Figure]:
@@ -73,6 +84,11 @@ def recovering(folder: Path, sizes: Sizes) -> list[Figure]:
     return [recovery_figure(recover(folder, orders=sizes.recovery_orders))]
 
 
+def matching(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Takings, book and statement side by side."""
+    return match_figures(match_month(folder, orders=sizes.match_orders))
+
+
 def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]:
     """Rounds of load: once, for whichever of the two figures are wanted."""
     flat = "flatness" in names
@@ -90,6 +106,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("flood", flooding),
         ("postgresql", sharing),
         ("recovery", recovering),
+        ("match", matching),
     ]
     found: list[Figure] = []
     for name, part in parts:

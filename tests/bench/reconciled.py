@@ -32,7 +32,7 @@ DUE = ("order_key", "due_at", "generation")
 
 def fill(path: Path, month: Month) -> None:
     """Make a new database of the month."""
-    asyncio.run(_make(path))
+    asyncio.run(_make(f"sqlite+aiosqlite:///{path.absolute()}"))
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA synchronous=OFF")
         for table, columns, rows in (
@@ -47,8 +47,7 @@ def fill(path: Path, month: Month) -> None:
     connection.close()
 
 
-async def _make(path: Path) -> None:
-    url = f"sqlite+aiosqlite:///{path.absolute()}"
+async def _make(url: str) -> None:
     async with open_store(StoreSettings(url=url, environment="sandbox"), purpose="alone"):
         pass
 

@@ -17,11 +17,13 @@ BARS = {
     "flood memory": 20.0,
     "verifying": 15.0,
     "recovery": 5.0,
+    "match": 60_000.0,
+    "match memory": 400.0,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
 deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery:
-seconds."""
+seconds; match: book rows a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class Sizes:
     flood_unsigned unsigned requests in a flood, beside `flood_slow` slow connections and
                    `flood_rate` genuine deliveries a second
     recovery_orders orders in the database of a service that is killed; each has four deliveries
+    match_orders   orders that are matched with as many book and statement lines
     """
 
     round_orders: int = 12_500
@@ -61,6 +64,7 @@ class Sizes:
     flood_slow: int = 1_000
     flood_rate: float = 100.0
     recovery_orders: int = 250_000
+    match_orders: int = 1_000_000
 
 
 FULL = Sizes()
@@ -77,5 +81,6 @@ QUICK = Sizes(
     shared_rounds=4,
     shared_warm=500,
     recovery_orders=12_500,
+    match_orders=50_000,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""
