@@ -121,12 +121,11 @@ def summed(rows: list[dict[str, Any]], name: str) -> Counter[str]:
 def late_money_is_an_adjustment(adjusted: list[Any], truth: Truth, *, late: int) -> None:
     """The payments that were missed: so many orders, so much money, and their breaks are gone."""
     at_stake = truth.at_stake("settled_never_notified")
-    captured = [each for each in adjusted if (each["table"], each["line"]) == ("money", "captured")]
+    captured = [each for each in adjusted if each["figure"] == "money/captured"]
     assert sum(each["count_change"] for each in captured) == late
     assert summed(captured, "sum_change") == at_stake
     assert summed(captured, "sum_original") == +truth.captured
-    gone = [each for each in adjusted if each["line"] == "settled_never_notified"]
-    gone = [each for each in gone if each["table"] == "breaks"]
+    gone = [each for each in adjusted if each["figure"] == "breaks/settled_never_notified"]
     assert sum(each["count_change"] for each in gone) == -late
     assert {each["period"] for each in adjusted} == {"2024-10"}
 
@@ -138,9 +137,9 @@ def closed_and_adjusted_is_what_a_fresh_report_says(shop: Shop, adjusted: list[A
     fresh = shop.report(*OCTOBER)
     for what in ("captured", "refunded", "lost"):
         changes = [
-            (each["currency"], each["line"], each["sum_change"])
+            (each["currency"], each["figure"].split("/")[1], each["sum_change"])
             for each in adjusted
-            if (each["table"], each["what"]) == ("control", what)
+            if each["figure"].startswith("control/") and each["figure"].endswith(f"/{what}")
         ]
         assert by_bucket(closed, what) + by_bucket_of(changes) == by_bucket(fresh, what)
 
