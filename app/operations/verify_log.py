@@ -23,10 +23,10 @@ from app.operations.desk import Desk
 from app.operations.verify_leaves import contents, misfit, reread, rows_of
 from app.operations.verify_tree import Tree
 from app.store.engine import Connection
+from app.store.leaves import Leaf
 from app.store.log_checking import node_count, strays, whole_bodies
 from app.store.sealed_log import (
     Identity,
-    Leaf,
     SignedHead,
     heads_after,
     identity,
