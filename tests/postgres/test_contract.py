@@ -14,6 +14,7 @@ from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
+from tests.store.contract_sealing import SealingContract
 from tests.store.contract_takings import TakingsContract
 from tests.store.contract_verdicts import VerdictContract
 from tests.store.contract_watching import WatchingContract
@@ -35,6 +36,7 @@ class TestPostgresql(
     TakingsContract,
     BreakContract,
     WatchingContract,
+    SealingContract,
 ):
     """Every property of the contract, on a server."""
 
