@@ -24,12 +24,14 @@ from tests.bench.rebuild import rebuild
 from tests.bench.recovery import recover, recovery_figure
 from tests.bench.report import Figure, print_facts, print_figures, write_json
 from tests.bench.schemes import verify_each
+from tests.bench.sealing_figures import sealing_figures
 from tests.bench.shared import run_shared
 from tests.bench.shared_figures import shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 VAR = Path(__file__).parents[2] / "var"
-PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood", "postgresql", "recovery")
+PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood", "postgresql", "recovery",
+         "sealing")  # fmt: skip
 
 
 def folding(_: Path, sizes: Sizes) -> list[Figure]:
@@ -90,6 +92,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("flood", flooding),
         ("postgresql", sharing),
         ("recovery", recovering),
+        ("sealing", sealing_figures),
     ]
     found: list[Figure] = []
     for name, part in parts:

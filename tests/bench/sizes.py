@@ -17,11 +17,16 @@ BARS = {
     "flood memory": 20.0,
     "verifying": 15.0,
     "recovery": 5.0,
+    "sealing share": 0.9,
+    "sealing": 5_000.0,
+    "proof": 50.0,
+    "proof memory": 64.0,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
 deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery:
-seconds."""
+seconds; sealing share: of the rate without; sealing: leaves a second; proof: ms; its memory: MiB,
+a fifth of what the hashes of ten million leaves take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,7 @@ class Sizes:
     flood_unsigned unsigned requests in a flood, beside `flood_slow` slow connections and
                    `flood_rate` genuine deliveries a second
     recovery_orders orders in the database of a service that is killed; each has four deliveries
+    log_leaves     leaves of the log in which `log_proofs` are proved
     """
 
     round_orders: int = 12_500
@@ -61,6 +67,8 @@ class Sizes:
     flood_slow: int = 1_000
     flood_rate: float = 100.0
     recovery_orders: int = 250_000
+    log_leaves: int = 10_000_000
+    log_proofs: int = 500
 
 
 FULL = Sizes()
@@ -77,5 +85,7 @@ QUICK = Sizes(
     shared_rounds=4,
     shared_warm=500,
     recovery_orders=12_500,
+    log_leaves=500_000,
+    log_proofs=200,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""
