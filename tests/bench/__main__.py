@@ -28,6 +28,7 @@ from tests.bench.reconcile import reconcile_figures
 from tests.bench.recovery import recover, recovery_figure
 from tests.bench.report import Figure, print_facts, print_figures, write_json
 from tests.bench.schemes import verify_each
+from tests.bench.sealing_figures import sealing_figures
 from tests.bench.shared import run_shared
 from tests.bench.shared_figures import shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
@@ -46,6 +47,7 @@ PARTS = (
     "match",
     "reconcile",
     "report",
+    "sealing",
 )
 
 
@@ -129,6 +131,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("match", matching),
         ("reconcile", reconcile_figures),
         ("report", reporting),
+        ("sealing", sealing_figures),
     ]
     found: list[Figure] = []
     for name, part in parts:

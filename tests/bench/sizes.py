@@ -23,6 +23,10 @@ BARS = {
     "match": 60_000.0,
     "match memory": 400.0,
     "workbook": 10.0,
+    "sealing share": 0.9,
+    "sealing": 5_000.0,
+    "proof": 50.0,
+    "proof memory": 64.0,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
@@ -53,6 +57,7 @@ class Sizes:
     reconcile_orders orders that are reconciled; each has about one line in book and statement
     report_rows    breaks in the report that a workbook is made of
     report_orders  orders that are added up to a report
+    log_leaves     leaves of the log in which `log_proofs` are proved
     """
 
     round_orders: int = 12_500
@@ -77,6 +82,8 @@ class Sizes:
     reconcile_orders: int = 1_000_000
     report_rows: int = 100_000
     report_orders: int = 200_000
+    log_leaves: int = 10_000_000
+    log_proofs: int = 500
 
 
 FULL = Sizes()
@@ -98,5 +105,7 @@ QUICK = Sizes(
     reconcile_orders=50_000,
     report_rows=5_000,
     report_orders=10_000,
+    log_leaves=500_000,
+    log_proofs=200,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""

@@ -16,6 +16,7 @@ from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_reconciling import ReconcilingContract
 from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
+from tests.store.contract_sealing import SealingContract
 from tests.store.contract_takings import TakingsContract
 from tests.store.contract_verdicts import VerdictContract
 from tests.store.contract_watching import WatchingContract
@@ -39,6 +40,7 @@ class TestPostgresql(
     ReconcilingContract,
     WatchingContract,
     ImportContract,
+    SealingContract,
 ):
     """Every property of the contract, on a server."""
 
