@@ -65,7 +65,7 @@ async def gather_dossier(
         revisions = await revisions_of(connection, order, until=instant)
         sealed = await _sealed(connection, known, [f"revision:{each.seq}" for each in revisions])
     told = _told(rows, providers.accounts)
-    masking = Masking(() if full else _phones(told, providers.sources))
+    masking = Masking(() if full else phones_in(told, providers.sources))
     return Dossier(
         history=masked_history(known, masking),
         policy=desk.policy,
@@ -213,7 +213,7 @@ def _sentence(mac: str, key: str, *, public: bool) -> str:
 # --- personal data -------------------------------------------------------------------------------
 
 
-def _phones(told: Iterable[Told], sources: Mapping[str, Source]) -> set[str]:
+def phones_in(told: Iterable[Told], sources: Mapping[str, Source]) -> set[str]:
     """Every customer's number that a body names."""
     found: set[str] = set()
     for each in told:
