@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from app.cli.output import note
+
+PlayOption = Annotated[
+    Path | None,
+    typer.Option("--play", help="Play a scenario of `evidence scenario` instead, and end."),
+]
+SpeedOption = Annotated[
+    float, typer.Option(min=0.001, max=1_000_000, help="With --play: so many times as fast.")
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="TALLYHOOK_PLAY_TOKEN",
+        help="With --play: an API token, to speak for the shop and to compare the outcome.",
+    ),
+]
 
 
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from app.cli.playing import PlayOption, SpeedOption, TokenOption
+
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
@@ -89,20 +91,9 @@ def sandbox(
     unit: Annotated[
         float, typer.Option(help="Seconds in one unit of a scenario; smaller plays faster.")
     ] = 1.0,
-    play: Annotated[
-        Path | None,
-        typer.Option(help="Play a scenario of `evidence scenario` in place of serving, and end."),
-    ] = None,
-    speed: Annotated[
-        float, typer.Option(min=0.001, max=1_000_000, help="With --play: so many times as fast.")
-    ] = 1.0,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="TALLYHOOK_PLAY_TOKEN",
-            help="With --play: an API token, to speak for the shop and to compare the outcome.",
-        ),
-    ] = None,
+    play: PlayOption = None,
+    speed: SpeedOption = 1.0,
+    token: TokenOption = None,
 ) -> None:
     """Run the simulated provider. The last two digits of a phone number choose the scenario."""
     if play is not None:
