@@ -68,6 +68,8 @@ def build(
         f"{output}: {kind}, {len(built.archive):,} bytes, {built.deliveries} deliveries, as of "
         f"{format_instant(built.as_of)}."
     )
+    if built.due:
+        note("The order is still to be folded: what its systems are told next is not in it.")
     if built.unsealed:
         note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
 

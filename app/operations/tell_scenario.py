@@ -16,7 +16,7 @@ from app.evidence.dossier import Dossier, Told
 from app.evidence.standins import FORMAT, Piece, Read, StandIns
 from app.masking import Masking
 from app.operations.desk import Desk
-from app.operations.gather_evidence import Providers, gather_dossier, phones_in
+from app.operations.gather_evidence import Providers, gather_dossier
 from app.operations.people import note_deed, permitted
 from app.providers.fetched import is_answer
 from app.providers.headers import Headers
@@ -73,7 +73,7 @@ async def tell_scenario(
 def scenario_of(dossier: Dossier, providers: Providers) -> Scenario:
     """The scenario. Its expectation rests on what a replay can make, and on nothing else."""
     played, left_out = _playable(dossier)
-    masking = Masking(phones_in(played, providers.sources))
+    masking = Masking(dossier.phones)
     stand_ins = StandIns()
     steps = [_arrival(told, dossier, stand_ins, providers) for told in played]
     history = _only(dossier.history, played)
