@@ -8,6 +8,7 @@ from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
 from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
+from tests.store.contract_evidence import EvidenceContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_imports import ImportContract
 from tests.store.contract_keeping import KeepingContract
@@ -32,6 +33,7 @@ class TestPostgresql(
     CheckingContract,
     ClosingContract,
     ConfirmingContract,
+    EvidenceContract,
     ReportingContract,
     RetentionContract,
     OutboxContract,
