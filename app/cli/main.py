@@ -19,6 +19,7 @@ from app.cli import (
     notifications,
     operators,
     orders,
+    personal,
     profiles,
     serving,
     signature,
@@ -37,7 +38,7 @@ application = typer.Typer(
     rich_markup_mode=None,
 )
 
-for module in (serving, store, keeping, going_live):
+for module in (serving, store, keeping, personal, going_live):
     module.register(application)
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -50,6 +51,7 @@ from app.store.phones import (
     orders_by_phone,
 )
 from app.store.retention import drop_rejections, prune, sizes_of
+from app.store.traces import files_with
 from reconcile.fold import fold
 from reconcile.settle import last_heard
 
@@ -58,6 +60,9 @@ MOST_ORDERS: Final = 10_000
 
 AT_ONCE: Final = 100
 """Rows emptied in one transaction, so that no acknowledgement waits long for it."""
+
+BARE_DIGITS: Final = 11
+"""Of a number without its plus: fewer are more likely a part of one."""
 
 TRIES: Final = 20
 PAUSE_S: Final = 0.25
@@ -166,9 +171,18 @@ async def erase(
 def _digits(text: str, sources: Mapping[str, Source]) -> str:
     countries = [source.profile.customer.country for source in sources.values()]
     phones = understood(text, countries=[each for each in countries if each is not None]).phones
-    if len(phones) != 1:
+    whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
+    if len(phones) != 1 or not whole:
         raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")
     return phones[0]
+
+
+def traces_left(path: Path, erasure: Erasure) -> list[Path]:
+    """Files of an SQLite database that still hold one of the numbers, though nothing was kept. For
+    a process that no longer has it open."""
+    if erasure.kept or not erasure.phones:
+        return []
+    return files_with(path, [phone.encode() for phone in erasure.phones])
 
 
 class _Finding:
