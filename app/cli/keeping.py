@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.operators import ByOption
 from app.cli.output import (
     Format,
     FormatOption,
@@ -18,6 +19,10 @@ from app.cli.output import (
     refuse_csv,
 )
 from app.words import counted
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
 
 
 def register(application: typer.Typer) -> None:
@@ -102,27 +107,33 @@ def prune(
         bool, typer.Option("--dry-run", help="Only list what would be let go.")
     ] = False,
     limit: Annotated[int, typer.Option(min=0, max=100_000, help="Orders listed at most.")] = 100,
+    by: ByOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Let bodies and headers of settled orders go, as `serve` does by itself from time to time."""
-    from app.bootstrap_sources import compile_sources
+    from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.errors import UsageError
-    from app.operations.prune import prune_settled, retention_for
+    from app.operations.people import who_may
+    from app.operations.prune import Pruning, note_pruning, prune_settled
 
     refuse_csv(form)
     settings = load_settings()
-    retention = retention_for(settings.retention_days, compile_sources(settings))
+    retention = retention_of(settings, compile_sources(settings))
     if retention is None:
         raise UsageError("everything is kept: TALLYHOOK_RETENTION_DAYS is 0; give it days")
+
+    async def work(desk: Desk, settings: Settings) -> Pruning:
+        if dry_run:
+            return await prune_settled(desk, retention, dry_run=True, keep=limit, progress=advance)
+        who = await who_may(desk, by=by, action="pruned")
+        done = await prune_settled(desk, retention, keep=limit, progress=advance)
+        await note_pruning(desk, who, done)
+        return done
+
     with progress("looking", None) as advance:
-        pruning = with_desk(
-            lambda desk, settings: prune_settled(
-                desk, retention, dry_run=dry_run, keep=limit, progress=advance
-            ),
-            purpose="reading" if dry_run else "writing",
-        )
+        pruning = with_desk(work, purpose="reading" if dry_run else "writing")
     found = pruning.document()
     if form is not Format.table:
         document({"dry_run": dry_run, **found}, form)
@@ -135,3 +146,6 @@ def prune(
         f"{counted(found['orders'], 'order')}, {found['bytes']:,} bytes, and "
         f"{counted(found['rejections'], 'rejection')}."
     )
+    for each in found["classes"]:
+        kept = "for ever" if each["days"] is None else counted(each["days"], "day")
+        note(f"  {each['class']}: kept {kept}; older: {each['items']:,}")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import typer
 
 from app.cli import (
+    audit,
     checkout,
     deliveries,
     going_live,
@@ -45,6 +46,7 @@ application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(checkout.group, name="checkout")
 application.add_typer(golive.group, name="golive")
 application.add_typer(notifications.group, name="notifications")
+application.add_typer(audit.group, name="audit")
 application.add_typer(operators.group, name="operators")
 application.add_typer(tokens.group, name="tokens")
 application.add_typer(profiles.group, name="profiles")

@@ -38,7 +38,6 @@ from app.store.erasing import (
     orders_asked_for,
     owners,
     rejections_that_hold,
-    rewrite_requests,
 )
 from app.store.histories import gather
 from app.store.ledgers import marks_of
@@ -309,8 +308,6 @@ class _Erasing:
         for part in _parts(erasure.rejections):
             async with self._desk.store.writing() as connection:
                 await drop_rejections(connection, part)
-        async with self._desk.store.writing() as connection:
-            await rewrite_requests(connection)
         erasure.tidied = await self._tidy()
 
     async def _let_go(self, settled: Settled) -> None:

@@ -17,9 +17,13 @@ import structlog
 
 from app.errors import ConfigurationError
 from app.operations.desk import Desk
+from app.operations.people import note_deed
 from app.providers.source import Source
+from app.store.erasing import owners
 from app.store.histories import gather
 from app.store.ledgers import Due, marks_of, unchanged
+from app.store.operators import Operator
+from app.store.phones import PhoneNote, drop_notes, old_notes
 from app.store.retention import (
     drop_rejections,
     old_rejections,
@@ -47,23 +51,57 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long what arrived is kept after nothing more was heard of its order.
+    """How long each class of what arrived is kept; None: for ever.
 
-    quiet    never less than the longest time in which a source may deliver again
-    sources  those whose redelivery time is known; deliveries of others are kept
+    quiet        bodies and headers, after nothing more was heard of their order: together, for
+                 neither is evidence without the other, nor can be read. Never less than the longest
+                 time in which a source may deliver again
+    phones       digests of phone numbers, after nothing more was heard of their order
+    rejections   refused deliveries, from their arrival
+    book_phones  phone numbers in order books, from their import
+    sources      those whose redelivery time is known; deliveries of others are kept
     """
 
-    quiet: Duration
+    quiet: Duration | None
     sources: frozenset[str]
+    phones: Duration | None = None
+    rejections: Duration | None = None
+    book_phones: Duration | None = None
+
+    def classes(self) -> dict[str, int | None]:
+        """Each class and the days for which it is kept."""
+        spans = {
+            "bodies": self.quiet,
+            "phones": self.phones,
+            "rejections": self.rejections,
+            "book_phones": self.book_phones,
+        }
+        return {name: None if span is None else span // DAY for name, span in spans.items()}
 
 
-def retention_for(days: int, sources: Mapping[str, Source]) -> Retention | None:
-    """What a setting of so many days means; None for 0, which keeps everything.
+def retention_for(
+    days: int,
+    sources: Mapping[str, Source],
+    *,
+    phones: int = 0,
+    rejections: int = 0,
+    book_phones: int = 0,
+) -> Retention | None:
+    """What settings of so many days mean; None where everything is kept. 0: for `days`, those of
+    bodies and headers, for ever; for the others, as long as these.
 
     Raises ConfigurationError where a source may deliver again after its bodies would be gone.
     """
-    if days == 0:
+    given = {"phones": phones, "rejections": rejections, "book_phones": book_phones}
+    if not (days or any(given.values())):
         return None
+    if days:
+        _check_redelivery(days, sources)
+    spans = {name: (own or days) * DAY or None for name, own in given.items()}
+    return Retention(quiet=days * DAY or None, sources=frozenset(sources), **spans)
+
+
+def _check_redelivery(days: int, sources: Mapping[str, Source]) -> None:
     spans = {
         name: source.profile.acknowledgement.redelivery_days for name, source in sources.items()
     }
@@ -75,7 +113,6 @@ def retention_for(days: int, sources: Mapping[str, Source]) -> Retention | None:
     ]
     if problems:
         raise ConfigurationError(problems)
-    return Retention(quiet=days * DAY, sources=frozenset(sources))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +138,20 @@ class Settled:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """What a pass found, or did. `settled` holds the first orders; the figures count all."""
+    """What a pass found, or did. `settled` holds the first orders; the figures count all.
 
-    before: Instant
+    before  who was heard of last by then is old enough for their bodies to go; None: none are
+    classes  each class of data, and the days for which it is kept
+    """
+
+    before: Instant | None
+    classes: Mapping[str, int | None] = field(default_factory=dict)
     orders: int = 0
     deliveries: int = 0
     size: int = 0
     rejections: int = 0
+    phones: int = 0
+    book_phones: int = 0
     settled: list[Settled] = field(default_factory=list)
 
     def add(self, settled: Sequence[Settled], *, keep: int) -> None:
@@ -120,12 +164,27 @@ class Pruning:
     def document(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "before": format_instant(self.before),
+            "before": None if self.before is None else format_instant(self.before),
             "orders": self.orders,
             "deliveries": self.deliveries,
             "bytes": self.size,
             "rejections": self.rejections,
+            "phones": self.phones,
+            "book_phones": self.book_phones,
+            "classes": [
+                {"class": name, "days": days, "items": self.items()[name]}
+                for name, days in self.classes.items()
+            ],
             "settled": [each.document() for each in self.settled],
+        }
+
+    def items(self) -> dict[str, int]:
+        """How many of each class were found, or let go."""
+        return {
+            "bodies": self.deliveries,
+            "phones": self.phones,
+            "rejections": self.rejections,
+            "book_phones": self.book_phones,
         }
 
 
@@ -138,7 +197,10 @@ async def prune_settled(
     progress: Callable[[int], None],
 ) -> Pruning:
     """One pass over everything; `dry_run` only looks. `keep`: how many orders to tell by name."""
-    pruning = Pruning(before=desk.clock.now() - retention.quiet)
+    quiet = retention.quiet
+    pruning = Pruning(
+        before=None if quiet is None else desk.clock.now() - quiet, classes=retention.classes()
+    )
     async for looked, settled in settled_orders(desk, retention):
         pruning.add(settled if dry_run else await prune_orders(desk, settled), keep=keep)
         progress(looked)
@@ -146,7 +208,26 @@ async def prune_settled(
         if not dry_run:
             await prune_rejections(desk, rejections)
         pruning.rejections += len(rejections)
+    async for notes in old_notes_by_page(desk, retention):
+        if not dry_run:
+            await prune_notes(desk, notes)
+        pruning.phones += len(notes)
     return pruning
+
+
+async def note_pruning(desk: Desk, who: Operator, pruning: Pruning) -> None:
+    """Add to the trail what was let go, if anything was."""
+    gone = {name: count for name, count in pruning.items().items() if count}
+    if gone:
+        async with desk.store.writing() as connection:
+            await note_deed(
+                connection,
+                who,
+                action="pruned",
+                subject="what is older than is kept",
+                at=desk.clock.now(),
+                facts=gone,
+            )
 
 
 async def settled_orders(
@@ -154,17 +235,17 @@ async def settled_orders(
 ) -> AsyncIterator[tuple[int, list[Settled]]]:
     """Settled orders that hold something to prune, a page at a time, each with the number of
     deliveries that were looked at."""
-    after = ""
-    while True:
+    after, quiet = "", retention.quiet
+    while quiet is not None:
         now = desk.clock.now()
         async with desk.store.reading() as connection:
             page = await unpruned(connection, after=after, limit=PAGE)
-            if not page or page[0].received_at > now - retention.quiet:
+            if not page or page[0].received_at > now - quiet:
                 return
             orders = {each.order for each in page if each.order is not None}
             marks = [m for m in await marks_of(connection, orders) if m.due_at is None]
             histories = await gather(connection, [mark.order for mark in marks])
-            ended = _settled(desk, histories, retention, now)
+            ended = _settled(desk, histories, retention, now=now, quiet=quiet)
             ids = {order: _ids(histories[order]) for order in ended}
             sizes = await sizes_of(connection, [each for some in ids.values() for each in some])
         yield (
@@ -190,7 +271,12 @@ def _ids(history: History) -> list[str]:
 
 
 def _settled(
-    desk: Desk, histories: Mapping[str, History], retention: Retention, now: Instant
+    desk: Desk,
+    histories: Mapping[str, History],
+    retention: Retention,
+    *,
+    now: Instant,
+    quiet: Duration,
 ) -> dict[str, Outcome]:
     """The outcomes of those orders that are settled, and whose sources are all known."""
     found: dict[str, Outcome] = {}
@@ -202,7 +288,7 @@ def _settled(
         except Exception as error:
             log.error("an order cannot be folded", order=order, exc_info=error)
             continue
-        if is_settled(history, ledger, quiet=retention.quiet):
+        if is_settled(history, ledger, quiet=quiet):
             found[order] = ledger.outcome
     return found
 
@@ -237,7 +323,9 @@ def _portions(settled: Iterable[Settled]) -> Iterator[list[tuple[Settled, str, i
 
 async def old_rejections_by_page(desk: Desk, retention: Retention) -> AsyncIterator[list[str]]:
     """Rejections that are older than what is kept, a page at a time."""
-    before, after = desk.clock.now() - retention.quiet, ""
+    if retention.rejections is None:
+        return
+    before, after = desk.clock.now() - retention.rejections, ""
     while True:
         async with desk.store.reading() as connection:
             found = await old_rejections(
@@ -247,6 +335,30 @@ async def old_rejections_by_page(desk: Desk, retention: Retention) -> AsyncItera
             return
         yield found
         after = found[-1]
+
+
+async def old_notes_by_page(desk: Desk, retention: Retention) -> AsyncIterator[list[PhoneNote]]:
+    """Digests of phone numbers of orders that have been settled for longer than they are kept."""
+    quiet, after = retention.phones, None
+    while quiet is not None:
+        now = desk.clock.now()
+        async with desk.store.reading() as connection:
+            page = await old_notes(connection, before=now - quiet, after=after, limit=PAGE)
+            if not page:
+                return
+            owned = await owners(connection, [note[2] for note in page if note[1] == "delivery"])
+            orders = {each.delivery_id: each.order for each in owned}
+            orders |= {note[2]: note[2] for note in page if note[1] == "order"}
+            histories = await gather(connection, {each for each in orders.values() if each})
+            ended = _settled(desk, histories, retention, now=now, quiet=quiet)
+        yield [note for note in page if orders.get(note[2]) in ended]
+        after = page[-1]
+
+
+async def prune_notes(desk: Desk, notes: Sequence[PhoneNote]) -> None:
+    """Let these digests go."""
+    async with desk.store.writing() as connection:
+        await drop_notes(connection, notes)
 
 
 async def prune_rejections(desk: Desk, rejections: Sequence[str]) -> None:

@@ -10,9 +10,14 @@ import structlog
 
 from app.errors import StoreUnavailable
 from app.operations.desk import Desk
+from app.operations.people import SERVICE
 from app.operations.prune import (
+    Pruning,
     Retention,
+    note_pruning,
+    old_notes_by_page,
     old_rejections_by_page,
+    prune_notes,
     prune_orders,
     prune_rejections,
     settled_orders,
@@ -52,20 +57,34 @@ class Pruner:
             await self._rest(PASS_S)
 
     async def _pass(self) -> None:
-        began, deliveries = perf_counter(), 0
+        pruning = Pruning(before=None)
+        try:
+            await self._prune(pruning)
+        finally:
+            await note_pruning(self._desk, SERVICE, pruning)
+        if pruning.deliveries:
+            log.info("bodies and headers pruned", count=pruning.deliveries)
+
+    async def _prune(self, pruning: Pruning) -> None:
+        began = perf_counter()
         async for _, settled in settled_orders(self._desk, self._retention):
             pruned = await prune_orders(self._desk, settled)
-            deliveries += sum(len(each.sizes) for each in pruned)
+            pruning.deliveries += sum(len(each.sizes) for each in pruned)
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()
         async for rejections in old_rejections_by_page(self._desk, self._retention):
             await prune_rejections(self._desk, rejections)
+            pruning.rejections += len(rejections)
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()
-        if deliveries:
-            log.info("bodies and headers pruned", count=deliveries)
+        async for notes in old_notes_by_page(self._desk, self._retention):
+            await prune_notes(self._desk, notes)
+            pruning.phones += len(notes)
+            if await self._rest((perf_counter() - began) * REST_SHARE):
+                return
+            began = perf_counter()
 
     async def _rest(self, seconds: float) -> bool:
         """Whether it was stopped meanwhile."""

@@ -35,7 +35,7 @@ from tests.store.contract_checking import of_the_builders, quiet
 from tests.store.contract_histories import Part, session_opened, tell
 
 MONTH = 30 * DAY
-RETENTION = Retention(quiet=MONTH, sources=frozenset({"shop"}))
+RETENTION = Retention(quiet=MONTH, phones=MONTH, rejections=MONTH, sources=frozenset({"shop"}))
 LATER = 40 * DAY // SECOND
 """Seconds after T: the month is over for what came at T."""
 

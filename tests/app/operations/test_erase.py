@@ -55,7 +55,7 @@ async def plant(driver: Driver) -> None:
     await driver.send(nameless)
     await refold_until_quiet(driver.desk, limit=100, progress=quiet)
     request = json.dumps({"customer": {"phone": PHONE}}).encode()
-    for number in range(30):  # so many that the table's pages are divided
+    for number in range(30):
         async with driver.desk.store.writing() as connection:
             row = Unanswered(key=f"key_{number}", order="ORD-1", request=request, due_at=T)
             await note_unanswered(connection, row)
