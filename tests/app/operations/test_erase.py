@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from app.bootstrap_sources import storing_sources
 from app.config import load_settings
 from app.errors import NotFoundError, UsageError
+from app.logs import configure_logging
+from app.operations.backup import back_up
 from app.operations.check_store import check_store
 from app.operations.erase import Asked, Erasure, erase, traces_left
 from app.operations.erase_rules import rules_for
@@ -107,10 +110,10 @@ def held(folder: Path, *sought: str) -> set[str]:
     }
 
 
-async def test_the_number_is_nowhere_afterwards(tmp_path: Path, capfd: Any) -> None:
+async def test_the_number_is_nowhere_afterwards(tmp_path: Path) -> None:
     """Searched for as bytes in every file, in what was logged, and in a backup made afterwards."""
-    from app.operations.backup import back_up
-
+    log = io.StringIO()
+    configure_logging(format="json", level="debug", stream=log)
     async with driving(tmp_path, with_worker=False) as driver:
         driver.desk = driver.service.desk
         await plant(driver)
@@ -132,10 +135,9 @@ async def test_the_number_is_nowhere_afterwards(tmp_path: Path, capfd: Any) -> N
         assert PHONE not in metrics
     assert traces_left(tmp_path / "t.db", erasure) == []
     assert held(tmp_path, PHONE, SPELLED) == set()
-    logged = "".join(capfd.readouterr())
-    assert '"delivery"' in logged
-    assert PHONE not in logged
-    assert SPELLED not in logged
+    assert '"delivery"' in log.getvalue()
+    assert PHONE not in log.getvalue()
+    assert SPELLED not in log.getvalue()
 
 
 async def test_ledgers_stay_as_they_were_and_everything_still_fits(driver: Driver) -> None:
