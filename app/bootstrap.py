@@ -15,6 +15,7 @@ import httpx2
 import structlog
 from starlette.applications import Starlette
 
+from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_keys import known_phone_key, phone_key
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
 from app.checkout.client import CheckoutClient
@@ -31,6 +32,7 @@ from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
 from app.operations.rounds import IDLE_S, Rounds, SideBySide, rest_when_idle
+from app.operations.seal import Signer
 from app.operations.watchdog import REST_S, Watchdog
 from app.operations.worker import FoldWorker
 from app.outbound.asker import LIMIT_S, Asker
@@ -143,8 +145,11 @@ class Service:
         askers: Mapping[str, Asker],
         checkout: CheckoutClient | None = None,
         client: httpx2.AsyncClient | None = None,
+        signer: Signer | None = None,
     ) -> None:
-        """client: what the shop is told with; None: it is not told."""
+        """client: what the shop is told with; None: it is not told.
+        signer: who signs what is sealed; None: another process seals.
+        """
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
@@ -159,6 +164,7 @@ class Service:
         self.asking_again = None if checkout is None else asking_again(desk, checkout)
         shop = shop_of(settings) if with_worker else None
         self.notifying = notifying(desk, shop, client) if shop and client else None
+        self.sealing = None if signer is None else sealing(desk, signer)
         self.watchdog = Watchdog(desk)
         self.watching = Rounds(
             self.watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S)
@@ -204,6 +210,8 @@ class Service:
             )
         if self.notifying is not None and not self.notifying.alive:
             reasons.append("the task that notifies the shop is not running")
+        if self.sealing is not None and not self.sealing.alive:
+            reasons.append("the task that seals the evidence is not running")
         return reasons
 
     def alarms(self) -> list[str]:
@@ -261,6 +269,8 @@ class Service:
             yield "the task that notifies the shop", self.notifying
         if self.pruner is not None:
             yield "the pruner", self.pruner
+        if self.sealing is not None:
+            yield "the task that seals the evidence", self.sealing
         yield "the watchdog", self.watching
 
     async def _look(self) -> None:
@@ -301,15 +311,18 @@ async def open_service(
         store = await stack.enter_async_context(
             open_store(store_settings(settings), purpose="serving")
         )
+        clock = clock or SystemClock()
+        desk = Desk(store=store, policy=settings.policy(), clock=clock)
         service = Service(
             store,
             settings,
             sources=sources,
-            clock=clock or SystemClock(),
+            clock=clock,
             with_worker=with_worker,
             askers=asking,
             checkout=checkout,
             client=client,
+            signer=await signer_of(desk, settings) if with_worker else None,
         )
         await stack.enter_async_context(service.running())
         yield service

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx2
 
 from app.bootstrap import store_settings
+from app.bootstrap_evidence import key_path
 from app.bootstrap_sources import compile_sources, shop_of
 from app.clock import SystemClock
 from app.config import Settings, load_settings
@@ -49,6 +50,8 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
         yield "TALLYHOOK_CHECKOUT__TOKEN_FILE", settings.checkout.token_file
     if settings.shop.secret_file is not None:
         yield "TALLYHOOK_SHOP__SECRET_FILE", settings.shop.secret_file
+    if key_path(settings).exists():  # else the first start makes it
+        yield "TALLYHOOK_EVIDENCE__KEY_FILE", key_path(settings)
 
 
 def _mode(path: Path) -> int | None:

@@ -11,6 +11,7 @@ import structlog
 import uvicorn
 
 from app.bootstrap import Service, notifying, open_desk, open_service
+from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_sources import compile_sources, keeps_everything, retention_of, shop_of
 from app.config import Settings
 from app.errors import UnreachableError
@@ -132,7 +133,7 @@ async def _announce(server: uvicorn.Server, settings: Settings) -> None:
 
 
 async def work(settings: Settings) -> None:
-    """Fold due orders, notify the shop, and prune settled orders, until SIGTERM or SIGINT."""
+    """Fold due orders, seal, notify the shop, and prune settled orders, until SIGTERM or SIGINT."""
     retention = None
     if not keeps_everything(settings):  # only then are the sources needed
         retention = retention_of(settings, compile_sources(settings))
@@ -142,6 +143,7 @@ async def work(settings: Settings) -> None:
         open_desk(settings, purpose="serving") as desk,
     ):
         parts: list[FoldWorker | Rounds | Pruner] = [FoldWorker(desk, batch=settings.worker_batch)]
+        parts += [sealing(desk, await signer_of(desk, settings))]
         parts += [] if shop is None else [notifying(desk, shop, client)]
         parts += [] if retention is None else [Pruner(desk, retention)]
         await _until_told(parts, environment=desk.store.environment)

@@ -45,6 +45,7 @@ def accounts(settings: Settings) -> dict[str, Account]:
             profile=load_profile(given.profile),
             secrets=secrets_of(given),
             address=settings.public_url,
+            ends=ends_of(given),
         )
         for name, given in settings.sources.items()
     }

@@ -114,6 +114,17 @@ class ShopSettings(BaseModel):
     secret_file: Path | None = None
 
 
+class EvidenceSettings(BaseModel):
+    """With what evidence is signed.
+
+    key_file  the ed25519 key in PEM, made at the first start; None: beside the database
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key_file: Path | None = None
+
+
 class PhonesSettings(BaseModel):
     """By what orders are found that a phone number belongs to.
 
@@ -159,6 +170,7 @@ class Settings(BaseSettings):
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
     shop: ShopSettings = Field(default_factory=ShopSettings)
+    evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)
     phones: PhonesSettings = Field(default_factory=PhonesSettings)
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
 
@@ -195,6 +207,8 @@ class Settings(BaseSettings):
     retention_rejections_days: int = _number(0, 0, 3650)
     retention_book_phones_days: int = _number(0, 0, 3650)
     retention_minimum_days: int = _number(0, 0, 3650)
+
+    closing_margin_days: int = _number(10, 1, 60)
 
     longpoll_max_s: int = _number(60, 1, 600)
     page_max: int = _number(1000, 1, 10_000)
@@ -239,6 +253,7 @@ class Settings(BaseSettings):
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "checkout": CheckoutSettings,
     "shop": ShopSettings,
+    "evidence": EvidenceSettings,
     "phones": PhonesSettings,
     "rehearsal": RehearsalSettings,
 }

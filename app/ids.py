@@ -29,6 +29,12 @@ def new_secret() -> bytes:
     return secrets.token_bytes(32)
 
 
+def new_salts(count: int) -> list[bytes]:
+    """16 bytes of chance each, so that nobody can test a guess of what was hashed with one."""
+    chance = os.urandom(16 * count)
+    return [chance[start : start + 16] for start in range(0, len(chance), 16)]
+
+
 Chance = random.Random
 """Where a seeded trial takes its choices from."""
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def canonical_json(value: Any) -> bytes:
@@ -17,9 +20,9 @@ def canonical_json(value: Any) -> bytes:
 
     Raises TypeError on a float or anything else that has no single written form.
     """
-    text = json.dumps(_checked(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    _check(value)
     # Half a surrogate pair has no UTF-8; its backslash form is the JSON escape of the same text.
-    return text.encode("utf-8", "backslashreplace")
+    return _ENCODER.encode(value).encode("utf-8", "backslashreplace")
 
 
 def fingerprint(value: Any) -> str:
@@ -27,20 +30,21 @@ def fingerprint(value: Any) -> str:
     return "sha256:" + hashlib.sha256(canonical_json(value)).hexdigest()
 
 
-def _checked(value: Any) -> Any:
-    if isinstance(value, float):
-        _refuse(value)
+def _check(value: Any) -> None:
+    """Raises TypeError for what has no single written form. Most values are plain; those that are
+    subclasses of a plain kind are written as that kind is."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
                 _refuse(key)
-            _checked(item)
+            if type(item) not in _PLAIN:
+                _check(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            _checked(item)
+            if type(item) not in _PLAIN:
+                _check(item)
     elif not isinstance(value, str | int | None):
         _refuse(value)
-    return value
 
 
 def _refuse(value: object) -> NoReturn:

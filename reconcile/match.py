@@ -15,49 +15,29 @@ own, then `absorb` every `Part` in one process and take what `rest` yields there
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal, get_args
+from dataclasses import dataclass
 
-from reconcile.breaks import Break
-from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
-from reconcile.ledger import Facts
 from reconcile.match_control import Control
+from reconcile.match_decision import MATCH_KINDS, Decision, Match, MatchKind
+from reconcile.match_end import second_look
+from reconcile.match_group import Deciding
+from reconcile.match_left import Left
+from reconcile.match_merge import Plain, merge
 from reconcile.match_rows import BookRow, StatementRow, TakingRow
 from reconcile.match_rules import Coverage, HandMatch, MatchRules
-from reconcile.money import Money
-from reconcile.values import frozen
+from reconcile.match_tally import Tally
+from reconcile.match_terms import Terms
 
-MatchKind = Literal["by_payment", "by_group", "by_tolerance", "by_date_window", "by_hand"]
-MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
-"""How lines came together whose match is not plain. Plain ones (one order, one reference, equal
-amounts) are counted in the control totals and not told one by one."""
+__all__ = ["MATCH_KINDS", "Decision", "Match", "MatchKind", "Matching", "Part"]
 
 
-@frozen
-class Match:
-    """Lines that belong together though reference or amount alone does not say so.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one range of keys counted and left over. It can be pickled."""
 
-    order   the order's reference, where a ledger is part of it
-    lines   ids of the book and statement lines that it claims, sorted
-    money   what was captured, or where no ledger is part of it the sum of the book lines
-    facts   what was different and was let pass: `difference`, `apart_us`, …
-    """
-
-    kind: MatchKind
-    order: str | None
-    payment: str | None
-    lines: tuple[str, ...]
-    money: Money
-    facts: Facts = ()
-
-    @property
-    def identity(self) -> str:
-        """The same for the same match in every run: `mat_` and 20 hex digits."""
-        told = fingerprint([self.kind, self.order, self.payment, list(self.lines)])
-        return "mat_" + told.removeprefix("sha256:")[:20]
-
-
-Decision = Match | Break
+    tally: Tally
+    left: Left
 
 
 class Matching:
@@ -72,8 +52,9 @@ class Matching:
         hands: Iterable[HandMatch] = (),
     ) -> None:
         """`hands` speak of what matching by key leaves open or ambiguous; they undo no match."""
-        self._rules, self._as_of, self._coverage = rules, as_of, coverage
-        self._hands = tuple(hands)
+        terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
+        self._terms, self._tally, self._left = terms, Tally(rules.currency), Left()
+        self._deciding = Deciding(terms, self._tally, self._left)
 
     def decide(
         self,
@@ -94,25 +75,39 @@ class Matching:
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
         """Merge three streams in key order. Raises ValueError for a stream that is not."""
-        raise NotImplementedError
+        tally, deciding = self._tally, self._deciding
+        plain = Plain(
+            agreed=tally.plain,
+            settled=tally.settled,
+            fee_fits=self._terms.fee_fits if self._terms.any_fees else None,
+            unsettled=deciding.plainly_unsettled,
+        )
+        groups = merge(
+            tally.takings(takings), tally.book(book), tally.statements(statements), plain=plain
+        )
+        for group in groups:
+            deciding.group(group)
+            yield from tally.told()
+        yield from tally.told()
 
     def part(self) -> Part:
-        """What `by_key` counted and left over: to be absorbed elsewhere. It can be pickled."""
-        raise NotImplementedError
+        """What `by_key` counted and left over, to be absorbed elsewhere."""
+        return Part(self._tally, self._left)
 
     def absorb(self, part: Part) -> None:
-        """Take over what another matching under the same rules counted and left over."""
-        raise NotImplementedError
+        """Take over what another matching under the same rules counted and left over.
+
+        What is beyond the bound of the second look is decided at once; `rest` tells of it.
+        """
+        self._tally.absorb(part.tally)
+        self._deciding.absorb(part.left)
 
     def rest(self) -> Iterator[Decision]:
         """The second look: what no key brought together, by hand, payment, group and rule; then
         the breaks of what is left, with their nearest candidates."""
-        raise NotImplementedError
+        yield from self._tally.told()
+        yield from second_look(self._deciding)
 
     def control(self) -> Control:
         """The totals of all that was decided so far; complete after `rest`."""
-        raise NotImplementedError
-
-
-class Part:
-    """What one range of keys came to."""
+        return self._tally.control(self._terms.as_of)

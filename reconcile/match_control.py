@@ -13,8 +13,9 @@ has not passed, or there is nothing to compare with) or `break`, whose buckets a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Literal, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Final, Literal, TypeVar, get_args
 
 from reconcile.breaks import BREAK_CAUSES, BreakCause
 from reconcile.instants import Instant
@@ -127,13 +128,35 @@ class Control:
 
     def __add__(self, other: Control) -> Control:
         """The totals of two parts of one matching."""
-        raise NotImplementedError
+        return Control(
+            as_of=max(self.as_of, other.as_of),
+            lines=_added(self.lines + other.lines, ("side", "currency", "bucket")),
+            read=_added(self.read + other.read, ("side", "currency")),
+            breaks=_added(self.breaks + other.breaks, ("cause", "currency")),
+            unsearched=self.unsearched + other.unsearched,
+        )
 
     def ties(self) -> tuple[Tie, ...]:
-        """Every equation with both its sides: rows and sums read = matched + waiting + breaks on
-        each side; captured against the book = captured against the statements; gross − fee = net.
+        """Every equation with both its sides, for each side and currency: what was read =
+        matched + waiting + breaks, in rows and in money; gross - fee = net; and for each currency
+        captured by the takings = captured by the settlement side.
         """
-        raise NotImplementedError
+        found: list[Tie] = []
+        places = {(e.side, e.currency) for e in self.read}
+        for side, currency in sorted(places | {(e.side, e.currency) for e in self.lines}):
+            read = [e for e in self.read if (e.side, e.currency) == (side, currency)]
+            lines = [e for e in self.lines if (e.side, e.currency) == (side, currency)]
+            for name, left, right in _equations(side, read=read, lines=lines):
+                found.append(Tie(name=name, side=side, currency=currency, left=left, right=right))
+        return (*found, *self._captured())
+
+    def _captured(self) -> Iterator[Tie]:
+        name = "captured against the book = captured against the statements"
+        for currency in sorted({each.currency for each in self.lines}):
+            of = [each for each in self.lines if each.currency == currency]
+            left = sum([each.sum for each in of if each.side == "takings"])
+            right = sum([each.sum for each in of if each.side == "settlement"])
+            yield Tie(name=name, side="settlement", currency=currency, left=left, right=right)
 
     @property
     def holds(self) -> bool:
@@ -144,3 +167,34 @@ class Control:
 def total(lines: Iterable[ControlLine], family: Family) -> int:
     """The sum of the lines whose bucket is of the family."""
     return sum([line.sum for line in lines if FAMILIES[line.bucket] == family])
+
+
+def _equations(
+    side: Side, *, read: Sequence[Read], lines: Sequence[ControlLine]
+) -> Iterator[tuple[str, int, int]]:
+    parts = sum([total(lines, family) for family in get_args(Family)])
+    yield "rows read = rows placed", sum([e.count for e in read]), sum([e.count for e in lines])
+    yield "read = matched + waiting + breaks", sum([each.sum for each in read]), parts
+    if side == "statement":
+        fees = sum([each.fee for each in read])
+        yield "fees read = fees placed", fees, sum([each.fee for each in lines])
+        net = sum([each.net for each in lines])
+        yield "gross - fees = net", parts - sum([each.fee for each in lines]), net
+
+
+Counted = TypeVar("Counted", ControlLine, Read, BreakTotal)
+_SUMMED: Final = frozenset({"count", "sum", "fee", "net", "minor"})
+
+
+def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...]:
+    """One value for each combination of `names`, sorted by them."""
+    found: dict[tuple[str, ...], Counted] = {}
+    for part in parts:
+        key = tuple([getattr(part, name) for name in names])
+        found[key] = part if key not in found else _plus(found[key], part)
+    return tuple([found[key] for key in sorted(found)])
+
+
+def _plus(one: Counted, other: Counted) -> Counted:
+    summed = [each.name for each in fields(one) if each.name in _SUMMED]
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in summed})

@@ -46,6 +46,7 @@ class MatchRules:
     money_margin   the money may lag this far behind a book line that says paid
     refund_margin  a refund that the book speaks of may take this long to come
     fees           a source and currency that is not named has no expected fee
+    currency       the merchant's own: an amount of nothing is told in it where no currency is known
     """
 
     tolerances: tuple[Tolerance, ...] = ()
@@ -55,6 +56,7 @@ class MatchRules:
     money_margin: Duration = DAY
     refund_margin: Duration = 10 * DAY
     fees: tuple[ExpectedFee, ...] = ()
+    currency: str = "KES"
 
 
 @frozen

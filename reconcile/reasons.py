@@ -118,12 +118,12 @@ WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
 
 def reason_sentence(code: str, facts: Facts) -> str:
     """The sentence of a reason, without its cites and its full stop."""
-    return _filled(REASON_SENTENCES[code], facts)
+    return filled(REASON_SENTENCES[code], facts)
 
 
 def finding_sentence(code: FindingCode, facts: Facts) -> str:
     """The sentence of a finding, without its cites and its full stop."""
-    return _filled(FINDING_SENTENCES[code], facts)
+    return filled(FINDING_SENTENCES[code], facts)
 
 
 class _Words(dict[str, str]):
@@ -133,7 +133,8 @@ class _Words(dict[str, str]):
         return "" if name == "reason" else UNFILLED
 
 
-def _filled(template: str, facts: Facts) -> str:
+def filled(template: str, facts: Facts) -> str:
+    """The template with the facts that it names, in words."""
     words = _Words()
     for name, value in facts:
         text = _in_words(name, value)

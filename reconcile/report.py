@@ -11,7 +11,9 @@ new      orders opened in it
 closed   orders of those two that got their final outcome in it (`settle.closed_at`)
 closing  orders of those two that had none by its end
 
-An order is *of the period* if it is one of opening and new, or if money of it is placed there.
+other    orders closed before it, or opened after it, that have money placed in it
+
+An order is *of the period* if it is one of opening, new and other.
 The basis decides which date places money: `captured` the provider's date of the movement,
 `received` when we first knew of it, `settled` the statement's date. Orders open and close by the
 dates of their evidence on every basis.
@@ -30,7 +32,7 @@ from reconcile.values import frozen
 Basis = Literal["captured", "received", "settled"]
 BASES: Final[tuple[Basis, ...]] = get_args(Basis)
 
-Step = Literal["opening", "new", "closed", "closing"]
+Step = Literal["opening", "new", "closed", "closing", "other"]
 STEPS: Final[tuple[Step, ...]] = get_args(Step)
 
 Flow = Literal[
@@ -46,7 +48,9 @@ Flow = Literal[
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """The rows of the money table. The first five come from ledgers and fees, the rest lead from net
-to the statement: net = settled + not_settled + differs - not_notified."""
+to the statement: net = settled + not_settled + differs − not_notified."""
+
+NoOrder = Literal["no_order"]
 
 Group = Literal["success", "failure", "timeout", "open"]
 GROUPS: Final[tuple[Group, ...]] = get_args(Group)
@@ -98,7 +102,8 @@ class FlowRow:
 
 @frozen
 class ControlRow:
-    """Orders of the period with one outcome in one currency; every one is in one row.
+    """Orders of the period with one outcome in one currency; every one is in one row. The bucket
+    `no_order` has no orders: only money that a statement tells of and no ledger does.
 
     sum       what these orders cost; 0 where that is not known
     captured, refunded, lost   money of this currency placed in the period that moved on orders of
@@ -106,7 +111,7 @@ class ControlRow:
     """
 
     currency: str | None
-    bucket: Outcome
+    bucket: Outcome | NoOrder
     count: int
     sum: int
     captured: int
@@ -115,13 +120,22 @@ class ControlRow:
 
 
 @frozen
-class BookRow:
-    """Lines of the order book in the period: matched, or by the cause of their break."""
+class MatchingRow:
+    """Rows of one side of the matching (`match_control`) in one bucket; every row is in one.
 
+    side    book, takings, settlement or statement
+    family  matched, waiting or break
+    fee, net  of statement lines; 0 on the other sides
+    """
+
+    side: str
     currency: str
+    family: str
     bucket: str
     count: int
     sum: int
+    fee: int
+    net: int
 
 
 @frozen
@@ -194,10 +208,12 @@ class DelayRow:
 
 @frozen
 class BreakRow:
-    """Open breaks of one cause and age in one currency, with the money at risk."""
+    """Breaks of one cause, age and state in one currency, with their money: at risk unless it was
+    accepted."""
 
     cause: BreakCause
     age: Age
+    state: str
     currency: str
     count: int
     sum: int
@@ -205,7 +221,7 @@ class BreakRow:
 
 @frozen
 class BreakLine:
-    """One open break. `state` is what people made of it so far."""
+    """One break. `state` is what people made of it so far."""
 
     identity: str
     cause: BreakCause
@@ -280,6 +296,41 @@ class FeeRow:
 
 
 @frozen
+class AdjustmentRow:
+    """What has been learned of a closed month since: one figure of its report that is another now.
+
+    table, line, what  which figure: the table of its report, the row in it, and what of the row
+    original           as the closed report says it
+    told               what earlier reports have already added to it
+    change             what this one adds; `now` is the sum of the three
+    closing            the digest of the closing that the figure stands in
+    """
+
+    period: str
+    table: str
+    line: str
+    what: str
+    currency: str | None
+    count_original: int
+    count_told: int
+    count_change: int
+    sum_original: int
+    sum_told: int
+    sum_change: int
+    closing: str
+
+    @property
+    def count_now(self) -> int:
+        """What a report of that month says now."""
+        return self.count_original + self.count_told + self.count_change
+
+    @property
+    def sum_now(self) -> int:
+        """What a report of that month says now."""
+        return self.sum_original + self.sum_told + self.sum_change
+
+
+@frozen
 class Unlisted:
     """How many lines of a list are not in it, for it ends at `bound`."""
 
@@ -287,6 +338,13 @@ class Unlisted:
     listed: int
     bound: int
     left_out: int
+
+
+@frozen
+class Note:
+    """Something that a reader of the whole must know."""
+
+    sentence: str
 
 
 @frozen
@@ -298,7 +356,7 @@ class PeriodReport:
     ties: tuple[Tie, ...]
     flow: tuple[FlowRow, ...]
     control: tuple[ControlRow, ...]
-    book: tuple[BookRow, ...]
+    matching: tuple[MatchingRow, ...]
     money: tuple[MoneyRow, ...]
     outcomes: tuple[OutcomeRow, ...]
     findings: tuple[FindingRow, ...]
@@ -312,6 +370,8 @@ class PeriodReport:
     late_lines: tuple[LateLine, ...]
     change_lines: tuple[ChangeLine, ...]
     unlisted: tuple[Unlisted, ...]
+    notes: tuple[Note, ...]
+    adjustments: tuple[AdjustmentRow, ...] = ()
 
     @property
     def ties_hold(self) -> bool:

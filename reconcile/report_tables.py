@@ -64,6 +64,7 @@ def _table(name: str, title: str, row: type[Any], columns: str, *, about: str) -
 
 
 TABLES: Final[tuple[Table, ...]] = (
+    _table("notes", "To be known first", r.Note, "sentence", about="What bears on the whole."),
     _table(
         "ties",
         "Control: what must be equal",
@@ -97,11 +98,12 @@ TABLES: Final[tuple[Table, ...]] = (
         "statement knows of it.",
     ),
     _table(
-        "book",
-        "Order book: matched or not",
-        r.BookRow,
-        "currency bucket count:count sum:money",
-        about="Lines of the order book that are dated in the period; every line is in one row.",
+        "matching",
+        "Matching: ledgers, order book and statement",
+        r.MatchingRow,
+        "side currency family bucket count:count sum:money fee:money net:money",
+        about="Rows of orders that belong to the period by the date in the book, else by their "
+        "first money. Each is in one bucket: it matched, it waits for the other side, or breaks.",
     ),
     _table(
         "outcomes",
@@ -110,7 +112,7 @@ TABLES: Final[tuple[Table, ...]] = (
         "outcome group reason sentence orders:count further_attempts:count redelivered:count "
         "late:count out_of_order:count",
         about="Orders of the period by the reason that decided; and of these, how many took "
-        "further attempts, had events delivered again, late, or in another order than occurred.",
+        "further attempts, or had events delivered again, late, or out of order.",
     ),
     _table(
         "findings",
@@ -137,8 +139,9 @@ TABLES: Final[tuple[Table, ...]] = (
         "breaks",
         "Breaks by cause and age",
         r.BreakRow,
-        "cause age currency count:count sum:money",
-        about="Open differences between ledgers, order book and statement, with the money at risk.",
+        "cause age state currency count:count sum:money",
+        about="Differences between ledgers, order book and statement that are still there. Their "
+        "money is at risk, but where a person has accepted it.",
     ),
     _table(
         "late",
@@ -153,6 +156,16 @@ TABLES: Final[tuple[Table, ...]] = (
         r.ChangeRow,
         "before after count:count",
         about="Orders opened before the period whose published outcome changed in it.",
+    ),
+    _table(
+        "adjustments",
+        "Adjustments to closed months",
+        r.AdjustmentRow,
+        "period table line what currency count_original:count count_told:count count_change:count "
+        "count_now:count sum_original:money sum_told:money sum_change:money sum_now:money closing",
+        about="A closed report never changes. What was learned since stands here, in the month "
+        "after the last closed one: the figure as it was closed, what reports since have added to "
+        "it, what this one adds, and what it is now.",
     ),
     _table(
         "fees",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reconcile.ledger import FindingCode, Outcome
+from reconcile.ledger import FindingCode
 
 REASON_WORDS: Final[dict[str, str]] = {
     "paid_in_full": "Paid in full",
@@ -66,23 +66,6 @@ FINDING_WORDS: Final[dict[FindingCode, str]] = {
     "fulfilled_but_not_paid": "Fulfilled, and not paid",
     "paid_after_cancel": "Money moved after the shop had canceled",
 }
-
-GROUP_OF: Final[dict[Outcome, str]] = {
-    "succeeded": "success",
-    "refunded": "success",
-    "partially_refunded": "success",
-    "failed": "failure",
-    "canceled": "failure",
-    "expired": "timeout",
-    "timed_out": "timeout",
-    "unresolved": "open",
-    "disputed": "open",
-    "authorized": "open",
-    "pending": "open",
-    "not_attempted": "open",
-}
-"""success: money moved for it, whatever went back later; failure: somebody said no; timeout: the
-time ran out; open: no final outcome yet."""
 
 
 def reason_words(code: str) -> str:

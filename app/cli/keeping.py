@@ -110,13 +110,19 @@ def prune(
     by: ByOption = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Let bodies and headers of settled orders go, as `serve` does by itself from time to time."""
+    """Let bodies and headers of settled orders go, as `serve` does by itself from time to time.
+
+    What is not sealed yet is sealed first. Each class of data has its own time: see
+    TALLYHOOK_RETENTION_DAYS and those after it.
+    """
+    from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.errors import UsageError
     from app.operations.people import who_may
     from app.operations.prune import Pruning, note_pruning, prune_settled
+    from app.operations.seal import seal_all
 
     refuse_csv(form)
     settings = load_settings()
@@ -128,6 +134,7 @@ def prune(
         if dry_run:
             return await prune_settled(desk, retention, dry_run=True, keep=limit, progress=advance)
         who = await who_may(desk, by=by, action="pruned")
+        await seal_all(desk, await signer_of(desk, settings))
         done = await prune_settled(desk, retention, keep=limit, progress=advance)
         await note_pruning(desk, who, done)
         return done

@@ -12,18 +12,27 @@ import typer
 
 from app.cli import (
     audit,
+    breaks,
     checkout,
     deliveries,
+    evidence,
     going_live,
     golive,
     keeping,
+    late,
+    log,
     notifications,
     operators,
     orders,
+    periods,
     personal,
     profiles,
+    reconcile,
+    records,
+    report,
     serving,
     signature,
+    statement,
     store,
     tokens,
 )
@@ -44,13 +53,22 @@ for module in (serving, store, keeping, personal, going_live):
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(checkout.group, name="checkout")
+application.add_typer(evidence.group, name="evidence")
 application.add_typer(golive.group, name="golive")
+application.add_typer(log.group, name="log")
 application.add_typer(notifications.group, name="notifications")
 application.add_typer(audit.group, name="audit")
 application.add_typer(operators.group, name="operators")
+application.add_typer(reconcile.group, name="reconcile")
+application.add_typer(breaks.group, name="breaks")
+application.add_typer(late.group, name="late")
+application.add_typer(report.group, name="report")
 application.add_typer(tokens.group, name="tokens")
+application.add_typer(periods.group, name="period")
 application.add_typer(profiles.group, name="profiles")
+application.add_typer(records.group, name="records")
 application.add_typer(signature.group, name="signature")
+application.add_typer(statement.group, name="statement")
 application.add_typer(store.group, name="db")
 
 

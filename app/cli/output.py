@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cells import safe_cell
 from app.errors import UsageError
 
 
@@ -28,8 +29,6 @@ FormatOption = Annotated[
     Format, typer.Option("--format", help="table for people; json, jsonl or csv for programs.")
 ]
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
 
 def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
     """Print rows, in a table or CSV by the given columns, in JSON whole."""
@@ -41,7 +40,7 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
     elif form is Format.csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(columns)
-        writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+        writer.writerows([cell(row.get(name)) for name in columns] for row in rows)
     else:
         _table(rows, columns)
 
@@ -58,10 +57,9 @@ def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=None if form is Format.jsonl else 2))
 
 
-def _cell(value: Any) -> str:
-    """Text for a spreadsheet; a cell that would be taken for a formula is quoted."""
-    text = _text(value)
-    return "'" + text if text.startswith(_FORMULA) else text
+def cell(value: Any) -> str:
+    """Text for a spreadsheet. A number of ours stays one; text never becomes a formula."""
+    return str(value) if type(value) is int else safe_cell(_text(value))
 
 
 def _text(value: Any) -> str:

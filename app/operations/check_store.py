@@ -3,7 +3,8 @@
     1 the file       SQLite's own check, indexes included; the rest needs a file that can be read
     2 bodies         have the digest and size that their delivery was acknowledged with
     3 index          events, links, contests and verdicts are what the bodies give, as in `reindex`
-    4 ledgers        cached and published ones are what the histories give, as in `refold --all`
+    4 ledgers        cached and published ones are what the histories give, as in `refold --all`;
+                     and takings, where they are cached and not behind
     5 due marks      every order comes up when its ledger changes next
 
 On one snapshot, while the service runs. Orders that are due are not compared: their mark says that
@@ -22,6 +23,7 @@ from app.operations.header_text import read_headers
 from app.operations.judge_delivery import digest_of
 from app.operations.refold import CLAIM, decided
 from app.operations.reindex import read_again
+from app.operations.takings import is_behind
 from app.providers.source import Source
 from app.store.comparing import (
     cached_rows,
@@ -36,12 +38,14 @@ from app.store.histories import gather, scan
 from app.store.indexing import index_again
 from app.store.integrity import damage
 from app.store.ledgers import Due, latest_positions, ledger_row, marks_of
+from app.store.takings import Fresh, row_of, stored_takings
 from app.words import counted
 from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import Instant
 from reconcile.ledger import Ledger
 from reconcile.revise import Position
+from reconcile.takings_of import taking
 
 AT_ONCE: Final = 500
 """Bodies in memory at a time."""
@@ -173,6 +177,7 @@ class _Check:
         marks = {mark.order: mark for mark in await marks_of(connection, orders)}
         cached = await cached_rows(connection, orders)
         published = await latest_positions(connection, orders)
+        takings = await stored_takings(connection, orders)
         for history in histories:
             order = history.order
             mark = marks.get(order)
@@ -180,6 +185,8 @@ class _Check:
                 self._report.add(f"order {order} has no due mark")
             elif mark.due_at is None or mark.due_at > self._claimed:
                 self._check_order(history, mark, cached.get(order), published.get(order))
+                if order in takings:
+                    await self._check_taking(connection, history, mark, takings[order])
         self._report.orders += len(orders)
         self._progress(len(orders))
 
@@ -203,6 +210,22 @@ class _Check:
             self._report.add(f"what was last published of {order} is not what its history gives")
         if mark.due_at != ledger.next_decision_at:
             self._report.add(f"the due mark of {order} is not at its ledger's next decision")
+
+    async def _check_taking(
+        self, connection: Any, history: History, mark: Due, row: tuple[Any, ...]
+    ) -> None:
+        ledger = self._folded(history)
+        if ledger is None:
+            return
+        given = Fresh(
+            order=history.order,
+            generation=mark.generation,
+            until=ledger.next_decision_at,
+            taking=taking(ledger),
+        )
+        right = given.taking is not None and row == row_of(given)
+        if not right and not await is_behind(connection, history.order):
+            self._report.add(f"the taking of {history.order} is not what its history gives")
 
     def _folded(self, history: History) -> Ledger | None:
         try:

@@ -10,6 +10,7 @@ from app.operations.desk import Desk
 from app.store.ledgers import count_due, outcome_counts
 from app.store.outbox import notification_counts
 from app.store.safety import unsafe_standbys
+from app.store.unsealed import count_unsealed, log_size
 from reconcile.ledger import OUTCOMES
 
 
@@ -18,6 +19,7 @@ class StoreState:
     """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
 
     notifications  how many wait for the shop, and how many were given up
+    sealed   how many leaves the log has, and how many rows wait for one
     free     bytes that are free on the database's disk; None where a server looks after it
     refuses  why nothing can be written now, one sentence; None when it can
     """
@@ -28,6 +30,7 @@ class StoreState:
     free: int | None
     refuses: str | None
     notifications: tuple[int, int]
+    sealed: tuple[int, int]
 
 
 async def unsafe(desk: Desk) -> list[str]:
@@ -50,6 +53,7 @@ async def store_state(desk: Desk) -> StoreState:
         due = await count_due(connection, now=desk.clock.now())
         counts = await outcome_counts(connection)
         notifications = await notification_counts(connection)
+        sealed = await log_size(connection), await count_unsealed(connection)
     return StoreState(
         due=due,
         queue=store.journal.depth,
@@ -57,4 +61,5 @@ async def store_state(desk: Desk) -> StoreState:
         free=store.writer.space.free_bytes(),
         refuses=refuses,
         notifications=notifications,
+        sealed=sealed,
     )

@@ -4,13 +4,15 @@
     2 fold     the orders they belong to; those that are settled are kept in mind
     3 prune    their deliveries, if nothing was said of the orders in between
 
-What the ledger rests on stays: digests, ids, dates, amounts, references and verdicts.
+What the ledger rests on stays: digests, ids, dates, amounts, references and verdicts. An order of
+which something is not sealed in the log yet has to wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import structlog
@@ -31,6 +33,7 @@ from app.store.retention import (
     sizes_of,
     unpruned,
 )
+from app.store.unsealed import without_leaf
 from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import DAY, Duration, Instant, format_instant
@@ -201,7 +204,7 @@ async def prune_settled(
     pruning = Pruning(
         before=None if quiet is None else desk.clock.now() - quiet, classes=retention.classes()
     )
-    async for looked, settled in settled_orders(desk, retention):
+    async for looked, settled in settled_orders(desk, retention, unsealed_too=dry_run):
         pruning.add(settled if dry_run else await prune_orders(desk, settled), keep=keep)
         progress(looked)
     async for rejections in old_rejections_by_page(desk, retention):
@@ -231,10 +234,10 @@ async def note_pruning(desk: Desk, who: Operator, pruning: Pruning) -> None:
 
 
 async def settled_orders(
-    desk: Desk, retention: Retention
+    desk: Desk, retention: Retention, *, unsealed_too: bool = False
 ) -> AsyncIterator[tuple[int, list[Settled]]]:
     """Settled orders that hold something to prune, a page at a time, each with the number of
-    deliveries that were looked at."""
+    deliveries that were looked at. `unsealed_too`: those that must be sealed before, as well."""
     after, quiet = "", retention.quiet
     while quiet is not None:
         now = desk.clock.now()
@@ -247,6 +250,9 @@ async def settled_orders(
             histories = await gather(connection, [mark.order for mark in marks])
             ended = _settled(desk, histories, retention, now=now, quiet=quiet)
             ids = {order: _ids(histories[order]) for order in ended}
+            if not unsealed_too:
+                waiting = await without_leaf(connection, chain.from_iterable(ids.values()))
+                ids = {order: some for order, some in ids.items() if waiting.isdisjoint(some)}
             sizes = await sizes_of(connection, [each for some in ids.values() for each in some])
         yield (
             len(page),
@@ -260,7 +266,7 @@ async def settled_orders(
                 )
                 for mark in marks
                 # An order counts on the page of its first delivery, and on no later one.
-                if mark.order in ended and min(sizes.keys() & ids[mark.order], default="") > after
+                if mark.order in ids and min(sizes.keys() & ids[mark.order], default="") > after
             ],
         )
         after = page[-1].delivery_id

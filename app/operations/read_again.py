@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Protocol
 
 from app.operations.header_text import read_headers
 from app.operations.judge_delivery import digest_of
 from app.providers.fetched import is_answer
+from app.providers.headers import Headers
 from app.providers.reading import Reading, Unreadable
-from app.providers.source import Source
 from app.store.deliveries import RawDelivery
 from app.store.indexing import Reread
+from reconcile.events import Event
 
 
-def read_bytes_again(source: Source, delivery: RawDelivery) -> Reread:
+class Reads(Protocol):
+    """Whatever reads bodies as a profile says: a source, or its profile alone."""
+
+    def read(
+        self,
+        body: bytes,
+        *,
+        digest: str,
+        headers: Headers = (),
+        method: str = "POST",
+        url: str = "",
+    ) -> Reading:
+        """What a genuine body says. Raises Unreadable."""
+        ...
+
+    def read_answer(self, kept: bytes, *, digest: str) -> Event:
+        """What the provider answered when it was asked back. Raises Unreadable."""
+        ...
+
+
+def read_bytes_again(source: Reads, delivery: RawDelivery) -> Reread:
     """Its event, or why there is none. A pruned delivery has no bytes to read."""
     assert delivery.body is not None
     try:
@@ -44,7 +66,7 @@ def _place(reading: Reading, delivery: RawDelivery) -> tuple[int | None, str | N
     return None, "the body has no such event where the profile says that its events are"
 
 
-def _reading(source: Source, delivery: RawDelivery, own: bytes) -> Reading:
+def _reading(source: Reads, delivery: RawDelivery, own: bytes) -> Reading:
     body = own if delivery.whole is None else delivery.whole
     kept = read_headers(delivery.headers)
     return source.read(

@@ -30,6 +30,7 @@ from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import MINUTE, SECOND, Instant
 from reconcile.ledger import Ledger
+from reconcile.policy import Policy
 from reconcile.revise import Position, position_of, revise
 
 log = structlog.get_logger()
@@ -87,10 +88,14 @@ async def _taken(desk: Desk, *, now: Instant, limit: int) -> list[Due]:
 
 
 def _folded(desk: Desk, history: History, *, now: Instant) -> Ledger | None:
+    return fold_or_log(history, policy=desk.policy, as_of=history.instant_at(now))
+
+
+def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
     """The ledger. An order that cannot be folded is a fault of ours: it is logged and put aside,
     so that it does not stop the others."""
     try:
-        return fold(history, policy=desk.policy, as_of=history.instant_at(now))
+        return fold(history, policy=policy, as_of=as_of)
     except Exception as error:
         log.error("an order cannot be folded", order=history.order, exc_info=error)
         return None

@@ -18,6 +18,7 @@ from app.operations.people import note_deed, who_may
 from app.providers.source import Reply, Source
 from app.store.intake import Arrival, keep_arrivals
 from app.store.rejections import Rejection, kept_rejections, let_go
+from reconcile.instants import Instant
 
 AT_ONCE: Final = 100
 """Rejections judged and written together: the door waits for one such transaction at most."""
@@ -92,6 +93,29 @@ async def _pass(
         wanted = [each for each in page if only is None or each.source == only]
         await _judge_page(desk, wanted, sources=sources, environment=environment, done=done)
         progress(len(page))
+
+
+async def count_genuine(
+    desk: Desk,
+    *,
+    sources: Mapping[str, Source],
+    environment: str,
+    since: Instant,
+    until: Instant,
+) -> int:
+    """How many kept rejections that arrived from `since` on and before `until` would be accepted
+    now; nothing is changed."""
+    count, after = 0, ""
+    while True:
+        async with desk.store.reading() as connection:
+            page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
+        if not page:
+            return count
+        after = page[-1].delivery_id
+        for each in page:
+            if since <= each.received_at < until:
+                judged = _judged(each, sources.get(each.source), environment)
+                count += isinstance(judged, list) and bool(judged)
 
 
 async def _judge_page(

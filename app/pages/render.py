@@ -13,13 +13,13 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-_TEMPLATES = Path(__file__).with_name("templates")
+TEMPLATES = Path(__file__).with_name("templates")
 
 
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=FileSystemLoader(_TEMPLATES, encoding="utf-8"),
+        loader=FileSystemLoader(TEMPLATES, encoding="utf-8"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

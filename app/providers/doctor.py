@@ -39,12 +39,14 @@ class Account:
     """A source as configured: what the doctor varies.
 
     address  scheme and host under which the provider knows us, if anybody said
+    ends     when those of the secrets end that do
     """
 
     name: str
     profile: Profile
     secrets: Sequence[str] | Mapping[str, str] = field(repr=False)
     address: str = ""
+    ends: Mapping[str, Instant] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
         raise ValueError("is not a text")
     if not secret.strip():
         raise ValueError("is empty or blank")
-    scheme, encoding = _scheme_of(profile, secret)
+    scheme, encoding = scheme_of(profile, secret)
     if strict and secret != secret.strip() and not scheme.asymmetric:
         raise ValueError("begins or ends with a blank; remove it")
     try:
@@ -88,7 +88,8 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
     return scheme.make(value)
 
 
-def _scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:
+def scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:
+    """The scheme that a secret of this profile is for, and how its text is read."""
     also = profile.signature.also
     if also is None or not _is_also(profile, secret):
         return SCHEMES[profile.signature.mac], profile.secret.encoding

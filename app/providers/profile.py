@@ -28,7 +28,7 @@ from app.providers.sections import (
     TimestampRule,
 )
 
-__all__ = ["SHIPPED", "Profile", "load_profile", "shipped_profiles"]
+__all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile", "shipped_profiles"]
 
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
@@ -47,7 +47,11 @@ def load_profile(name_or_path: str) -> Profile:
     Raises ConfigurationError with every mistake of the file at once, each with file, line and key.
     """
     path = _path_of(name_or_path)
-    text = _text(path)
+    return read_profile(path, _text(path))
+
+
+def read_profile(path: Path, text: str) -> Profile:
+    """The profile in a text; `path` names it, in mistakes too. Raises as `load_profile` does."""
     document = _document(path, text)
     values, mistakes = check(document)
     mistakes += check_together(values)
@@ -56,6 +60,11 @@ def load_profile(name_or_path: str) -> Profile:
             [f"{path}{line_of(text, mistake.key)}: {mistake}" for mistake in mistakes]
         )
     return _build(path.stem, values)
+
+
+def profile_text(name_or_path: str) -> str:
+    """The file of a profile that `load_profile` takes. Raises as that does for one that is none."""
+    return _text(_path_of(name_or_path))
 
 
 def _path_of(name_or_path: str) -> Path:

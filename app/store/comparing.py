@@ -9,7 +9,6 @@ first, and histories do not; so orders of one contest count as equal here.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -17,12 +16,11 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.engine import writing_engine
 from app.store.indexing import drop_index
 from app.store.ledgers import LEDGER_COLUMNS
 from app.store.mapping import EVENT_SELECT, RECORD_COLUMNS, RECORD_SELECT
+from app.store.scratch import scratch_database
 from app.store.statements import inserting, run, select_in, stream
-from app.store.tables import metadata
 
 AT_ONCE: Final = 1_000
 """Rows compared at a time."""
@@ -38,21 +36,14 @@ Contests = dict[str, frozenset[str]]
 @asynccontextmanager
 async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConnection]:
     """An empty index beside the stored one, with the links that the stored records make."""
-    with tempfile.TemporaryDirectory(prefix="tallyhook-check-") as folder:
-        engine = writing_engine(f"sqlite+aiosqlite:///{folder}/index.db", purpose="alone")
-        try:
-            async with engine.connect() as scratch, scratch.begin() as transaction:
-                await scratch.run_sync(metadata.create_all)
-                async for rows in stream(connection, _LINKED_RECORDS, at_once=AT_ONCE):
-                    await run(
-                        scratch,
-                        inserting("sqlite", table="records", columns=RECORD_COLUMNS, rows=rows),
-                    )
-                await drop_index(scratch, now=0)
-                yield scratch
-                await transaction.rollback()
-        finally:
-            await engine.dispose()
+    async with scratch_database() as scratch:
+        async for rows in stream(connection, _LINKED_RECORDS, at_once=AT_ONCE):
+            await run(
+                scratch,
+                inserting("sqlite", table="records", columns=RECORD_COLUMNS, rows=rows),
+            )
+        await drop_index(scratch, now=0)
+        yield scratch
 
 
 async def differences(connection: AsyncConnection, scratch: AsyncConnection) -> AsyncIterator[str]:

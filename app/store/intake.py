@@ -16,11 +16,13 @@ from typing import Literal
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.confirmations import UNCONFIRMED, awaiting
+from app.store.leaves import DELIVERY
 from app.store.links import Linking, LinkMemory
 from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.store.phones import PhoneNote, noting_phones, phone_note
 from app.store.statements import Script, at_once, inserting, run, selecting, together
+from app.store.unsealed import marking
 from reconcile.events import Event
 from reconcile.instants import Instant
 
@@ -131,6 +133,7 @@ def append(
         yield from noting_phones(dialect, _customers(new, linking))
         yield from awaiting(dialect, _unconfirmed(arrivals))
         yield from marking_due(dialect, due)
+        yield from marking(dialect, DELIVERY, [arrival.delivery_id for arrival in arrivals])
 
     yield from at_once(dialect, writing())  # 5
     return verdicts, linking

@@ -339,5 +339,6 @@ async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
 
 
 async def drop_caches(connection: AsyncConnection) -> None:
-    """Empty the ledger cache."""
-    await connection.execute(text("DELETE FROM ledgers"))
+    """Empty the cache of ledgers, and that of takings, which the next reconciliation makes."""
+    for table in ("ledgers", "takings"):
+        await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608

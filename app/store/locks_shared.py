@@ -7,8 +7,11 @@ They do there what the files of `locks` and the single writer do for SQLite:
     LINKING    one transaction at a time that adds events or links: what it decides rests on which
                of them there are
     REFUSING   one transaction at a time that adds to the ring of rejections
+    IMPORTING  one transaction at a time that begins to import a file
+    RECONCILING  one transaction at a time that writes what a run saw
+    SEALING    one transaction at a time that adds to the log: its leaves are numbered
 
-The last three end with their transaction; those of a process that dies, the server takes back.
+All but the first end with their transaction; those of a process that dies, the server takes back.
 """
 
 from __future__ import annotations
@@ -21,8 +24,11 @@ SERVING: Final = 7_411_001
 MIGRATING: Final = 7_411_002
 LINKING: Final = 7_411_003
 REFUSING: Final = 7_411_004
+IMPORTING: Final = 7_411_005
+RECONCILING: Final = 7_411_006
+SEALING: Final = 7_411_007
 """Numbers of advisory locks; each database has its own. LINKING is taken before REFUSING, and both
-before any row is locked."""
+before any row is locked; SEALING is taken alone."""
 
 _TAKING: Final = "SELECT pg_advisory_xact_lock"
 

@@ -8,10 +8,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.intake import marking_due
+from app.store.leaves import RECORD
 from app.store.links import Linking, LinkKey, LinkMemory
 from app.store.locks_shared import LINKING, taking
 from app.store.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
 from app.store.statements import Script, inserting, run
+from app.store.unsealed import marking
 from reconcile.records import Record
 
 
@@ -30,6 +32,7 @@ def _adding(dialect: str, records: Sequence[Record], details: str | None) -> Scr
         columns=RECORD_COLUMNS,
         rows=[record_row(record, details) for record in records],
     )
+    yield from marking(dialect, RECORD, [record.record_id for record in records])
     due = {record.order: record.recorded_at for record in records}
     links = session_links(records)
     if links:

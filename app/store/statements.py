@@ -15,7 +15,7 @@ interpreter lock for each, which costs more than the rows do. PostgreSQL takes t
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
@@ -122,20 +122,29 @@ async def _driver(connection: AsyncConnection) -> Any:
     return raw.driver_connection
 
 
-async def stream(connection: AsyncConnection, sql: str, *, at_once: int) -> AsyncIterator[Rows]:
-    """The rows of a query without parameters, `at_once` at a time, in memory that stays small."""
+async def stream(
+    connection: AsyncConnection,
+    sql: str,
+    *,
+    at_once: int,
+    values: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Rows]:
+    """The rows of a query, `at_once` at a time, in memory that stays small.
+
+    values  its parameters, which it names with a colon
+    """
     if connection.dialect.name == "sqlite":
         # The driver's own rows are plain tuples: a scan of a million of them feels the difference.
         driver = await _driver(connection)
         try:
-            cursor = await driver.execute(sql)
+            cursor = await driver.execute(sql, values or {})
             while rows := await cursor.fetchmany(at_once):
                 yield rows
             await cursor.close()
         except sqlite3.Error as error:
             raise OperationalError(sql, None, error) from error
     else:
-        result = await connection.stream(text(sql))
+        result = await connection.stream(text(sql), values or {})
         async for partition in result.partitions(at_once):
             yield [tuple(row) for row in partition]
 

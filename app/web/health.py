@@ -76,6 +76,8 @@ class Health:
             "store_writable": int(state.refuses is None),
             "notifications_waiting": state.notifications[0],
             "notifications_given_up": state.notifications[1],
+            "log_leaves": state.sealed[0],
+            "log_waiting": state.sealed[1],
         }
         gauges["silence_alarm"] = int(self._watchdog.alarm is not None)
         gauges |= {f"orders_{code}": n for code, n in self._watchdog.findings.items()}

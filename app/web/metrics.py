@@ -110,6 +110,8 @@ _GAUGES: Final = {
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
     "notifications_waiting": "Notifications that the shop has not yet taken.",
     "notifications_given_up": "Notifications that are sent no more unless a person asks for it.",
+    "log_leaves": "Deliveries, records, revisions and deeds that are sealed in the log.",
+    "log_waiting": "Those that wait to be sealed; they are safe, and may not be let go yet.",
     "silence_alarm": "1 while fewer verified events come than is usual at this time.",
     "orders_paid_but_not_fulfilled": "Orders paid for that the shop has not said to have shipped.",
     "orders_fulfilled_but_not_paid": "Orders that were shipped without having been paid for.",

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from tests.architecture.tree import Module, imports, imports_from, names
 
 LAYERS = (
-    ("values", "money", "currencies", "instants", "canonical"),
+    ("values", "money", "currencies", "instants", "canonical", "periods"),
     ("events", "records", "history", "correlate", "policy"),
     ("ledger", "movements", "reasons", "outcome", "findings"),
     ("fold", "revise", "explain", "settle"),
-    ("books", "takings", "breaks", "merkle"),
+    ("books", "statement", "takings", "breaks", "merkle"),
     ("match", "evidence"),
-    ("report",),
+    ("report", "journal"),
+    ("blockers", "figures", "closing"),
 )
 """reconcile from the bottom up; a module `match_rules` is of the layer of `match`."""
 

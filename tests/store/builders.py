@@ -11,11 +11,14 @@ from typing import Any
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.clock import SetClock
+from app.evidence.keys import EvidenceKey
 from app.operations.desk import Desk
+from app.operations.seal import Signer, seal_all
 from app.providers.reading import Reading, Unreadable
 from app.store.histories import gather, scan
 from app.store.intake import Arrival
@@ -103,6 +106,18 @@ async def opened(url: str, **settings: Any) -> AsyncIterator[Store]:
             await journal
 
 
+SIGNER = Signer(
+    origin="tallyhook.sandbox/test",
+    key=EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"only for these tests, 32 bytes!!")),
+)
+"""Who signs what `seal` seals."""
+
+
+async def seal(store: Store) -> int:
+    """Seal all that waits, and say how many rows that were."""
+    return await seal_all(desk(store), SIGNER)
+
+
 def desk(store: Store, *, at: int = 0) -> Desk:
     """A desk whose clock stands `at` seconds after T."""
     return Desk(store=store, policy=Policy(), clock=SetClock(seconds(at)))
@@ -112,6 +127,18 @@ async def rows(store: Store, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     """What a query finds."""
     async with store.reading() as connection:
         return [tuple(row) for row in await connection.execute(text(sql), values)]
+
+
+async def tamper(store: Store, table: str, sql: str) -> None:
+    """Change rows of a table behind everyone's back, as one who owns the database can."""
+    async with store.writing() as connection:
+        if connection.dialect.name == "sqlite":
+            kept = f"SELECT name FROM sqlite_master WHERE type='trigger' AND tbl_name='{table}'"
+            for (name,) in list(await connection.exec_driver_sql(kept)):
+                await connection.exec_driver_sql(f"DROP TRIGGER {name}")
+        else:
+            await connection.exec_driver_sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        await connection.exec_driver_sql(sql)
 
 
 async def dump(store: Store, *tables: str, leave_out: Sequence[str] = ()) -> dict[str, list[Any]]:

@@ -30,6 +30,7 @@ from tests.store.builders import (
     rejection,
     rows,
     said,
+    seal,
 )
 from tests.store.contract_checking import of_the_builders, quiet
 from tests.store.contract_histories import Part, session_opened, tell
@@ -45,9 +46,10 @@ PAID: dict[str, Any] = {"order": "A", "payment": "p", "session": "s", "money": P
 
 
 async def pruned(store: Store, *, at: int = LATER, dry_run: bool = False) -> Pruning:
-    """Fold what is due, then one pass, both `at` seconds after T."""
+    """Fold what is due, seal it, then one pass, all `at` seconds after T."""
     then = desk(store, at=at)
     await refold_until_quiet(then, limit=100, progress=quiet)
+    await seal(store)
     return await prune_settled(then, RETENTION, dry_run=dry_run, keep=10, progress=quiet)
 
 
@@ -124,6 +126,8 @@ class RetentionContract:
         await keep(store, arrival(said("e1", "succeeded", **PAID)))
         then = desk(store, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
+        assert not any([found async for _, found in settled_orders(then, RETENTION)])
+        await seal(store)
         pages = [found async for _, found in settled_orders(then, RETENTION)]
         await keep(store, arrival(said("e2", "refunded", **PAID), at=LATER))
         assert [await prune_orders(then, found) for found in pages if found] == [[]]

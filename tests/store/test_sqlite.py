@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
+from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
+from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
+from tests.store.contract_takings import TakingsContract
 from tests.store.contract_verdicts import VerdictContract
 from tests.store.contract_watching import WatchingContract
 
@@ -23,9 +27,13 @@ class TestSqlite(
     LedgerContract,
     KeepingContract,
     CheckingContract,
+    ClosingContract,
     ConfirmingContract,
+    ReportingContract,
     RetentionContract,
     OutboxContract,
+    TakingsContract,
+    BreakContract,
     WatchingContract,
 ):
     """Every property of the contract, on a database file."""

@@ -24,5 +24,8 @@ NAMED: Final[Mapping[str, Factory]] = {
     "twilio": twilio,
 }
 
+WRAPPED: Final = frozenset({"braintree", "oppwa"})
+"""Those whose body is not the document itself: it is wrapped in it, or encrypted."""
+
 SIGN_THE_ADDRESS: Final = frozenset({"twilio"})
 """Those whose signature always covers scheme and host, which we cannot see behind a proxy."""

@@ -4,14 +4,35 @@ SQLModel validates nothing in a table model, so every value that enters has been
 events by the provider's profile, records by the operation that makes them.
 
     truth   deliveries  records  revisions  rejections  tokens  signoffs
-            operators  audit
+            operators  audit  imports  book_lines  statement_lines  closings  closing_prints
+            match_rules  runs  breaks  break_versions  break_seen  break_turns  break_deeds
     index   events  links  contested        rebuilt from deliveries by `reindex`
             phones                           added to by `reindex`: of some the bodies are gone
-    cache   ledgers                          rebuilt by `refold --all`
+    cache   ledgers  takings                rebuilt by `refold --all`, and by the next run
     marks   order_due  unanswered  notifications  meta  counters
 """
 
-from app.store.tables import core, outgoing, people, personal
+from app.store.tables import (
+    core,
+    evidence,
+    finance,
+    outgoing,
+    people,
+    periods,
+    personal,
+    reconciling,
+)
 from app.store.tables.base import ONLY, metadata
 
-__all__ = ["ONLY", "core", "metadata", "outgoing", "people", "personal"]
+__all__ = [
+    "ONLY",
+    "core",
+    "evidence",
+    "finance",
+    "metadata",
+    "outgoing",
+    "people",
+    "periods",
+    "personal",
+    "reconciling",
+]

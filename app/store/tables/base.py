@@ -41,6 +41,6 @@ def big_column(*, null: bool = False, primary: bool = False) -> Any:
     return Field(sa_column=Column(kind, nullable=null, primary_key=primary, autoincrement=False))
 
 
-def blob_column() -> Any:
-    """Bytes that may be missing."""
-    return Field(sa_column=Column(LargeBinary, nullable=True))
+def blob_column(*, null: bool = True) -> Any:
+    """Bytes, which may be missing."""
+    return Field(sa_column=Column(LargeBinary, nullable=null))

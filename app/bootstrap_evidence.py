@@ -1,0 +1,44 @@
+"""Wiring: the evidence key's file, the task that seals, and the sources that evidence tells of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.bootstrap_sources import accounts, compile_sources
+from app.config import Settings
+from app.config_places import sqlite_file
+from app.operations.desk import Desk
+from app.operations.evidence_key import open_signer
+from app.operations.gather_evidence import Providers
+from app.operations.rounds import Rounds, rest_when_idle
+from app.operations.seal import REST_S, Sealer, Signer
+from app.providers.profile import profile_text
+
+
+def key_path(settings: Settings) -> Path:
+    """Where the evidence key lies: as set, else beside the database, else in `var`."""
+    if settings.evidence.key_file is not None:
+        return settings.evidence.key_file
+    database = sqlite_file(settings.database_url)
+    if database is None:
+        return Path("var/tallyhook.evidence.key")
+    return database.with_name(f"{database.stem}.evidence.key")
+
+
+async def signer_of(desk: Desk, settings: Settings) -> Signer:
+    """Who signs for the database's log; makes the key at the first start."""
+    return await open_signer(desk, key_path(settings))
+
+
+def sealing(desk: Desk, signer: Signer) -> Rounds:
+    """The background task that seals."""
+    return Rounds(Sealer(desk, signer).round, component="sealing", rest=rest_when_idle(REST_S))
+
+
+def evidence_providers(settings: Settings) -> Providers:
+    """Every configured source. Raises ConfigurationError."""
+    return Providers(
+        accounts=accounts(settings),
+        sources=compile_sources(settings),
+        texts={name: profile_text(given.profile) for name, given in settings.sources.items()},
+    )

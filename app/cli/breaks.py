@@ -1,0 +1,167 @@
+"""Commands on breaks: list, show, and what a person may do about one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.operators import ByOption
+from app.cli.output import Format, FormatOption, document, emit, note
+
+if TYPE_CHECKING:
+    from app.operations.desk import Desk
+
+group = typer.Typer(
+    help="Differences between ledgers, books and statements: their lives, and deeds about them.",
+    no_args_is_help=True,
+)
+
+COLUMNS = ("id", "cause", "state", "assignee", "order", "payment", "money", "age_days", "sentence")
+
+Name = Annotated[str, typer.Argument(metavar="ID", help="The break's id.")]
+Reason = Annotated[str, typer.Option(help="Why, in your words.")]
+
+
+@group.command("list")
+def list_breaks(
+    cause: Annotated[str | None, typer.Option(help="Only this cause.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only: open, assigned, accepted or closed.")
+    ] = None,
+    assignee: Annotated[str | None, typer.Option(help="Only what is this person's.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Closed ones, too.")] = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """List breaks by id; closed ones only where they are asked for."""
+    from app.cli.running import with_desk
+    from app.cli.streams import print_items
+    from app.errors import UsageError
+    from reconcile.breaks import BREAK_CAUSES
+    from reconcile.breaks_life import STATES
+
+    for word, words in ((cause, BREAK_CAUSES), (state, STATES)):
+        if word is not None and word not in words:
+            raise UsageError(f"{word!r} is none of: {', '.join(words)}")
+    wanted = STATES if everything else STATES[:-1]
+    wanted = wanted if state is None else tuple(each for each in STATES if each == state)
+
+    async def work(desk: Desk) -> int:
+        found = _documents(desk, [] if cause is None else [cause], wanted, assignee)
+        return await print_items(found, columns=COLUMNS, form=form)
+
+    left_out = with_desk(lambda desk, settings: work(desk))
+    if left_out:
+        note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
+
+
+async def _documents(
+    desk: Desk, causes: list[str], states: tuple[str, ...], assignee: str | None
+) -> AsyncIterator[list[dict[str, Any]]]:
+    from app.operations.read_breaks import living_breaks
+
+    now = desk.clock.now()
+    async for found in living_breaks(desk, causes=causes):
+        yield [
+            each.document(as_of=now)
+            for each in found
+            if each.life.state in states and assignee in (None, each.life.assignee)
+        ]
+
+
+@group.command("show")
+def show(name: Name, form: FormatOption = Format.table) -> None:
+    """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
+    from app.cli.running import with_desk
+    from app.operations.read_breaks import SeenBreak, one_break
+
+    async def work(desk: Desk) -> tuple[SeenBreak, int]:
+        return await one_break(desk, name), desk.clock.now()
+
+    found, now = with_desk(lambda desk, settings: work(desk))
+    told = found.document(as_of=now) | found.history()
+    if form is not Format.table:
+        document(told, form)
+        return
+    for part in ("sentence", "next_step", "because"):
+        print(told[part])
+    plain = ("id", "cause", "state", "assignee", "order", "payment", "money", "age_days", "cites")
+    rows = [{"what": part.replace("_", " "), "value": told[part]} for part in plain]
+    emit(rows, columns=("what", "value"), form=form)
+    if told["candidates"]:
+        emit(told["candidates"], columns=("line", "reference", "money", "apart"), form=form)
+    steps = ("at", "step", "by", "second", "value", "reason", "money", "cites")
+    emit(told["steps"], columns=steps, form=form)
+
+
+@group.command("assign")
+def assign(
+    name: Name,
+    to: Annotated[str, typer.Option(help="Whose it is to be; empty: nobody's.")],
+    by: ByOption = None,
+) -> None:
+    """Make a break somebody's."""
+    from app.cli.running import with_desk
+    from app.operations.break_desk import assign_break
+
+    with_desk(
+        lambda desk, settings: assign_break(desk, name, to=to, by=by),
+        purpose="writing",
+    )
+    note(f"{name} is {to}'s." if to else f"{name} is nobody's.")
+
+
+@group.command("comment")
+def comment(
+    name: Name,
+    said: Annotated[str, typer.Option("--note", help="What you found out.")],
+    by: ByOption = None,
+) -> None:
+    """Add a note to a break's history."""
+    from app.cli.running import with_desk
+    from app.operations.break_desk import comment_break
+
+    with_desk(
+        lambda desk, settings: comment_break(desk, name, note=said, by=by),
+        purpose="writing",
+    )
+    note(f"Noted on {name}.")
+
+
+@group.command("accept")
+def accept(
+    name: Name,
+    reason: Reason,
+    by: ByOption = None,
+    second: Annotated[
+        str | None, typer.Option(help="Who agrees; needed above the amount that the rules set.")
+    ] = None,
+) -> None:
+    """Write a break off. It is open again as soon as its money changes."""
+    from app.cli.running import with_desk
+    from app.operations.break_desk import accept_break
+
+    with_desk(
+        lambda desk, settings: accept_break(desk, name, reason=reason, by=by, second=second),
+        purpose="writing",
+    )
+    note(f"Accepted {name}.")
+
+
+@group.command("match")
+def match(
+    name: Name,
+    line: Annotated[str, typer.Option(help="The left-over line that belongs to it.")],
+    reason: Reason,
+    by: ByOption = None,
+) -> None:
+    """Match a break with a left-over line by hand. The next run heeds it."""
+    from app.cli.running import with_desk
+    from app.operations.break_desk import match_break
+
+    with_desk(
+        lambda desk, settings: match_break(desk, name, line=line, reason=reason, by=by),
+        purpose="writing",
+    )
+    note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")

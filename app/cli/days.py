@@ -1,0 +1,33 @@
+"""Times as people type them: days in UTC, or RFC 3339 moments."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+from app.errors import UsageError
+from reconcile.instants import SECOND, Instant, parse_instant
+
+
+def moment(text: str | None, option: str) -> Instant | None:
+    """An RFC 3339 moment, or the beginning of a day in UTC; None for None. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return _day(text) if len(text) == len("2026-10-01") else parse_instant(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{option}: write a day such as 2026-10-01, or an RFC 3339 moment ({error})"
+        ) from None
+
+
+def end_of(text: str | None, option: str) -> Instant | None:
+    """The same for an end: of a day, all of it is within; a moment itself is not."""
+    found = moment(text, option)
+    if found is None or text is None or len(text) != len("2026-10-01"):
+        return found
+    return _day((date.fromisoformat(text) + timedelta(days=1)).isoformat())
+
+
+def _day(text: str) -> Instant:
+    day = date.fromisoformat(text)
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * SECOND

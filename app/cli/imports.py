@@ -1,0 +1,118 @@
+"""What importing an order book and importing a statement have in common on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.output import Format, document, emit, note, progress, refuse_csv
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
+    from app.operations.import_file import Imported
+    from app.operations.imports import Request
+
+FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
+MappingOption = Annotated[
+    Path | None, typer.Option(help="A TOML file that names columns, marks, dates and words.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems.")
+]
+AcceptGoodOption = Annotated[
+    bool, typer.Option("--accept-good", help="Import the good rows and set the others aside.")
+]
+RejectsOption = Annotated[
+    Path | None, typer.Option(help="Where the others go; else beside the file.")
+]
+DelimiterOption = Annotated[
+    str | None, typer.Option(help='What divides the cells of a CSV: "," ";" "|" or tab.')
+]
+EncodingOption = Annotated[
+    str | None, typer.Option(help="The encoding of a text file, such as cp1252.")
+]
+
+COLUMNS = ("number", "published_at", "file", "who", "read", "new", "changed", "unchanged",
+           "rejected")  # fmt: skip
+
+Use = Callable[["Desk", "Settings", Callable[[int], None]], Awaitable["Imported"]]
+
+
+def run_import(use: Use, form: Format) -> None:
+    """Import with a progress bar and print what became of the file.
+
+    Ends with exit code 1 where rows were rejected, or the file was.
+    """
+    from app.cli.running import with_desk
+
+    refuse_csv(form)
+    with progress("rows", None) as advance:
+        done = with_desk(lambda desk, settings: use(desk, settings, advance), purpose="writing")
+    if form is Format.table:
+        _print(done)
+    else:
+        document(_document(done), form)
+    if done.found:
+        raise typer.Exit(1)
+
+
+def _document(done: Imported) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "file": done.file,
+        "import": done.number,
+        "read": done.read,
+        "new": done.new,
+        "changed": done.changed,
+        "unchanged": done.unchanged,
+        "rejected": done.rejected,
+        "problems": [
+            {"row": each.row, "column": each.column, "sentence": each.sentence}
+            for each in done.problems
+        ],
+        "problems_left_out": done.left_out,
+    }
+    return whole | ({"rows": done.rows} if done.rows else {})
+
+
+def _print(done: Imported) -> None:
+    if done.rows:
+        emit(done.rows, columns=tuple(done.rows[0]), form=Format.table)
+    for each in done.problems:
+        column = "" if each.column is None else f", column {each.column}"
+        print(f"row {each.row}{column}: {each.sentence}")
+    if done.left_out:
+        print(f"… and {done.left_out:,} more problems")
+    counts = ", ".join(
+        f"{getattr(done, name):,} {name}" for name in ("new", "changed", "unchanged", "rejected")
+    )
+    print(f"{done.file}: {done.read:,} rows read: {counts}.")
+    if done.number is None:
+        note("Nothing was imported.")
+
+
+def request_of(path: Path, **said: Any) -> Request:
+    """What the words of the command ask for."""
+    from app.operations.imports import Request
+
+    if said["delimiter"] in ("tab", "\\t"):
+        said["delimiter"] = "\t"
+    return Request(path=path, **said)
+
+
+def list_imports(kind: Any, limit: int, form: Format) -> None:
+    """Print the imports of a kind, newest first."""
+    from app.cli.running import with_desk
+    from app.operations.imports import past_imports
+    from reconcile.instants import format_instant
+
+    found = with_desk(lambda desk, settings: past_imports(desk, kind=kind, limit=limit))
+    rows = [
+        {name: getattr(each, name) for name in (*COLUMNS, "sha256")}
+        | {"published_at": format_instant(each.published_at or 0)}
+        for each in found
+    ]
+    emit(rows, columns=COLUMNS, form=form)

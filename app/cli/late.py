@@ -1,0 +1,65 @@
+"""Commands of the late-money desk: list and settle."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.operators import ByOption
+from app.cli.output import Format, FormatOption, note
+
+if TYPE_CHECKING:
+    from app.operations.desk import Desk
+
+group = typer.Typer(
+    help="Late money: paid after cancel or expiry, paid twice, refunds owed.",
+    no_args_is_help=True,
+)
+
+COLUMNS = ("id", "cause", "order", "payment", "money", "proposed", "state", "because")
+
+
+@group.command("list")
+def list_late(
+    everything: Annotated[
+        bool, typer.Option("--all", help="What evidence has ended, too.")
+    ] = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """List late money as the last run saw it, each with a proposed action and where it stands."""
+    from app.cli.running import with_desk
+    from app.cli.streams import print_items
+
+    async def work(desk: Desk) -> int:
+        return await print_items(_documents(desk, everything), columns=COLUMNS, form=form)
+
+    left_out = with_desk(lambda desk, settings: work(desk))
+    if left_out:
+        note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
+
+
+async def _documents(desk: Desk, everything: bool) -> AsyncIterator[list[dict[str, Any]]]:
+    from app.operations.late_money import late_document, late_items
+
+    async for found in late_items(desk, closed=everything):
+        yield [late_document(each) for each in found]
+
+
+@group.command("settle")
+def settle(
+    name: Annotated[str, typer.Argument(metavar="ID", help="Its id, as the list shows it.")],
+    action: Annotated[str, typer.Option(help="accept, refund or credit.")],
+    reason: Annotated[str, typer.Option(help="Why, in your words.")],
+    by: ByOption = None,
+) -> None:
+    """Decide what becomes of late money. A refund stays on the list until it has come."""
+    from app.cli.running import with_desk
+    from app.operations.late_money import settle_late
+
+    found = with_desk(
+        lambda desk, settings: settle_late(desk, name, action=action, reason=reason, by=by),
+        purpose="writing",
+    )
+    note(found.life.because)

@@ -1,0 +1,53 @@
+"""A run as a person reads it, and as a program does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from app.cli.output import Format, emit, note
+from app.cli.streams import print_document, print_items
+from app.operations.desk import Desk
+from app.operations.read_breaks import breaks_of_run
+from app.operations.reconcile_period import Ran
+from app.operations.run_document import run_document
+from reconcile.instants import Instant, format_instant
+
+BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sentence")
+CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
+
+
+async def print_run(desk: Desk, found: Ran, form: Format) -> None:
+    """The totals and ties of a run, then its breaks as they are read."""
+    items = _documents(desk, found.number, as_of=found.as_of)
+    if form is Format.csv:
+        await print_items(items, columns=CSV, form=form)
+    elif form is Format.table:
+        _print_totals(found)
+        left_out = await print_items(items, columns=BREAKS, form=form)
+        if left_out:
+            note(f"{left_out} more breaks are not shown: --format csv or json shows all.")
+    else:
+        await print_document(run_document(found), items, name="breaks", form=form)
+
+
+async def _documents(
+    desk: Desk, number: int, *, as_of: Instant
+) -> AsyncIterator[list[dict[str, Any]]]:
+    async for found in breaks_of_run(desk, number):
+        yield [each.document(as_of=as_of) for each in found]
+
+
+def _print_totals(found: Ran) -> None:
+    told = run_document(found)
+    rules = "the rules of a file, or none" if found.rules is None else f"rules {found.rules}"
+    print(f"Run {found.number}, as of {format_instant(found.as_of)}, under {rules}.")
+    columns = ("side", "currency", "family", "bucket", "count", "sum")
+    emit(told["control"], columns=columns, form=Format.table)
+    for tie in told["broken_ties"]:
+        print(f"DOES NOT TIE: {tie['name']} ({tie['side']}): {tie['left']} and {tie['right']}")
+    if told["ties"]:
+        print(f"All {told['ties_checked']} sums tie.")
+    matched = told["matched"]
+    sums = ", ".join(f"{each['currency']} {each['amount']}" for each in matched["sums"]) or "0"
+    print(f"{matched['count']} orders match: {sums}. {found.breaks} breaks, {found.open} open.")

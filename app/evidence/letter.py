@@ -1,0 +1,200 @@
+"""report.html: the dispute letter, two printed pages of what was ordered, paid and known when.
+
+Leaves out: whatever would not fit. A letter of thousands of deliveries is as long as any other and
+says which file has the rest. Every bundle of an order and instant has the same letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from app.evidence.dossier import Dossier, Told
+from app.evidence.timeline import Spoken, drawing
+from app.pages.render import page
+from reconcile.correlate import Heard
+from reconcile.explain import explain
+from reconcile.instants import Instant, format_duration, format_instant
+from reconcile.ledger import Ledger
+from reconcile.money import Money
+from reconcile.records import Record
+
+ROWS: Final[Mapping[str, int]] = {
+    "explanation": 10,
+    "events": 8,
+    "entries": 6,
+    "records": 6,
+    "revisions": 5,
+    "keys": 4,
+}
+"""How many of each the letter has room for on two pages."""
+
+WORDS: Final[Mapping[str, str]] = {
+    "order_placed": "The order was placed",
+    "order_canceled": "The shop canceled the order",
+    "order_fulfilled": "The shop fulfilled the order",
+    "session_requested": "The shop asked the payment service for a session",
+    "session_opened": "The payment service opened the session",
+    "session_refused": "The payment service refused the session",
+    "session_unknown": "The payment service gave no answer",
+}
+
+_TEXT: Final = 160
+"""Characters of one cell: references and reasons may be longer, and are whole in the data."""
+
+
+def letter(ledger: Ledger, dossier: Dossier, *, key: str) -> str:
+    """The page. `key`: the name of the key that signs the bundle."""
+    heard = ledger.case.heard
+    explanation = explain(ledger)
+    return page(
+        "evidence.html",
+        {
+            "order": _cut(ledger.order),
+            "as_of": format_instant(ledger.as_of),
+            "outcome": ledger.outcome.replace("_", " "),
+            "fulfillable": ledger.fulfillable,
+            "money": _money(ledger),
+            "explanation": _first("explanation", [_cut(each, 400) for each in explanation]),
+            "timeline": drawing([_spoken(n, each) for n, each in enumerate(heard, 1)]),
+            "events": _last("events", [_event(n, each) for n, each in enumerate(heard, 1)]),
+            "entries": _last("entries", [_entry(each) for each in ledger.entries]),
+            "records": _last("records", _records(dossier)),
+            "revisions": _last("revisions", [_revision(each) for each in dossier.revisions]),
+            "arrivals": _arrivals(dossier),
+            "keys": _first("keys", sorted({_key(each) for each in dossier.told} - {""})),
+            "log": _log(dossier),
+            "key": key,
+            "more_of": _more(ledger, dossier),
+        },
+    )
+
+
+def _first(what: str, rows: Sequence[Any]) -> list[Any]:
+    return list(rows[: ROWS[what]])
+
+
+def _last(what: str, rows: Sequence[Any]) -> list[Any]:
+    return list(rows[-ROWS[what] :])
+
+
+def _cut(text: str, limit: int = _TEXT) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _more(ledger: Ledger, dossier: Dossier) -> dict[str, int]:
+    """How many of each are only in the files."""
+    counts = {
+        "explanation": len(explain(ledger)),
+        "events": len(ledger.case.heard),
+        "entries": len(ledger.entries),
+        "records": len(dossier.history.records),
+        "revisions": len(dossier.revisions),
+    }
+    return {what: max(0, count - ROWS[what]) for what, count in counts.items()}
+
+
+def _money(ledger: Ledger) -> list[tuple[str, str]]:
+    """What was ordered and paid, in words and amounts."""
+    expected = "not known" if ledger.expected is None else str(ledger.expected)
+    rows = [("Ordered", expected)]
+    for balance in ledger.balances:
+        currency, left = balance.currency, balance.captured - balance.refunded
+        rows += [
+            ("Paid", str(Money(minor=balance.captured, currency=currency))),
+            ("Given back", str(Money(minor=balance.refunded, currency=currency))),
+            ("Left with the shop", str(Money(minor=left, currency=currency))),
+        ]
+    return rows if ledger.balances else [*rows, ("Paid", "nothing")]
+
+
+def _spoken(number: int, heard: Heard) -> Spoken:
+    return Spoken(number=number, at=heard.at, received_at=heard.first)
+
+
+def _event(number: int, heard: Heard) -> dict[str, Any]:
+    event, delay = heard.event, heard.first - heard.at
+    return {
+        "number": number,
+        "said": "no date given" if event.occurred_at is None else format_instant(heard.at),
+        "received": format_instant(heard.first),
+        "delay": "" if delay <= 0 else f"after {format_duration(delay)}",
+        "kind": _cut(event.kind),
+        "money": "" if event.money is None else str(event.money),
+        "id": _cut(event.event_id, 60),
+        "count": heard.count,
+    }
+
+
+def _entry(entry: Any) -> dict[str, str]:
+    return {
+        "at": format_instant(entry.at),
+        "kind": entry.kind.replace("_", " "),
+        "money": str(entry.money),
+        "cites": _cut(", ".join(entry.cites), 80),
+    }
+
+
+def _records(dossier: Dossier) -> list[dict[str, str]]:
+    known = sorted(dossier.history.records, key=lambda each: (each.recorded_at, each.record_id))
+    return [_record(each) for each in known]
+
+
+def _record(record: Record) -> dict[str, str]:
+    told = [WORDS[record.kind]]
+    told += [str(record.money)] if record.money is not None else []
+    told += [f"session {record.session}"] if record.session is not None else []
+    told += [f"idempotency key {record.key}"] if record.key is not None else []
+    told += [f"until {format_instant(record.expires_at)}"] if record.expires_at is not None else []
+    return {"at": format_instant(record.at), "what": _cut(", ".join(told)), "id": record.record_id}
+
+
+def _revision(published: Any) -> dict[str, str]:
+    return {
+        "at": format_instant(published.at),
+        "outcome": published.outcome.replace("_", " "),
+        "ship": "may be shipped" if published.fulfillable else "not to be shipped",
+    }
+
+
+def _arrivals(dossier: Dossier) -> dict[str, Any]:
+    times: list[Instant] = [each.arrived.received_at for each in dossier.told]
+    return {
+        "count": len(times),
+        "first": format_instant(min(times)) if times else "",
+        "last": format_instant(max(times)) if times else "",
+        "checked": sum(each.proven.key is not None for each in dossier.told),
+        "ages": _ages(dossier.told),
+    }
+
+
+def _ages(told: Iterable[Told]) -> str:
+    """The oldest signature at its arrival."""
+    ages = [
+        each.arrived.received_at - each.proven.signed_at
+        for each in told
+        if each.proven.signed_at is not None
+    ]
+    return format_duration(max(ages)) if ages else ""
+
+
+def _key(told: Told) -> str:
+    if told.proven.key is None:
+        return ""
+    kind = "public key" if told.proven.public is not None else "shared secret"
+    return f"{told.arrived.source}: {kind} {told.proven.key} ({told.proven.scheme})"
+
+
+def _log(dossier: Dossier) -> dict[str, Any] | None:
+    """The head that the proofs lead to; None where nothing was sealed yet."""
+    sealed = dossier.sealed
+    if not sealed.checkpoint:
+        return None
+    origin, size, head = sealed.checkpoint.split("\n")[:3]
+    return {
+        "origin": origin,
+        "size": size,
+        "head": head,
+        "count": len(sealed.leaves),
+        "unsealed": len(sealed.unsealed),
+    }

@@ -1,0 +1,400 @@
+#!/usr/bin/env python3
+"""Checks an evidence bundle:  python3 -I verify.py bundle.zip
+
+Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
+very file. Whoever does not trust it, and nobody should without reading, has some 400 lines to read
+and can do each step by other means: README.txt shows how.
+
+    1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
+    2 manifest     manifest.json is in canonical form and names exactly the files that are there
+    3 digests      every file has the size and the SHA-256 that the manifest states
+    4 signature    left to `minisign` or `openssl`: README.txt has the commands
+    5 deliveries   what arrived, what was read from it and the bodies belong together
+    6 inclusion    each delivery, record and revision lies in the log of the checkpoint
+    7 checkpoint   left to `openssl`, as the signature is
+    8 ledger       the ledger is what follows from the history; needs the package `reconcile`
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Of a bundle: it is read into memory at once."""
+
+MAX_MEMBERS = 10_000
+"""Files of a bundle: five for each delivery, and two dozen."""
+
+NAME = re.compile(
+    r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
+    r"(?:body|details|headers|html|json|pem|pub|signed|toml|txt|whole)"
+)
+"""What a file may be called: flat, and nothing that a computer would run but this file."""
+
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.json.minisig"
+FORMAT = "tallyhook evidence 1"
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
+UNSEALED = "Nothing here was sealed in the log when the bundle was made."
+
+# --- the archive ---------------------------------------------------------------------------------
+
+_LOCAL = struct.Struct("<4sHHHHHIIIHH")
+_CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
+_END = struct.Struct("<4sHHHHIIH")
+_VERSION = 20
+_MADE_BY_UNIX = 3 << 8 | _VERSION
+_FIRST_OF_1980 = 1 << 5 | 1
+_PLAIN_FILE = 0o100644 << 16
+
+
+class Wrong(Exception):
+    """Something is not as it must be; the message is one sentence."""
+
+
+def pack(members: Mapping[str, bytes]) -> bytes:
+    """The one ZIP of these files: sorted by name, stored as they are, dated 1 January 1980."""
+    parts: list[bytes] = []
+    directory: list[bytes] = []
+    offset = 0
+    for name in sorted(members):
+        data, label = members[name], name.encode("ascii")
+        shared = (_VERSION, 0, 0, 0, _FIRST_OF_1980, zlib.crc32(data), len(data), len(data))
+        parts += [_LOCAL.pack(b"PK\3\4", *shared, len(label), 0), label, data]
+        directory += [
+            _CENTRAL.pack(b"PK\1\2", _MADE_BY_UNIX, *shared, len(label), 0, 0, 0, 0, _PLAIN_FILE,
+                          offset),
+            label,
+        ]  # fmt: skip
+        offset += _LOCAL.size + len(label) + len(data)
+    listed = b"".join(directory)
+    end = _END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(listed), offset, 0)
+    return b"".join([*parts, listed, end])
+
+
+def unpack(archive: bytes) -> dict[str, bytes]:
+    """The files of a bundle. Raises Wrong for every ZIP that `pack` did not make.
+
+    Nothing is ever decompressed: a bundle stores its files as they are, so none can be larger than
+    the bundle, and the only way through it is from its first byte to its last.
+    """
+    if len(archive) > MAX_BYTES:
+        raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
+    members: dict[str, bytes] = {}
+    offset, last = 0, ""
+    while archive[offset : offset + 4] == b"PK\3\4":
+        name, data, offset = _member(archive, offset)
+        if name <= last:
+            raise Wrong(f"{name} comes twice or out of order")
+        if len(members) == MAX_MEMBERS:
+            raise Wrong(f"it has more than {MAX_MEMBERS} files")
+        members[name], last = data, name
+    if not members:
+        raise Wrong("it is no ZIP that begins with a file")
+    if archive != pack(members):
+        raise Wrong("a header, its directory, or what comes after it, is not what its files make")
+    return members
+
+
+def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
+    if offset + _LOCAL.size > len(archive):
+        raise Wrong("it ends in the middle of a file's header")
+    (_, _, flags, method, _, _, _, packed, size, label, extra) = _LOCAL.unpack_from(archive, offset)
+    begin = offset + _LOCAL.size + label
+    written = archive[offset + _LOCAL.size : begin]
+    try:
+        name = written.decode("ascii")
+    except UnicodeDecodeError:
+        name = ""
+    if not NAME.fullmatch(name):
+        raise Wrong(f"it has a file with the name {written[:100]!r}, which no bundle has")
+    if method or flags or extra or packed != size:
+        raise Wrong(f"{name} is compressed, encrypted, streamed or has extra fields: none here are")
+    if begin + size > len(archive):
+        raise Wrong(f"{name} claims more bytes than there are")
+    return name, archive[begin : begin + size], begin + size
+
+
+# --- the manifest and the files ------------------------------------------------------------------
+
+
+def read_json(data: bytes, name: str) -> Any:
+    """The JSON in a file. Raises Wrong."""
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise Wrong(f"{name} is not JSON") from None
+
+
+class Bundle(NamedTuple):
+    """The files by name, and the manifest."""
+
+    members: dict[str, bytes]
+    manifest: dict[str, Any]
+
+    def document(self, name: str) -> Any:
+        """The JSON of a file. Raises Wrong where it is missing or none."""
+        if name not in self.members:
+            raise Wrong(f"{name} is missing")
+        return read_json(self.members[name], name)
+
+
+def opened(members: dict[str, bytes]) -> Bundle:
+    """The bundle of these files, whose manifest names exactly them. Raises Wrong."""
+    if MANIFEST not in members or SIGNATURE not in members:
+        raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")
+    manifest = read_json(members[MANIFEST], MANIFEST)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r}")
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if (
+        text.encode("utf-8", "surrogatepass") != members[MANIFEST]
+    ):  # RFC 8785 of what has ASCII names and no floats
+        raise Wrong(f"{MANIFEST} is not in canonical form")
+    listed, left_out = manifest.get("files"), manifest.get("left_out")
+    if not isinstance(listed, dict) or not isinstance(left_out, dict):
+        raise Wrong(f"{MANIFEST} does not list files and what was left out")
+    there = members.keys() - {MANIFEST, SIGNATURE}
+    for name in sorted(there ^ listed.keys()):
+        fault = "not in the manifest" if name in there else "missing"
+        raise Wrong(f"{name} is {fault}")
+    return Bundle(members, manifest)
+
+
+def digests(bundle: Bundle) -> str:
+    """Step 3."""
+    for name, said in bundle.manifest["files"].items():
+        data = bundle.members[name]
+        if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
+            raise Wrong(f"{name} is not the file that was signed")
+    return f"All {len(bundle.members) - 2} files have the stated size and SHA-256."
+
+
+def deliveries(bundle: Bundle) -> str:
+    """Step 5: history, deliveries and bodies say the same."""
+    history = bundle.document("history.json")
+    heard = {each["delivery_id"]: each for each in history["deliveries"]}
+    files = {name[len("delivery-") : -len(".json")] for name in bundle.members
+             if name.startswith("delivery-") and name.endswith(".json")}  # fmt: skip
+    for name in sorted(files ^ heard.keys()):
+        raise Wrong(f"delivery {name} is not in both the history and the files")
+    known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
+    for name, each in heard.items():
+        told = bundle.document(f"delivery-{name}.json")
+        if (told["delivery"], told["received_at"]) != (name, each["received_at"]):
+            raise Wrong(f"delivery {name} is told in two ways")
+        if told["sha256"] != each["event"]["digest"]:
+            raise Wrong(f"delivery {name} has another body than the one that was read")
+        for part in filter(None, (told[each] for each in ("body", "whole", "headers", "signed"))):
+            if known.get(part["file"], {}).get("sha256") != part["sha256"]:
+                raise Wrong(f"a part of delivery {name} is another file than the one that arrived")
+        if told["size"] and told["body"] and told["body"]["sha256"] != told["sha256"]:
+            raise Wrong(f"the body of delivery {name} is not the one that was read")
+    if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
+        raise Wrong("history.json is of another order or another instant")
+    return f"{len(heard)} deliveries: what was read, headers and bodies belong together."
+
+
+# --- the log (RFC 9162) --------------------------------------------------------------------------
+
+
+def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
+    """The root over `size` leaves with this leaf hash at `index`: RFC 9162, section 2.1.3.2."""
+    if not 0 <= index < size:
+        raise Wrong("a proof is of a leaf that the log does not have")
+    place, last = index, size - 1
+    for step in proof:
+        if last == 0:
+            raise Wrong("a proof is longer than the log is high")
+        if place & 1 or place == last:
+            found = hashlib.sha256(b"\1" + step + found).digest()
+            while place and not place & 1:
+                place, last = place >> 1, last >> 1
+        else:
+            found = hashlib.sha256(b"\1" + found + step).digest()
+        place, last = place >> 1, last >> 1
+    if last:
+        raise Wrong("a proof is shorter than the log is high")
+    return found
+
+
+def checkpoint_of(text: bytes) -> tuple[int, bytes]:
+    """Size and root of a checkpoint (C2SP tlog-checkpoint): its second and third line."""
+    try:
+        lines = text.decode("utf-8").split("\n")
+        return int(lines[1]), base64.b64decode(lines[2], validate=True)
+    except (ValueError, IndexError):
+        raise Wrong("checkpoint.txt is not a checkpoint") from None
+
+
+def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 6: every leaf is in the log, in its order, and says what the files here say."""
+    log, things = bundle.document("log.json"), _things(bundle)
+    if not log["leaves"]:
+        return None, UNSEALED
+    size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
+    last, hidden, found = -1, 0, set(log["unsealed"])
+    for each in log["leaves"]:
+        name, index, proof = each["id"], each["index"], map(bytes.fromhex, each["proof"])
+        if index <= last or root_of(bytes.fromhex(each["hash"]), index, size, list(proof)) != root:
+            raise Wrong(f"the leaf of {name} is not in the log of the checkpoint, or out of order")
+        if each["leaf"] is None:
+            hidden += 1
+        else:
+            _compare(each, things[name], bundle)
+        last = index
+        found.add(name)
+    for name in sorted(things.keys() ^ found):
+        raise Wrong(f"{name} is not both here and in the log")
+    rest = f"; {hidden} are here as their hash alone, for they hold personal data" if hidden else ""
+    late = f"; {len(log['unsealed'])} more were not sealed yet" if log["unsealed"] else ""
+    return True, f"{len(log['leaves'])} leaves lie in the log of {size}{rest}{late}."
+
+
+def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
+    """Everything here that must have a leaf, by its name there, with what the leaf must say."""
+    history, things = bundle.document("history.json"), {}
+    for each in history["deliveries"]:
+        told = bundle.document(f"delivery-{each['delivery_id']}.json")
+        headers = {} if told["headers"] is None else {"headers": told["headers"]["sha256"]}
+        things[told["delivery"]] = {
+            "kind": "delivery", "id": told["delivery"], "received_at": told["received_at"],
+            "source": told["source"], "body": told["sha256"], "size": told["size"], **headers,
+        }  # fmt: skip
+    for each in history["records"]:
+        said = {name: each.get(name) for name in ("order", "at", "recorded_at", "source", "key",
+                                                  "session", "expires_at", "reason")}  # fmt: skip
+        things[each["record_id"]] = {"kind": "record", "record": each["kind"], **said}
+    for each in bundle.document("revisions.json"):
+        said = {"outcome": each["outcome"], "at": each["at"], "fulfillable": each["fulfillable"]}
+        things[f"revision:{each['seq']}"] = {"kind": "revision", **said}
+    return things
+
+
+def _micros(moment: str) -> int:
+    since = datetime.fromisoformat(moment.replace("Z", "+00:00")) - EPOCH
+    return since // timedelta(microseconds=1)
+
+
+def _compare(each: dict[str, Any], thing: dict[str, Any], bundle: Bundle) -> None:
+    """A leaf is what was hashed, and says what the files say, moments in microseconds."""
+    data = each["leaf"].encode()
+    if hashlib.sha256(b"\0" + data).hexdigest() != each["hash"]:
+        raise Wrong(f"the leaf of {each['id']} is not the one that was hashed")
+    leaf = read_json(data, "a leaf")
+    for name, said in thing.items():
+        wanted = _micros(said) if said and name.endswith("at") else said
+        if leaf[name] != wanted and not (name == "headers" and leaf[name] is None):
+            raise Wrong(f"the log says otherwise of {each['id']}: {name}")
+
+
+# --- what was concluded, and all steps -----------------------------------------------------------
+
+
+def ledger(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 8: fold what is here, and compare."""
+    try:
+        from reconcile.evidence import ledger_of
+    except ImportError:
+        return None, "The package `reconcile` of Tallyhook is not installed here."
+    try:
+        found = ledger_of(bundle.document("history.json"))
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise Wrong(f"history.json cannot be folded: {error}") from None
+    if found != bundle.document("ledger.json"):
+        raise Wrong("ledger.json is not what follows from history.json")
+    explained = "".join(f"{sentence}\n" for sentence in found["explanation"]).encode()
+    if explained != bundle.members.get("explanation.txt"):
+        raise Wrong("explanation.txt is not what follows from history.json")
+    outcome = found["outcome"]
+    return True, f"Folding the history here again gives this ledger: {outcome}."
+
+
+class Step(NamedTuple):
+    """One step: whether it passed (None: it was not checked), and why."""
+
+    name: str
+    passed: bool | None
+    sentence: str
+
+
+def signature(bundle: Bundle) -> tuple[bool | None, str]:
+    """Step 4, which takes a tool of its own."""
+    return None, "That takes minisign or openssl: README.txt shows how."
+
+
+CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
+    *(("digests", digests), ("signature", signature), ("deliveries", deliveries)),
+    *(("inclusion", inclusion), ("checkpoint", signature), ("ledger", ledger)),
+]
+
+
+def steps_of(
+    archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]]
+) -> tuple[Bundle | None, list[Step]]:
+    """Every step, until nothing is left to look at."""
+    steps: list[Step] = []
+    try:
+        members = unpack(archive)
+        steps.append(Step("archive", True, f"The ZIP is exactly its {len(members)} files."))
+    except Wrong as error:
+        return None, [Step("archive", False, f"This is no bundle as it was made: {error}.")]
+    try:
+        bundle = opened(members)
+    except Wrong as error:
+        return None, [*steps, Step("manifest", False, f"The manifest does not fit: {error}.")]
+    count = len(members) - 2
+    steps.append(Step("manifest", True, f"The manifest names exactly the {count} other files."))
+    return bundle, steps + [_step(name, check, bundle) for name, check in checks]
+
+
+def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> Step:
+    try:
+        found = check(bundle)
+    except Wrong as error:
+        return Step(name, False, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return Step(name, False, f"What it looks at is not in form: {type(error).__name__}.")
+    return Step(name, True, found) if isinstance(found, str) else Step(name, *found)
+
+
+def lines_of(steps: list[Step]) -> list[str]:
+    """The report: a line for each step, then the last sentence."""
+    words = {True: "passed", False: "FAILED", None: "not checked"}
+    told = [f"{each.name}: {words[each.passed]}. {each.sentence}" for each in steps]
+    failed = ", ".join(each.name for each in steps if each.passed is False)
+    left = ", ".join(each.name for each in steps if each.passed is None)
+    last = (
+        f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
+    )
+    lines = (f"{number}. {line}" for number, line in enumerate(told, 1))
+    return [*lines, f"DO NOT RELY ON IT: {failed} failed." if failed else last]
+
+
+def main(words: list[str]) -> int:
+    """Check the file that is named. Returns 0 if no step failed, 1 if one did, 2 without a file."""
+    if len(words) != 1:
+        sys.stderr.write("usage: python3 -I verify.py bundle.zip\n")
+        return 2
+    try:
+        with open(words[0], "rb") as file:
+            archive = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        sys.stderr.write(f"{words[0]} cannot be read: {error.strerror}\n")
+        return 2
+    _, steps = steps_of(archive, CHECKS)
+    sys.stdout.write("\n".join(lines_of(steps)) + "\n")
+    return 1 if any(passed is False for _, passed, _ in steps) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Tables from files: order books and statements, as merchants and providers write them."""

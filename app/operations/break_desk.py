@@ -1,0 +1,176 @@
+"""What people do about breaks: assign, comment, accept, match by hand. Everything is only added.
+
+Each deed is one transaction with its place in the audit trail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.errors import UsageError
+from app.operations.desk import Desk
+from app.operations.people import Action, note_deed, permitted
+from app.operations.read_breaks import SeenBreak, break_in
+from app.operations.rule_file import read_rules
+from app.store.breaks import (
+    BreakDeed,
+    add_break_deed,
+    breaks_of_subject,
+    matched_by_hand,
+)
+from app.store.engine import Connection
+from app.store.operators import Operator
+from app.store.rules import rules_in_force
+from reconcile.breaks_life import Deed
+from reconcile.match_rows import subject_of
+from reconcile.money import Money, major_text
+
+REASON_MAX: Final = 2_000
+"""Characters of what a person says: a page."""
+
+_ACTIONS: Final[dict[Deed, Action]] = {
+    "assigned": "break_assigned",
+    "commented": "break_commented",
+    "accepted": "break_accepted",
+    "matched": "break_matched",
+    "settled": "late_money_settled",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What a person wants to do: of which kind, in whose name, and why.
+
+    value  to whom it is assigned, which line it is matched with, how late money is settled
+    """
+
+    deed: Deed
+    by: str | None
+    reason: str = ""
+    value: str = ""
+    second: str | None = None
+
+
+async def assign_break(desk: Desk, name: str, *, to: str, by: str | None) -> None:
+    """Make it somebody's; an empty name makes it nobody's."""
+    if to and not (to.isprintable() and to == to.strip() and len(to) <= 80):
+        raise UsageError("--to takes a name of at most 80 printable characters")
+    await _do(desk, name, Doing(deed="assigned", by=by, value=to))
+
+
+async def comment_break(desk: Desk, name: str, *, note: str, by: str | None) -> None:
+    """Say something about it."""
+    await _do(desk, name, Doing(deed="commented", by=by, reason=note))
+
+
+async def accept_break(
+    desk: Desk, name: str, *, reason: str, by: str | None, second: str | None
+) -> None:
+    """Write it off. Above the amount that the rules set, a second person must agree."""
+    await _do(desk, name, Doing(deed="accepted", by=by, reason=reason, second=second))
+
+
+async def match_break(desk: Desk, name: str, *, line: str, reason: str, by: str | None) -> None:
+    """Say that a left-over line belongs to it; the next run heeds that."""
+    await _do(desk, name, Doing(deed="matched", by=by, reason=reason, value=line))
+
+
+async def settle_break(desk: Desk, name: str, *, action: str, reason: str, by: str | None) -> None:
+    """Decide what becomes of late money."""
+    await _do(desk, name, Doing(deed="settled", by=by, reason=reason, value=action))
+
+
+async def _do(desk: Desk, name: str, doing: Doing) -> None:
+    if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
+        raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
+    now, action = desk.clock.now(), _ACTIONS[doing.deed]
+    async with desk.store.writing() as connection:
+        who = await permitted(connection, by=doing.by, action=action)
+        found = await break_in(connection, name)
+        second = await _checked(connection, found, doing, who)
+        await add_break_deed(
+            connection,
+            BreakDeed(
+                break_id=name,
+                at=now,
+                who=who.name,
+                deed=doing.deed,
+                money=found.seen.money,
+                value=doing.value,
+                reason=doing.reason,
+                second=second,
+            ),
+        )
+        await note_deed(
+            connection,
+            who,
+            action=action,
+            subject=name,
+            at=now,
+            reason=doing.reason,
+            facts=_facts(doing.value, found.seen.money, second),
+        )
+
+
+def _facts(value: str, money: Money, second: str | None) -> dict[str, str | int]:
+    facts: dict[str, str | int] = {"amount": major_text(money), "currency": money.currency}
+    if value:
+        facts["value"] = value
+    if second is not None:
+        facts["second"] = second
+    return facts
+
+
+async def _checked(
+    connection: Connection, found: SeenBreak, doing: Doing, who: Operator
+) -> str | None:
+    """The second person's name, where there is one. Raises UsageError for what may not be done."""
+    if doing.deed in ("accepted", "matched", "settled") and found.life.state == "closed":
+        raise UsageError(f"{found.identity} is closed: {found.life.because}")
+    if doing.deed == "matched":
+        await _free_line(connection, found, doing.value)
+    if doing.deed == "accepted":
+        return await _second(connection, found.seen.money, doing, who)
+    return None
+
+
+async def _second(connection: Connection, money: Money, doing: Doing, who: Operator) -> str | None:
+    """Who agrees. Above the limit there must be one, and both must be operators who may."""
+    saved = await rules_in_force(connection)
+    limits = {} if saved is None else read_rules(saved.toml).alone_max
+    limit = limits.get(money.currency)
+    above = limit is not None and money.minor > limit
+    if doing.second is None:
+        if above:
+            most = Money(minor=limit or 0, currency=money.currency)
+            raise UsageError(
+                f"{money} is more than the {most} that one person may accept: a second says "
+                "--second NAME"
+            )
+        return None
+    second = await permitted(connection, by=doing.second, action="break_accepted")
+    if second.name == who.name:
+        raise UsageError("the second person must be another one")
+    if above and "account" in (who.role, second.role):
+        raise UsageError(
+            "above the limit both must be operators: `tallyhook operators add` registers them"
+        )
+    return second.name
+
+
+async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:
+    """A line that is left over: near to this break, or what another open break is about."""
+    claimed = await matched_by_hand(connection, line)
+    if claimed is not None:
+        raise UsageError(f"{line} was matched with {claimed} by hand; it cannot be claimed again")
+    subject = subject_of(line)
+    near = {subject_of(each.line) for each in found.seen.candidates}
+    if subject in near:
+        return
+    for other in await breaks_of_subject(connection, subject):
+        if other != found.identity and (await break_in(connection, other)).life.state != "closed":
+            return
+    raise UsageError(
+        f"{line} is not left over: `tallyhook breaks show {found.identity}` names its candidates"
+    )

@@ -1,0 +1,86 @@
+"""Order books and statements: import one from a file, and list what was imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import NotFoundError, UsageError
+from app.files.books import BookForm
+from app.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
+from app.files.statements import StatementForm
+from app.operations.desk import Desk
+from app.operations.import_file import BOOK, STATEMENT, Imported, Wanted, import_file
+from app.store.imports import Import, ImportKind
+from app.store.imports import imports as stored_imports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a person asks for. What is declared beside the mapping goes before it."""
+
+    path: Path
+    mapping: Path | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    dry_run: bool = False
+    accept_good: bool = False
+    by: str | None = None
+
+
+async def import_book(
+    desk: Desk, request: Request, *, progress: Callable[[int], None] = lambda count: None
+) -> Imported:
+    """Import an order book. It makes no records: a book is compared with ledgers, and never
+    changes one. Raises as `import_file` does, and UsageError for a mapping."""
+    mapping = _mapping(request, BookForm.FIELDS)
+    wanted = Wanted(
+        path=request.path,
+        mapping=mapping,
+        form=BookForm(mapping),
+        kind=BOOK,
+        dry_run=request.dry_run,
+        accept_good=request.accept_good,
+    )
+    return await import_file(desk, wanted, by=request.by, progress=progress)
+
+
+async def import_statement(
+    desk: Desk,
+    request: Request,
+    *,
+    source: str,
+    progress: Callable[[int], None] = lambda count: None,
+) -> Imported:
+    """Import a provider's statement, of a source or of one that is not known (""). Raises as
+    `import_book` does."""
+    mapping = _mapping(request, StatementForm.FIELDS)
+    wanted = Wanted(
+        path=request.path,
+        mapping=mapping,
+        form=StatementForm(mapping, source=source),
+        kind=STATEMENT,
+        dry_run=request.dry_run,
+        accept_good=request.accept_good,
+    )
+    return await import_file(desk, wanted, by=request.by, progress=progress)
+
+
+def _mapping(request: Request, fields: Fields) -> FileMapping:
+    content = b""
+    if request.mapping is not None:
+        try:
+            with request.mapping.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            raise NotFoundError(f"there is no mapping {request.mapping.name}") from None
+        except OSError as error:
+            raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
+    return read_mapping(content, fields, delimiter=request.delimiter, encoding=request.encoding)
+
+
+async def past_imports(desk: Desk, *, kind: ImportKind, limit: int) -> list[Import]:
+    """The imports of a kind that were published, newest first."""
+    async with desk.store.reading() as connection:
+        return await stored_imports(connection, kind=kind, limit=limit)

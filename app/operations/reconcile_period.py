@@ -1,0 +1,205 @@
+"""Reconciles ledgers, books and statements: now, or as of an instant that has passed.
+
+A run of everything, as of now and under the rules in force, moves the lives of breaks: it opens,
+changes, closes and reopens them. Any other run (a period, the past, rules from a file) is a look:
+it is kept with what it saw, and no break's life is touched by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.errors import UsageError
+from app.operations.desk import Desk
+from app.operations.reconcile_rows import Known, Snapshot, known_in, snapshot_of
+from app.operations.rule_file import Rules, read_rules
+from app.operations.takings import refresh_takings
+from app.store.breaks import decided_breaks, steps_of
+from app.store.closing import closing_evidence, stretch_between
+from app.store.matching import in_step, wait_for
+from app.store.rules import SavedRules, rules_in_force
+from app.store.runs import (
+    AT_ONCE,
+    Run,
+    finish_run,
+    gone_breaks,
+    last_lived,
+    save_closed,
+    save_seen,
+    take_run_number,
+)
+from reconcile.breaks import Break
+from reconcile.breaks_life import life
+from reconcile.instants import Instant
+from reconcile.match import Decision
+from reconcile.match_control import Control
+from reconcile.match_control_text import control_in, control_text
+from reconcile.match_period import Period
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be reconciled.
+
+    since, until  what belongs to this time, `until` not included; None: without that end. An order
+                  belongs to when the book says it was placed, else to the first date of its money;
+                  a line of no order to its own date
+    as_of         what was known then; None: now
+    rules         the text of a file of rules; None: the saved rules in force
+    """
+
+    since: Instant | None = None
+    until: Instant | None = None
+    as_of: Instant | None = None
+    rules: str | None = None
+
+    @property
+    def period(self) -> Period | None:
+        """None: of all time."""
+        if self.since is None and self.until is None:
+            return None
+        return Period(since=self.since, until=self.until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run came to. Its breaks are read with `breaks_of_run`.
+
+    rules   the number of the saved rules; None: those of a file, or none were ever saved
+    lived   whether it moved the lives of breaks
+    breaks  how many it saw; `open`: those that nobody has accepted
+    """
+
+    number: int
+    at: Instant
+    as_of: Instant
+    since: Instant | None
+    until: Instant | None
+    rules: int | None
+    lived: bool
+    control: Control
+    breaks: int
+    open: int
+
+
+async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int], None]) -> Ran:
+    """Match everything that was asked for, and keep the run.
+
+    `progress` is told of rows that were folded or read. Raises ConfigurationError with every
+    mistake of a file of rules, and UsageError for an instant that is still to come.
+    """
+    at = desk.clock.now()
+    if asked.as_of is not None and asked.as_of > at:
+        raise UsageError("--as-of lies in the future: nothing of it is known")
+    number, rules, saved = await _begin(desk, asked)
+    if asked.as_of is None:
+        await refresh_takings(desk, progress=progress)
+    async with snapshot_of(desk, asked.as_of, progress) as snapshot:
+        known = await known_in(
+            desk, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
+        )
+        work = _Work(desk, number)
+        control = await work.match(snapshot, known, progress)
+    done = Run(
+        number=number,
+        at=at,
+        as_of=known.as_of,
+        since=asked.since,
+        until=asked.until,
+        rules=None if saved is None else saved.number,
+        lived=asked == Asked(),
+        breaks=work.breaks,
+        ties=control.holds,
+        result=control_text(control),
+    )
+    await finish(desk, done)
+    return await ran(desk, done)
+
+
+async def _begin(desk: Desk, asked: Asked) -> tuple[int, Rules, SavedRules | None]:
+    """A number and the rules: those asked for, else those in force, now or at the instant."""
+    given = None if asked.rules is None else read_rules(asked.rules)
+    async with desk.store.writing() as connection:
+        saved = await rules_in_force(connection, as_of=asked.as_of) if given is None else None
+        rules = given or (Rules() if saved is None else read_rules(saved.toml))
+        return await take_run_number(connection), rules, saved
+
+
+class _Work:
+    """One run's matching, which writes down breaks as they are found."""
+
+    def __init__(self, desk: Desk, number: int) -> None:
+        self._desk = desk
+        self._number = number
+        self._waiting: list[Break] = []
+        self.breaks = 0
+
+    async def match(
+        self, snapshot: Snapshot, known: Known, progress: Callable[[int], None]
+    ) -> Control:
+        """Match on one core."""
+        matching = known.matching()
+
+        def work() -> None:
+            for part in (snapshot.merged(matching, known, progress=progress), matching.rest()):
+                for decision in part:
+                    self._take(decision)
+
+        await in_step(snapshot.connection, work)
+        await self._save()
+        return matching.control()
+
+    def _take(self, decision: Decision) -> None:
+        if isinstance(decision, Break):
+            self._waiting.append(decision)
+            if len(self._waiting) == AT_ONCE:
+                wait_for(self._save())
+
+    async def _save(self) -> None:
+        if self._waiting:
+            async with self._desk.store.writing() as connection:
+                await save_seen(connection, self._waiting, number=self._number)
+            self.breaks += len(self._waiting)
+            self._waiting = []
+
+
+async def finish(desk: Desk, done: Run) -> None:
+    """Say what the run changed in the lives of breaks, and let everyone see it."""
+    async with desk.store.reading() as connection:
+        last = await last_lived(connection)
+        if done.lived and last is not None:
+            stretch = await stretch_between(connection, last, as_of=done.as_of, rules=done.rules)
+            async for gone in gone_breaks(connection, number=done.number, last=last):
+                found = {name: seen for name, _, seen in gone}
+                cites = await closing_evidence(connection, found, stretch)
+                closed = [(name, version, cites[name]) for name, version, _ in gone]
+                async with desk.store.writing() as writer:
+                    await save_closed(writer, closed, number=done.number)
+    async with desk.store.writing() as connection:
+        if await last_lived(connection) != last:
+            raise UsageError("another run finished while this one was at work: run it again")
+        await finish_run(connection, done, last=last)
+
+
+async def ran(desk: Desk, done: Run) -> Ran:
+    """A finished run, with how many of its breaks nobody has accepted by now."""
+    async with desk.store.reading() as connection:
+        accepted = 0
+        async for names in decided_breaks(connection, done.number):
+            lives = {
+                name: life(steps) for name, steps in (await steps_of(connection, names)).items()
+            }
+            accepted += sum(each.state == "accepted" for each in lives.values())
+    return Ran(
+        number=done.number,
+        at=done.at,
+        as_of=done.as_of,
+        since=done.since,
+        until=done.until,
+        rules=done.rules,
+        lived=done.lived,
+        control=control_in(done.result),
+        breaks=done.breaks,
+        open=done.breaks - accepted,
+    )

@@ -1,0 +1,160 @@
+"""Which key a request was signed with, told by a fingerprint, and what the signature covers.
+
+The door keeps only that a request was genuine. Both are found again here from what was kept, with
+the secrets that are configured now; no secret leaves this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from app.errors import ConfigurationError
+from app.providers.asymmetric import load_key
+from app.providers.doctor import Account, Patient
+from app.providers.encodings import SECRET_ENCODINGS
+from app.providers.keys import KeyRing, scheme_of
+from app.providers.refusal import Refusal
+from app.providers.request import Request
+from app.providers.schemes import NAMED, SCHEMES, UNSIGNED
+from app.providers.sections import Profile
+from app.providers.source import Source
+from app.providers.verification import Verifier
+from reconcile.instants import MILLISECOND, Instant, parse_instant
+
+_PREFIX: Final = b"tallyhook secret fingerprint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signer:
+    """Whose key a request was signed with.
+
+    public  the key itself in PEM, where it is a public one; None for a shared secret
+    """
+
+    fingerprint: str
+    public: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """What a signature is over.
+
+    content    the signed bytes; None where the profile cannot say them without the secret, or
+               where code says them
+    signed_at  when the request says that it was signed
+    """
+
+    content: bytes | None = field(default=None, repr=False)
+    signed_at: Instant | None = None
+
+
+def fingerprint(secret: bytes) -> str:
+    """16 hex digits that name a secret: enough to tell keys apart, and nothing to sign with."""
+    return hashlib.sha256(_PREFIX + secret).hexdigest()[:16]
+
+
+def signer_of(account: Account, patient: Patient) -> Signer | None:
+    """The key that makes the request genuine as of its arrival; None where none does now."""
+    for secrets, shown in _candidates(account, patient.now):
+        if _genuine(account, secrets, patient):
+            return _signer(account.profile, shown)
+    return None
+
+
+def _candidates(
+    account: Account, now: Instant
+) -> Iterator[tuple[Sequence[str] | Mapping[str, str], str]]:
+    """Each secret alone, then all named parts together, which some schemes take."""
+    if isinstance(account.secrets, Mapping):
+        for name, secret in account.secrets.items():
+            yield {name: secret}, secret
+        parts = account.secrets.items()
+        yield account.secrets, "\n".join(f"{name}={secret}" for name, secret in sorted(parts))
+        return
+    for secret in account.secrets:
+        if now < account.ends.get(secret, now + 1):
+            yield [secret], secret
+
+
+def _genuine(
+    account: Account, secrets: Sequence[str] | Mapping[str, str], patient: Patient
+) -> bool:
+    try:
+        source = Source(
+            name=account.name,
+            profile=account.profile,
+            secrets=secrets,
+            address=account.address,
+            strict=False,
+        )
+    except ConfigurationError:
+        return False
+    refusal = source.verify(
+        patient.headers, patient.body, now=patient.now, method=patient.method, url=patient.url
+    )
+    return refusal is None
+
+
+def _signer(profile: Profile, secret: str) -> Signer:
+    public = public_key(profile, secret)
+    return Signer(fingerprint=fingerprint(public or secret.encode("utf-8")), public=public)
+
+
+def public_key(profile: Profile, secret: str) -> bytes | None:
+    """The public half in PEM of a secret that is an asymmetric key; None for any other."""
+    mac = profile.signature.mac
+    if mac == UNSIGNED:
+        return None
+    if mac.startswith(NAMED):
+        # 32 bytes of a shared secret could be taken for a key: only what says that it is one.
+        if not secret.strip().startswith("-----BEGIN"):
+            return None
+        encoding = "public_key"
+    else:
+        scheme, encoding = scheme_of(profile, secret)
+        if not scheme.asymmetric:
+            return None
+    try:
+        public = load_key(SECRET_ENCODINGS[encoding](secret)).public
+    except ValueError:
+        return None
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def covered(account: Account, patient: Patient) -> Covered:
+    """What the request's signature is over, as its profile says; nothing where code says it."""
+    rule = account.profile.signature
+    if rule.mac == UNSIGNED or rule.mac.startswith(NAMED) or rule.per_item:
+        return Covered()
+    verifier = Verifier(account.profile, KeyRing())
+    url = account.address + patient.url if patient.url.startswith("/") else patient.url
+    request = Request(patient.headers, patient.body, method=patient.method, url=url)
+    request.field = account.profile.request.field
+    signed_at = None
+    if verifier.timestamp is not None:
+        stamp = verifier.timestamp.text(request)
+        if isinstance(stamp, bytes):
+            request.timestamp = stamp
+            signed_at = _moment(stamp, verifier)
+    scheme = SCHEMES[rule.mac]
+    if not scheme.covers or "secret" in verifier.template.names:
+        return Covered(signed_at=signed_at)
+    content = verifier.template.fill(request)
+    return Covered(content=None if isinstance(content, Refusal) else content, signed_at=signed_at)
+
+
+def _moment(stamp: bytes, verifier: Verifier) -> Instant | None:
+    assert verifier.timestamp is not None
+    unit = verifier.timestamp.unit
+    try:
+        if not unit.length:
+            return parse_instant(stamp.decode("ascii"))
+        fine = len(stamp) >= unit.milliseconds_from
+        return int(stamp) * (MILLISECOND if fine else unit.length)
+    except ValueError:
+        return None

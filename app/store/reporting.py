@@ -1,0 +1,66 @@
+"""What a report reads beside takings, lines and breaks: outcomes that changed, breaks accepted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Final, cast
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.statements import stream
+from reconcile.instants import Instant
+from reconcile.ledger import Outcome
+from reconcile.report_input import ChangeSeen
+from reconcile.settle import FINAL
+
+AT_ONCE: Final = 1_000
+"""Revisions in memory at a time, about half a kilobyte each."""
+
+_REVISIONS: Final = (
+    "SELECT order_key, at, before_outcome, outcome, because FROM revisions "
+    "WHERE at >= :start AND at < :end AND at <= :as_of ORDER BY order_key, seq"
+)
+
+_ACCEPTED: Final = (
+    "SELECT break_id, min(at) FROM break_deeds WHERE deed = 'accepted' AND at <= :as_of "
+    "GROUP BY break_id HAVING min(at) >= :start AND min(at) < :end ORDER BY break_id"
+)
+
+
+async def changed_outcomes(
+    connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
+) -> AsyncIterator[ChangeSeen]:
+    """Orders that had a final outcome at the start and another by the end, in key order."""
+    changed: ChangeSeen | None = None
+    values = {"start": start, "end": end, "as_of": as_of}
+    async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):
+        for order, at, before, after, because in rows:
+            if changed is None or changed.order != order:
+                if changed is not None and _is_change(changed):
+                    yield changed
+                first = cast(Outcome, before or "pending")
+            else:
+                first = changed.before
+            changed = ChangeSeen(
+                order=order,
+                at=at,
+                before=first,
+                after=cast(Outcome, after),
+                because=tuple(json.loads(because)),
+            )
+    if changed is not None and _is_change(changed):
+        yield changed
+
+
+def _is_change(seen: ChangeSeen) -> bool:
+    return seen.before in FINAL and seen.before != seen.after
+
+
+async def accepted_breaks(
+    connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
+) -> list[tuple[str, Instant]]:
+    """Breaks that people first accepted in a stretch of time, and when."""
+    rows = await connection.execute(text(_ACCEPTED), {"start": start, "end": end, "as_of": as_of})
+    return [(row[0], row[1]) for row in rows]

@@ -1,0 +1,255 @@
+"""The captures of one order against its statement lines: settled, settled otherwise, or open.
+
+Leaves out: the book, and lines that no key brings to an order. A payment that a line names decides
+which capture it is of; a line that names none may only be of the one capture that it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from reconcile.breaks import Break, BreakCause
+from reconcile.instants import Instant
+from reconcile.ledger import Facts
+from reconcile.match_decision import Match, MatchKind
+from reconcile.match_funds import Capture, Funds, Return
+from reconcile.match_rows import StatementRow, subject_of
+from reconcile.match_tally import Tally
+from reconcile.match_terms import Terms, factor_between
+from reconcile.money import Money
+
+Told = TypeVar("Told")
+
+
+@dataclass(slots=True)
+class Open:
+    """What stayed without a partner: captures, and lines of payments."""
+
+    captures: list[Capture] = field(default_factory=list)
+    lines: list[StatementRow] = field(default_factory=list)
+
+
+class Settling:
+    """Places captures and statement lines."""
+
+    def __init__(self, terms: Terms, tally: Tally) -> None:
+        self._terms, self._tally = terms, tally
+
+    def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> Open:
+        """Place what belongs together, and the fees, refunds and disputes; give back the rest."""
+        captures = [capture for each in funds for capture in each.captures]
+        payments = [row for row in rows if row.kind == "payment"]
+        self._tally.place_lines([row for row in rows if row.kind == "fee"], "fee_line")
+        others = [row for row in rows if row.kind in ("refund", "dispute")]
+        if others:
+            self._returned(funds, others)
+        if not captures and any(each.unresolved for each in funds):
+            self._tally.place_lines(payments, "unresolved")  # its break tells of this money
+            return Open()
+        return self._captured(captures, payments)
+
+    # --- payments
+
+    def _captured(self, captures: Sequence[Capture], rows: Sequence[StatementRow]) -> Open:
+        rest = Open(captures=list(captures))
+        of_payment = _by([row for row in rows if row.payment is not None], lambda row: row.payment)
+        for payment, lines in of_payment.items():
+            fitting = [each for each in captures if each.payment == payment]
+            if not fitting:
+                rest.lines += lines
+            else:
+                self.join(fitting, lines)
+                rest.captures = [each for each in rest.captures if each not in fitting]
+        loose = [row for row in rows if row.payment is None]
+        if loose:
+            self._loose(rest, loose)
+        return rest
+
+    def _loose(self, rest: Open, rows: list[StatementRow]) -> None:
+        """Lines that name the order only."""
+        if len(rest.captures) == 1:
+            self.join(rest.captures, rows)
+            rest.captures = []
+            return
+        for sums, lines in _by(rows, lambda row: (row.currency, row.gross)).items():
+            fitting = [each for each in rest.captures if (each.currency, each.minor) == sums]
+            if fitting:
+                self.join(fitting, lines)
+                rest.captures = [each for each in rest.captures if each not in fitting]
+            else:
+                rest.lines += lines
+
+    def join(
+        self,
+        captures: list[Capture],
+        rows: list[StatementRow],
+        *,
+        kind: MatchKind | None = None,
+    ) -> None:
+        """Captures and lines that can only be of each other. `kind`: what brought them together."""
+        if len(captures) > 1:
+            self.ambiguous(captures, rows)
+        elif len(rows) == 1:
+            self._pair(captures[0], rows[0], kind=kind)
+        else:
+            self._parts(captures[0], rows)
+
+    def _parts(self, capture: Capture, rows: list[StatementRow]) -> None:
+        same = [row for row in rows if row.currency == capture.currency]
+        settled = sum([row.gross for row in same])
+        if len(same) == len(rows) and settled == capture.minor:
+            self._tally.tell(_match("by_group", capture, rows))
+            self._place(capture, rows, "by_group")
+        elif len([row for row in same if row.gross == capture.minor]) > 1:
+            self.ambiguous([capture], rows)
+        else:
+            self._differs(capture, rows, settled=settled)
+
+    def _pair(self, capture: Capture, row: StatementRow, *, kind: MatchKind | None) -> None:
+        same = row.currency == capture.currency
+        difference = row.gross - capture.minor
+        if not same or not self._terms.within(difference, row.currency):
+            self._differs(capture, [row], settled=row.gross)
+            return
+        kind = kind or ("by_tolerance" if difference else None)
+        if kind is not None:
+            self._tally.tell(_match(kind, capture, [row]))
+        self._tally.place_captures([capture], kind or "by_reference")
+        fee = self._fee(capture, row)
+        if fee is not None:
+            self._tally.tell(fee)
+        bucket = "fee_unexpected" if fee is not None else kind or "by_reference"
+        self._tally.place_lines([row], bucket)
+
+    def _fee(self, capture: Capture, row: StatementRow) -> Break | None:
+        source, currency = capture.source, capture.currency
+        found = self._terms.expected_fee(row.gross, source=source, currency=currency)
+        if found is None or abs(row.fee - found[0]) <= found[1]:
+            return None
+        facts: Facts = (
+            ("fee", Money(minor=row.fee, currency=currency)),
+            ("expected_fee", Money(minor=found[0], currency=currency)),
+        )
+        minor = abs(row.fee - found[0])
+        return _break("fee_unexpected", capture, [row], minor=minor, facts=facts)
+
+    def _differs(self, capture: Capture, rows: list[StatementRow], *, settled: int) -> None:
+        currency, other = capture.currency, rows[0].currency
+        facts: Facts = (
+            ("captured", Money(minor=capture.minor, currency=currency)),
+            ("settled", Money(minor=settled, currency=other)),
+            ("against", "statement"),
+        )
+        cause: BreakCause = "currency_differs"
+        minor = capture.minor
+        if all(row.currency == currency for row in rows):
+            minor = abs(settled - capture.minor)
+            facts = (*facts, ("difference", Money(minor=minor, currency=currency)))
+            factor = factor_between(capture.minor, settled, currency)
+            cause = "amount_differs" if factor is None else "off_by_minor_unit"
+            facts = facts if factor is None else (*facts, ("factor", factor))
+        self._tally.tell(_break(cause, capture, rows, minor=minor, facts=facts))
+        self._place(capture, rows, cause)
+
+    def ambiguous(self, captures: list[Capture], rows: list[StatementRow]) -> None:
+        """Several captures or lines that fit each other: a person decides."""
+        for capture in captures:
+            self.told_ambiguous(capture, rows)
+        self._tally.place_lines(rows, "ambiguous")
+
+    def told_ambiguous(self, capture: Capture, rows: Sequence[StatementRow]) -> None:
+        """A capture that these lines fit, which are placed apart."""
+        money = Money(minor=capture.minor, currency=capture.currency)
+        facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
+        self._tally.tell(_break("ambiguous", capture, rows, minor=capture.minor, facts=facts))
+        self._tally.place_captures([capture], "ambiguous")
+
+    def _place(
+        self, capture: Capture, rows: list[StatementRow], bucket: MatchKind | BreakCause
+    ) -> None:
+        self._tally.place_captures([capture], bucket)
+        self._tally.place_lines(rows, bucket)
+
+    # --- what went back
+
+    def _returned(self, funds: Sequence[Funds], rows: Iterable[StatementRow]) -> None:
+        unused = [each for one in funds for each in one.returns]
+        disputed = any(each.disputed for each in funds)
+        for row in sorted(rows, key=lambda row: row.line_id):
+            fitting = [each for each in unused if _is_of(row, each)]
+            if fitting:
+                unused.remove(fitting[0])
+            if fitting or (row.kind == "dispute" and disputed):
+                self._tally.place_lines([row], "by_reference")
+            else:
+                self._never_notified(row)
+
+    def _never_notified(self, row: StatementRow) -> None:
+        self._tally.tell(never_notified(row, as_of=self._terms.as_of))
+        self._tally.place_lines([row], "settled_never_notified")
+
+
+def _by(
+    rows: Iterable[StatementRow], told: Callable[[StatementRow], Told]
+) -> dict[Told, list[StatementRow]]:
+    """The rows by what they tell, in the order of their ids."""
+    found: dict[Told, list[StatementRow]] = {}
+    for row in sorted(rows, key=lambda row: row.line_id):
+        found.setdefault(told(row), []).append(row)
+    return found
+
+
+def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
+    """The break of a statement line that no ledger knows of."""
+    money = Money(minor=abs(row.gross), currency=row.currency)
+    return Break(
+        cause="settled_never_notified",
+        order=row.order,
+        payment=row.payment,
+        subject=subject_of(row.line_id),
+        money=money,
+        since=as_of if row.settled_at is None else row.settled_at,
+        cites=(row.line_id,),
+        facts=(("settled", money), ("kind", row.kind)),
+    )
+
+
+def _is_of(row: StatementRow, taken: Return) -> bool:
+    return (
+        taken.minor == abs(row.gross)
+        and taken.currency == row.currency
+        and row.payment in (None, taken.payment)
+        and (taken.kind == "dispute_lost") == (row.kind == "dispute")
+    )
+
+
+def _match(kind: MatchKind, capture: Capture, rows: Sequence[StatementRow]) -> Match:
+    difference = sum([row.gross for row in rows]) - capture.minor
+    told: Facts = (("difference", Money(minor=difference, currency=capture.currency)),)
+    return Match(
+        kind=kind,
+        order=capture.order,
+        payment=capture.payment,
+        lines=tuple(sorted([row.line_id for row in rows])),
+        money=Money(minor=capture.minor, currency=capture.currency),
+        facts=told if difference else (),
+    )
+
+
+def _break(
+    cause: BreakCause, capture: Capture, rows: Sequence[StatementRow], *, minor: int, facts: Facts
+) -> Break:
+    dates = [row.settled_at for row in rows if row.settled_at is not None]
+    ordered = sorted([row.line_id for row in rows])
+    return Break(
+        cause=cause,
+        order=capture.order,
+        payment=capture.payment,
+        subject=capture.source if cause == "ambiguous" else subject_of(ordered[0]),
+        money=Money(minor=minor, currency=capture.currency),
+        since=max([capture.at, *dates]),
+        cites=(*capture.cites, *ordered),
+        facts=facts,
+    )

@@ -1,0 +1,82 @@
+"""Statement lines beside the movements that they settle.
+
+Leaves out: whether they agree; that is `match`. Here a line finds the movement whose date places
+it in a period and whose order stands behind it in the journal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reconcile.books import StatementKind, StatementLine, match_key
+from reconcile.ledger import EntryKind
+from reconcile.report_input import OrderSeen
+from reconcile.takings import Taken
+from reconcile.values import frozen
+
+_SETTLES: Final[dict[StatementKind, EntryKind]] = {
+    "payment": "captured",
+    "refund": "refunded",
+    "dispute": "dispute_lost",
+}
+
+
+@frozen
+class Settled:
+    """A statement line and the movements that it settles; none where the ledger has none.
+
+    gross, fee, net  as they change the merchant's balance: see `signed`
+    """
+
+    line: StatementLine
+    taken: tuple[Taken, ...]
+    gross: int
+    fee: int
+    net: int
+
+
+def settled(seen: OrderSeen) -> tuple[Settled, ...]:
+    """Every line of the order, each with its movements: of those of its payment that no line has,
+    the one with its amount, else all if they add up to it, else the first. A line for which
+    nothing is left is a further part of the first movement of its payment."""
+    if not seen.lines:
+        return ()
+    left = [] if seen.taking is None else list(seen.taking.taken)
+    claimed: list[Taken] = []
+    found = []
+    for line in seen.lines:
+        gross, fee, net = signed(line)
+        fresh = _chosen([each for each in left if _fits(line, each)], gross)
+        taken = fresh or tuple([each for each in claimed if _fits(line, each)][:1])
+        left = [each for each in left if each not in fresh]
+        claimed += fresh
+        found.append(Settled(line=line, taken=taken, gross=gross, fee=fee, net=net))
+    return tuple(found)
+
+
+def _chosen(fitting: list[Taken], gross: int) -> tuple[Taken, ...]:
+    for each in fitting:
+        if each.minor == gross:
+            return (each,)
+    if sum([each.minor for each in fitting]) == gross:
+        return tuple(fitting)
+    return tuple(fitting[:1])
+
+
+def _fits(line: StatementLine, taken: Taken) -> bool:
+    return (
+        taken.kind == _SETTLES.get(line.kind)
+        and taken.currency == line.currency
+        and (line.payment is None or match_key(line.payment) == match_key(taken.payment))
+    )
+
+
+def signed(line: StatementLine) -> tuple[int, int, int]:
+    """Gross, fee and net as they change the merchant's balance: money that goes back is negative,
+    whichever sign the provider gives it, and a line that is only a fee has no gross."""
+    if line.kind == "fee" and not line.fee:
+        cost = abs(line.gross or line.net)
+        return 0, cost, -cost
+    if line.kind in ("refund", "dispute") and line.gross > 0:
+        return -line.gross, line.fee, -line.gross - line.fee
+    return line.gross, line.fee, line.net

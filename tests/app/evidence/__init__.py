@@ -1,0 +1,1 @@
+"""Evidence: keys, signatures, bundles and what verifies them."""

@@ -1,0 +1,122 @@
+"""A database with a month of takings, book and statement, loaded row by row with SQL.
+
+Takings are loaded as the service keeps them beside its ledgers; folding a million orders is another
+figure. The month and the truth about it come from `tests.reconcile.books_truth`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from app.store import takings
+from app.store.store import StoreSettings, open_store
+from app.store.takings import Fresh, row_of
+from reconcile.books import match_key
+from reconcile.match_rows import subject_of
+from tests.reconcile.books_truth import AS_OF, SOURCE, START, Case, Month
+
+AT_ONCE = 20_000
+
+BOOK = ("match_key", "kind", "since", "line", "reference", "minor", "currency", "placed_at",
+        "status", "group_key", "group_name")  # fmt: skip
+STATEMENT = ("subject", "kind", "source", "ordinal", "since", "line", "match_key", "payment",
+             "order_ref", "currency", "gross", "fee", "net", "settled_at", "payout")  # fmt: skip
+DUE = ("order_key", "due_at", "generation")
+
+
+def fill(path: Path, month: Month) -> None:
+    """Make a new database of the month."""
+    asyncio.run(_make(f"sqlite+aiosqlite:///{path.absolute()}"))
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA synchronous=OFF")
+        for table, columns, rows in (
+            ("takings", takings.COLUMNS, _takings(month)),
+            ("order_due", DUE, _due(month)),
+            ("book_lines", BOOK, _book(month)),
+            ("statement_lines", STATEMENT, _statement(month)),
+        ):
+            print(f"reconcile: writing {table}", file=sys.stderr)
+            _write(connection, table, columns, rows)
+        _ends(connection)
+    connection.close()
+
+
+async def _make(url: str) -> None:
+    async with open_store(StoreSettings(url=url, environment="sandbox"), purpose="alone"):
+        pass
+
+
+def _write(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], rows: Iterable[Any]
+) -> None:
+    marks = ", ".join("?" * len(columns))
+    names = ", ".join(columns)
+    taken = iter(rows)
+    while batch := list(islice(taken, AT_ONCE)):
+        connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", batch)
+
+
+def _takings(month: Month) -> Iterator[tuple[Any, ...]]:
+    for case in month.cases():
+        for each in case.takings:
+            yield row_of(Fresh(order=each.order, generation=1, until=None, taking=each))
+
+
+def _due(month: Month) -> Iterator[tuple[str, None, int]]:
+    return ((each.order, None, 1) for case in month.cases() for each in case.takings)
+
+
+def _book(month: Month) -> Iterator[tuple[Any, ...]]:
+    for case in month.cases():
+        kinds = iter(("order", "invoice", "entry"))
+        for each in case.book:
+            group = None if each.group is None else match_key(each.group)
+            # Two lines of one reference are of two kinds, or the second is a version of the first.
+            yield (
+                match_key(each.reference), next(kinds), 1, subject_of(each.line_id),
+                each.reference, each.money.minor, each.money.currency, each.placed_at, each.status,
+                group, each.group,
+            )  # fmt: skip
+
+
+def _statement(month: Month) -> Iterator[tuple[Any, ...]]:
+    for case in month.cases():
+        yield from _lines(case)
+
+
+def _lines(case: Case) -> Iterator[tuple[Any, ...]]:
+    for each in case.lines:
+        key = None if each.order is None else match_key(each.order)
+        yield (
+            f"p:{each.payment}", each.kind, SOURCE, 0, 1, subject_of(each.line_id), key,
+            each.payment, each.order, each.currency, each.gross, each.fee, each.net,
+            each.settled_at, each.payout,
+        )  # fmt: skip
+
+
+def _ends(connection: sqlite3.Connection) -> None:
+    """Webhooks, book and statement reach over the whole time, and the import is published."""
+    connection.execute(
+        "INSERT INTO deliveries (id, received_at, source, verdict, digest, size, headers) "
+        "VALUES ('dlv_0', ?, ?, 'unreadable', '', 0, '')",
+        (START, SOURCE),
+    )
+    book = ("~", "order", 1, "bok_~", "~", 1, "KES", AS_OF, "unpaid", None, None)
+    _write(connection, "book_lines", BOOK, [book])
+    fees = [
+        ("~", "fee", SOURCE, place, 1, f"stm_{place}", "~", None, "~", "KES", 0, 1, -1, at, "po")
+        for place, at in enumerate((START, AS_OF))
+    ]
+    _write(connection, "statement_lines", STATEMENT, fees)
+    connection.execute(
+        "INSERT INTO imports (number, kind, file, sha256, who, started_at, published_at, written, "
+        "read, new, changed, unchanged, rejected) "
+        "VALUES (1, 'book', 'bench', '', 'bench', ?, ?, 0, 0, 0, 0, 0, 0)",
+        (START, START),
+    )

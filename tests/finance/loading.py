@@ -1,0 +1,123 @@
+"""Two ways to put a month into a database: through the door, or straight through the journal.
+
+Through the door each webhook is signed, sent and judged, and the shop asks the API: for small
+months. Straight, bodies are read by the provider engine and committed by the journal, thousands
+at a time: for large ones. A test holds them equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from itertools import islice
+
+from app.ids import new_id
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from app.store.intake import Arrival
+from app.store.records import add_records
+from app.store.store import Store
+from reconcile.instants import format_instant
+from reconcile.money import Money
+from reconcile.records import Record
+from tests.app.web.driving import SECRET, Driver, signed
+from tests.finance.month import Month
+from tests.finance.story import Arrived, ShopSaid, Story, major
+from tests.store.builders import opened
+
+STORIES_AT_ONCE = 1_000
+ARRIVALS_AT_ONCE = 2_000
+READER = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
+
+
+# --- through the door ----------------------------------------------------------------------------
+
+
+async def through_the_door(driver: Driver, month: Month) -> None:
+    """Every webhook signed and sent, every word of the shop told, each at its own moment."""
+    said: list[Arrived | ShopSaid] = []
+    for story in month.stories():
+        said += [*story.said, *story.arrivals]
+    for each in sorted(said, key=lambda one: one.at):
+        driver.clock.put(each.at)
+        if isinstance(each, Arrived):
+            await send(driver, each)
+        else:
+            await _tell(driver, each)
+
+
+async def send(driver: Driver, arrived: Arrived) -> str:
+    """One webhook, signed for the moment of its arrival. Returns the verdict."""
+    headers = signed(arrived.body, at=arrived.at, event_id=arrived.event_id)
+    answer = await driver.send(arrived.body, headers)
+    assert answer.status_code == 200, answer.text
+    verdict: str = answer.json()["verdict"]
+    return verdict
+
+
+async def _tell(driver: Driver, said: ShopSaid) -> None:
+    document = {
+        "amount": major(said.minor, said.currency),
+        "currency": said.currency,
+        "placed_at": format_instant(said.placed_at),
+    }
+    if said.canceled_at is not None:
+        document["canceled_at"] = format_instant(said.canceled_at)
+    answer = await driver.api("PUT", f"/orders/{said.order}", content=json.dumps(document))
+    assert answer.status_code == 200, answer.text
+
+
+# --- straight through the journal ----------------------------------------------------------------
+
+
+async def into_store(url: str, month: Month) -> None:
+    """Fill a database; nothing is folded."""
+    async with opened(url) as store:
+        stories = month.stories()
+        while some := list(islice(stories, STORIES_AT_ONCE)):
+            await keep_records(store, [said for story in some for said in story.said])
+            await keep_arrivals(store, in_time(some))
+
+
+def in_time(stories: Iterable[Story]) -> list[Arrived]:
+    """What came of these stories before the month was closed, in the order of arrival."""
+    return sorted((each for story in stories for each in story.arrivals), key=lambda e: e.at)
+
+
+async def keep_records(store: Store, said: Iterable[ShopSaid]) -> None:
+    """Write down what the shop said."""
+    async with store.writing() as connection:
+        await add_records(connection, [_record(each) for each in said])
+
+
+async def keep_arrivals(store: Store, arrivals: Iterable[Arrived]) -> None:
+    """Commit webhooks in this order, as verified."""
+    waiting = iter(arrivals)
+    while some := [_arrival(each) for each in islice(waiting, ARRIVALS_AT_ONCE)]:
+        await store.journal.submit_all(some)
+
+
+def _record(said: ShopSaid) -> Record:
+    canceled = said.canceled_at is not None
+    return Record(
+        record_id=new_id("rec_", said.at),
+        recorded_at=said.at,
+        kind="order_canceled" if canceled else "order_placed",
+        order=said.order,
+        at=said.at,
+        money=None if canceled else Money(minor=said.minor, currency=said.currency),
+    )
+
+
+def _arrival(arrived: Arrived) -> Arrival:
+    digest = hashlib.sha256(arrived.body).hexdigest()
+    return Arrival(
+        delivery_id=new_id("dlv_", arrived.at),
+        received_at=arrived.at,
+        source=READER.name,
+        digest=digest,
+        headers="host: bench\ncontent-type: application/json",
+        body=arrived.body,
+        event=READER.read(arrived.body, digest=digest).events[0],
+    )

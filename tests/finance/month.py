@@ -1,0 +1,214 @@
+"""A month of a shop, generated: what came to the door, the books, and the truth about both.
+
+    month = Month(orders=200, seed=1)
+    for story in month.stories(): …     in the order in which the orders were placed
+    truth = month.truth()               what any report of the month must find
+
+The truth is what the plots decided. Nothing of it is computed by the code that it judges.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant, parse_instant
+from tests.finance.plots import CYCLE, never_notified
+from tests.finance.story import FEE_PERCENT, Arrived, Gap, Story, Telling, major
+
+CURRENCIES = ("KES", "JPY", "KWD")
+DAYS = 31
+OCTOBER = parse_instant("2026-10-01T00:00:00Z")
+CLOSED_AT = parse_instant("2026-11-12T09:00:00Z")
+"""When the month is closed: everything but the late events has come, and every margin is over."""
+
+LATE_AT = parse_instant("2026-11-16T08:00:00Z")
+"""When webhooks come at last that were missed in October."""
+
+ACCOUNT_FEE = 900
+"""Minor units that the provider takes for the account in each currency."""
+
+BOOK_COLUMNS = ("reference", "kind", "amount", "currency", "placed_at", "status", "group")
+STATEMENT_COLUMNS = (
+    "payment_reference",
+    "order_reference",
+    "type",
+    "gross",
+    "fee",
+    "net",
+    "currency",
+    "settled_at",
+    "payout",
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Truth:
+    """What is true of a month. Money is in minor units.
+
+    outcomes    orders by (currency, outcome): those that anybody spoke to us of
+    gaps        every break, by (cause, order)
+    captured, returned, fees, settled
+                sums by currency; `fees` and `settled` (net) are those of the statement
+    """
+
+    orders: int = 0
+    deliveries: int = 0
+    book_rows: int = 0
+    statement_rows: int = 0
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    captured: Counter[str] = field(default_factory=Counter)
+    returned: Counter[str] = field(default_factory=Counter)
+    fees: Counter[str] = field(default_factory=Counter)
+    settled: Counter[str] = field(default_factory=Counter)
+    gaps: dict[tuple[str, str], Gap] = field(default_factory=dict)
+
+    def count(self, cause: str) -> int:
+        """How many breaks have the cause."""
+        return sum(gap.cause == cause for gap in self.gaps.values())
+
+    def at_stake(self, cause: str) -> Counter[str]:
+        """The money of these breaks, by currency."""
+        found: Counter[str] = Counter()
+        for gap in self.gaps.values():
+            if gap.cause == cause:
+                found[gap.currency] += gap.minor
+        return found
+
+    def add(self, story: Story) -> None:
+        """Count one story."""
+        self.deliveries += len(story.arrivals)
+        self.book_rows += len(story.book)
+        self.statement_rows += len(story.statement)
+        if story.outcome is not None:
+            self.orders += 1
+            self.outcomes[story.currency, story.outcome] += 1
+        self.captured[story.currency] += story.captured
+        self.returned[story.currency] += story.returned
+        for row in story.statement:
+            self.fees[row.currency] += row.fee
+            self.settled[row.currency] += row.net
+        for gap in story.gaps:
+            self.gaps[gap.cause, gap.order] = gap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    """So many orders, placed evenly from the first day's first hour to the last day's evening."""
+
+    orders: int
+    seed: int = 1
+    starts: Instant = OCTOBER
+    prefix: str = "10-"
+
+    def stories(self) -> Iterator[Story]:
+        """Every story, in the order in which the orders were placed."""
+        for number in range(self.orders):
+            yield self._story(number)
+
+    def _story(self, number: int) -> Story:
+        plot = CYCLE[number % len(CYCLE)]
+        telling = Telling(
+            plot.__name__,
+            number=number,
+            prefix=self.prefix,
+            seed=self.seed,
+            currency=CURRENCIES[number % len(CURRENCIES)],
+            placed_at=self._placed_at(number),
+        )
+        plot(telling)
+        if plot is never_notified:
+            telling.hears_late("succeeded", 60, at=LATE_AT + number * SECOND)
+        telling.story.arrivals.sort(key=lambda each: each.at)
+        return telling.story
+
+    def _placed_at(self, number: int) -> Instant:
+        span = DAYS * DAY - 8 * HOUR
+        return self.starts + HOUR + (number * span // self.orders) // SECOND * SECOND
+
+    def truth(self) -> Truth:
+        """What is true of the month, as known when it is closed."""
+        truth = Truth()
+        for story in self.stories():
+            truth.add(story)
+        truth.statement_rows += len(CURRENCIES)
+        return truth
+
+    def late(self) -> list[Arrived]:
+        """Webhooks of October that come after it was closed, in the order of their arrival."""
+        return sorted(
+            (each for story in self.stories() for each in story.late), key=lambda each: each.at
+        )
+
+    def write_book(self, path: Path) -> Path:
+        """The merchant's order book as CSV."""
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(BOOK_COLUMNS)
+            for story in self.stories():
+                writer.writerows(
+                    (
+                        row.reference,
+                        row.kind,
+                        major(row.minor, row.currency),
+                        row.currency,
+                        format_instant(row.placed_at),
+                        row.status,
+                        row.group,
+                    )
+                    for row in story.book
+                )
+        return path
+
+    def write_statement(self, path: Path) -> Path:
+        """The provider's statement as CSV."""
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(STATEMENT_COLUMNS)
+            for story in self.stories():
+                writer.writerows(
+                    (
+                        row.payment,
+                        row.order,
+                        row.kind,
+                        major(row.gross, row.currency),
+                        major(row.fee, row.currency),
+                        major(row.net, row.currency),
+                        row.currency,
+                        format_instant(row.settled_at),
+                        f"po_{row.settled_at // DAY}_{row.currency}",
+                    )
+                    for row in story.statement
+                )
+            writer.writerows(self._account_fees())
+        return path
+
+    def _account_fees(self) -> Iterator[tuple[str, ...]]:
+        """What the provider takes for the account, nine days into the next month: so far does the
+        statement reach, and what is not on it by then is missing."""
+        at = format_instant(self.starts + (DAYS + 9) * DAY)
+        for currency in CURRENCIES:
+            fee = major(ACCOUNT_FEE, currency)
+            yield (
+                "",
+                "",
+                "fee",
+                major(0, currency),
+                fee,
+                "-" + fee,
+                currency,
+                at,
+                f"fee_{currency}",
+            )
+
+    def write_rules(self, path: Path) -> Path:
+        """The merchant's rules: which fee was agreed in each currency."""
+        fees = (
+            f'[[fee]]\nsource = "shop"\ncurrency = "{currency}"\npercent = "{percent}"\n'
+            for currency, percent in FEE_PERCENT.items()
+        )
+        path.write_text("\n".join(fees), encoding="utf-8")
+        return path

@@ -1,0 +1,369 @@
+"""The plots that stories follow: what can happen to an order, each with its truth.
+
+A plot tells what happens and says in the end which outcome, which money and which breaks there
+truly are. `CYCLE` is forty orders in a row; every break cause is in it a known number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.finance.story import FACTORS, Telling
+
+HALF_HOUR = 1_800
+
+
+def pays(t: Telling, *, book: str | None = "paid") -> None:
+    """What most orders do: placed, pending, paid, in the books and on the statement."""
+    t.places()
+    t.hears("pending", 20)
+    t.hears("succeeded", 60)
+    if book is not None:
+        t.books(book)
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+
+
+# --- nothing is wrong ----------------------------------------------------------------------------
+
+
+def paid_with_redeliveries(t: Telling) -> None:
+    """Every webhook comes three times, the last of them a day later."""
+    t.places()
+    t.hears("pending", 20, again=(9, 40))
+    t.hears("succeeded", 60, again=(30, 86_400))
+    t.books("paid")
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+
+
+def paid_out_of_order(t: Telling) -> None:
+    """The success comes before the pending event."""
+    t.places()
+    t.hears("pending", 20, lag=300)
+    t.hears("succeeded", 60)
+    t.books("paid")
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+
+
+def paid_slowly(t: Telling) -> None:
+    """The success takes ten minutes to reach us, in time."""
+    t.places()
+    t.hears("pending", 20)
+    t.hears("succeeded", 60, lag=600)
+    t.books("paid")
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+
+
+def declined_then_paid(t: Telling) -> None:
+    """A further attempt succeeds."""
+    t.places()
+    t.hears("pending", 20)
+    t.hears("declined", 30)
+    t.hears("succeeded", 90, place=1)
+    t.books("paid")
+    t.settles(place=1)
+    t.ends("succeeded", captured=t.price)
+
+
+def paid_in_parts(t: Telling) -> None:
+    """Two payments for one order."""
+    t.places()
+    half = t.price // 2
+    t.hears("succeeded", 60, paid=half)
+    t.hears("succeeded", 90, place=1, paid=t.price - half)
+    t.books("paid")
+    t.settles(minor=half)
+    t.settles(minor=t.price - half, place=1)
+    t.ends("succeeded", captured=t.price)
+
+
+def paid_for_three_invoices(t: Telling) -> None:
+    """One payment for three invoices of one group."""
+    t.places()
+    t.hears("succeeded", 60)
+    third = t.price // 3
+    for place, minor in enumerate((third, third, t.price - 2 * third), 1):
+        reference = f"INV-{t.order}-{place}"
+        t.books("paid", minor, reference=reference, kind="invoice", group=t.order)
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+
+
+def declined(t: Telling) -> None:
+    """No money, and the books know."""
+    t.places()
+    t.hears("declined", 40)
+    t.books("unpaid")
+    t.ends("failed")
+
+
+def timed_out(t: Telling) -> None:
+    """Pending, then nothing ever; the books know."""
+    t.places()
+    t.hears("pending", 20)
+    t.books("unpaid")
+    t.ends("timed_out")
+
+
+def canceled(t: Telling) -> None:
+    """The customer cancels; the books know."""
+    t.places()
+    t.hears("canceled", 50)
+    t.books("canceled")
+    t.ends("canceled")
+
+
+def never_tried(t: Telling) -> None:
+    """Placed, and nobody tried to pay."""
+    t.places()
+    t.books("unpaid")
+    t.ends("not_attempted")
+
+
+def refunded(t: Telling) -> None:
+    """All the money went back in two refunds, and everybody knows."""
+    t.places()
+    first = t.price // 4
+    t.hears("succeeded", 60)
+    t.hears("refunded", 4_000, back=first)
+    t.hears("refunded", 9_000, back=t.price - first)
+    t.books("refunded")
+    t.settles()
+    t.settles("refund", first)
+    t.settles("refund", t.price - first)
+    t.ends("refunded", captured=t.price, returned=t.price)
+
+
+def dispute_won(t: Telling) -> None:
+    """Disputed, and won: the money stayed."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.hears("disputed", 5_000)
+    t.hears("dispute_won", 9_000)
+    t.books("paid")
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+
+
+# --- something is wrong --------------------------------------------------------------------------
+
+
+def not_in_book(t: Telling) -> None:
+    """Paid and settled, and the merchant has no row."""
+    pays(t, book=None)
+    t.leaves("paid_not_in_book", t.price)
+
+
+def book_says_paid(t: Telling) -> None:
+    """The book says paid; the one attempt was declined."""
+    t.places()
+    t.hears("declined", 40)
+    t.books("paid")
+    t.ends("failed")
+    t.leaves("book_paid_not_received", t.price)
+
+
+def book_says_unpaid(t: Telling) -> None:
+    """Paid, and the book says unpaid."""
+    pays(t, book="unpaid")
+    t.leaves("book_unpaid_but_received", t.price)
+
+
+def other_amount_in_book(t: Telling) -> None:
+    """The book has another amount than the shop asked for and the customer paid."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.books("paid", t.price + 37)
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+    t.leaves("amount_differs", 37)
+
+
+def other_unit_in_book(t: Telling) -> None:
+    """The book has minor units where major ones belong."""
+    t.places()
+    t.hears("succeeded", 60)
+    wrong = t.price * FACTORS[t.currency]
+    t.books("paid", wrong)
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+    t.leaves("off_by_minor_unit", wrong - t.price)
+
+
+def other_currency_in_book(t: Telling) -> None:
+    """The book has the same number in another currency."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.books("paid", currency="USD")
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+    t.leaves("currency_differs", t.price)
+
+
+def paid_twice(t: Telling) -> None:
+    """Two payments of the whole price: one is owed back."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.hears("succeeded", 90, place=1)
+    t.books("paid")
+    t.settles()
+    t.settles(place=1)
+    t.ends("succeeded", captured=2 * t.price)
+    t.leaves("paid_twice", t.price)
+
+
+def refund_the_book_lacks(t: Telling) -> None:
+    """All the money went back; the book still says paid."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.hears("refunded", 4_000, back=t.price)
+    t.books("paid")
+    t.settles()
+    t.settles("refund")
+    t.ends("refunded", captured=t.price, returned=t.price)
+    t.leaves("refund_not_in_book", t.price)
+
+
+def refund_that_never_came(t: Telling) -> None:
+    """The book says refunded; the money never went back."""
+    pays(t, book="refunded")
+    t.leaves("refund_not_received", t.price)
+
+
+def unsettled(t: Telling) -> None:
+    """Paid, and not on the statement."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.books("paid")
+    t.ends("succeeded", captured=t.price)
+    t.leaves("not_settled", t.price)
+
+
+def never_notified(t: Telling) -> None:
+    """On the statement and in the book, and no webhook came."""
+    t.books("paid")
+    t.settles()
+    t.ends(None)
+    t.leaves("settled_never_notified", t.price)
+
+
+def other_fee(t: Telling) -> None:
+    """The provider kept more than was agreed."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.books("paid")
+    t.settles(more_fee=11)
+    t.ends("succeeded", captured=t.price)
+    t.leaves("fee_unexpected", 11)
+
+
+def paid_after_cancel(t: Telling) -> None:
+    """The shop had canceled when the money came."""
+    t.places()
+    t.hears("pending", 20)
+    t.cancels(600)
+    t.hears("succeeded", 900)
+    t.books("canceled")
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+    t.leaves("late_money", t.price)
+
+
+def paid_after_deadline(t: Telling) -> None:
+    """The money came long after the customer's time was over, and the shop had given up."""
+    t.places()
+    t.hears("pending", 20)
+    t.hears("succeeded", 3 * HALF_HOUR)
+    t.books("unpaid")
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+    t.leaves("late_money", t.price)
+
+
+def other_amount_paid(t: Telling) -> None:
+    """The customer paid less than the price, which the book has."""
+    t.places()
+    paid = t.price - 100
+    t.hears("succeeded", 60, paid=paid)
+    t.books("paid")
+    t.settles(minor=paid)
+    t.ends("unresolved", captured=paid)
+    t.leaves("amount_differs", 100)
+
+
+def price_unclear(t: Telling) -> None:
+    """The book agrees with the money, and the shop had asked for more."""
+    t.places()
+    paid = t.price - 100
+    t.hears("succeeded", 60, paid=paid)
+    t.books("paid", paid)
+    t.settles(minor=paid)
+    t.ends("unresolved", captured=paid)
+    t.leaves("unresolved", paid)
+
+
+def two_bodies(t: Telling) -> None:
+    """One event came twice with different amounts: neither is entered."""
+    t.places()
+    event = t.hears("succeeded", 60)
+    t.hears("succeeded", 60, paid=t.price - 100, lag=9, event_id=event)
+    t.books("paid")
+    t.settles()
+    t.ends("unresolved")
+    t.leaves("unresolved", 0)
+
+
+def two_rows_fit(t: Telling) -> None:
+    """The book has the order twice, as an order and as an invoice, each paid by itself."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.books("paid")
+    t.books("paid", reference=t.order.lower().replace("-", " "), kind="invoice")
+    t.settles()
+    t.ends("succeeded", captured=t.price)
+    t.leaves("ambiguous", t.price)
+
+
+Plot = Callable[[Telling], None]
+
+ORDINARY: tuple[Plot, ...] = (
+    paid_with_redeliveries,
+    paid_out_of_order,
+    paid_slowly,
+    declined_then_paid,
+    paid_in_parts,
+    paid_for_three_invoices,
+    declined,
+    timed_out,
+    canceled,
+    never_tried,
+    refunded,
+    dispute_won,
+)
+
+BROKEN: tuple[Plot, ...] = (
+    not_in_book,
+    book_says_paid,
+    book_says_unpaid,
+    other_amount_in_book,
+    other_unit_in_book,
+    other_currency_in_book,
+    paid_twice,
+    refund_the_book_lacks,
+    refund_that_never_came,
+    unsettled,
+    never_notified,
+    other_fee,
+    paid_after_cancel,
+    paid_after_deadline,
+    other_amount_paid,
+    price_unclear,
+    two_bodies,
+    two_rows_fit,
+)
+
+CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *(pays,) * 10)
+"""Forty, so that with three currencies each plot comes in each."""

@@ -1,0 +1,295 @@
+"""What happened to one order, and everything that was written of it: by provider, shop and books.
+
+The truth is noted by whoever tells the story, as it is told. Nothing here asks the product.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant
+
+EXPONENTS = {"KES": 2, "JPY": 0, "KWD": 3, "USD": 2}
+"""Decimals of the currencies that stories use; written here, not asked of the product."""
+
+FACTORS = {"KES": 100, "JPY": 100, "KWD": 1000}
+"""By how much an amount is wrong that was written in the wrong unit."""
+
+FEE_PERCENT = {"KES": 2, "JPY": 3, "KWD": 1}
+"""What the provider keeps of a payment."""
+
+PRICE_STEP = 600
+"""Prices are multiples of it: halves and thirds are whole, and so is every fee."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """One webhook as it came: when, under which id, and its bytes."""
+
+    at: Instant
+    event_id: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShopSaid:
+    """What the shop told us of an order, at `placed_at` or, of a cancellation, at `canceled_at`."""
+
+    order: str
+    minor: int
+    currency: str
+    placed_at: Instant
+    canceled_at: Instant | None = None
+
+    @property
+    def at(self) -> Instant:
+        """When we were told."""
+        return self.placed_at if self.canceled_at is None else self.canceled_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookRow:
+    """A row of the order book."""
+
+    reference: str
+    kind: str
+    minor: int
+    currency: str
+    placed_at: Instant
+    status: str
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementRow:
+    """A row of the provider's statement."""
+
+    payment: str
+    order: str
+    kind: str
+    gross: int
+    fee: int
+    currency: str
+    settled_at: Instant
+
+    @property
+    def net(self) -> int:
+        """What is paid out."""
+        return self.gross - self.fee
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A break that is really there: its cause, its order and the money at stake."""
+
+    cause: str
+    order: str
+    minor: int
+    currency: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """One order's story. `late`: what came after the month was closed."""
+
+    order: str
+    plot: str
+    outcome: str | None = None
+    currency: str
+    captured: int = 0
+    returned: int = 0
+    arrivals: list[Arrived] = field(default_factory=list)
+    late: list[Arrived] = field(default_factory=list)
+    said: list[ShopSaid] = field(default_factory=list)
+    book: list[BookRow] = field(default_factory=list)
+    statement: list[StatementRow] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+
+
+def major(minor: int, currency: str) -> str:
+    """The amount as digits in major units: 150005 of KES is 1500.05."""
+    places = EXPONENTS[currency]
+    sign, digits = "-" if minor < 0 else "", str(abs(minor)).rjust(places + 1, "0")
+    return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)
+
+
+_BODY = (
+    '{{"id": "{event}", "type": "payment.{kind}", "occurred_at": "{at}", "environment": "sandbox", '
+    '"data": {{"order": {{"reference": "{order}", "amount": {price}, "currency": "{currency}"}}, '
+    '"session": {{"reference": "{session}"}}, "payment": {{"reference": "{payment}", '
+    '"amount": {paid}, "currency": "{paid_in}"{reason}}}{refund}, '
+    '"customer": {{"phone": "{phone}"}}}}}}'
+)
+_REASON = ', "reason": "insufficient_funds"'
+_REFUND = ', "refund": {{"reference": "{}", "amount": {}, "currency": "{}"}}'
+
+
+class Telling:
+    """Tells one story. Each method writes down one thing that happened, in the order of time.
+
+    number     of the order in its month; references follow from it
+    price      what the order costs, in minor units of `currency`
+    placed_at  when it was placed; `after` in all methods is seconds from then
+    """
+
+    def __init__(
+        self, plot: str, *, number: int, prefix: str, seed: int, currency: str, placed_at: Instant
+    ) -> None:
+        self._chance = random.Random(seed << 40 | number)
+        self._tag = f"{prefix}{number:06d}"
+        self.placed_at = placed_at
+        self.currency = currency
+        self.price = PRICE_STEP * self._chance.randrange(2, 1_500)
+        self.order = f"ORD-{self._tag}"
+        self.story = Story(order=self.order, plot=plot, currency=currency)
+        self._phone = f"2547{self._chance.randrange(10**8):08d}"
+        self._ids = 0
+
+    def payment(self, place: int = 0) -> str:
+        """The provider's reference of the order's first payment, or of a further one."""
+        return f"pay_{self._tag}{'abc'[place]}"
+
+    # --- provider and shop -----------------------------------------------------------------------
+
+    def places(self, minor: int | None = None) -> None:
+        """The shop tells us of the order as it is placed."""
+        self.story.said.append(self._said(minor, None))
+
+    def cancels(self, after: int) -> None:
+        """The shop tells us that the order is canceled."""
+        self.story.said.append(self._said(None, self.placed_at + after * SECOND))
+
+    def _said(self, minor: int | None, canceled_at: Instant | None) -> ShopSaid:
+        return ShopSaid(
+            order=self.order,
+            minor=self.price if minor is None else minor,
+            currency=self.currency,
+            placed_at=self.placed_at,
+            canceled_at=canceled_at,
+        )
+
+    def hears(
+        self,
+        kind: str,
+        after: int,
+        *,
+        place: int = 0,
+        paid: int | None = None,
+        paid_in: str | None = None,
+        back: int = 0,
+        again: tuple[int, ...] = (),
+        lag: int = 2,
+        event_id: str | None = None,
+    ) -> str:
+        """The provider says something of a payment, and we hear it `lag` seconds later, and again
+        after each of `again`. Returns the event's id."""
+        at = self.placed_at + after * SECOND
+        event = event_id or self._new_event()
+        body = self._body(kind, event, at, place=place, paid=paid, paid_in=paid_in, back=back)
+        for delay in (lag, *again):
+            self.story.arrivals.append(Arrived(at + delay * SECOND, event, body))
+        return event
+
+    def hears_late(self, kind: str, after: int, *, at: Instant) -> None:
+        """The same, but heard only at an instant after the month was closed."""
+        event = self._new_event()
+        body = self._body(kind, event, self.placed_at + after * SECOND)
+        self.story.late.append(Arrived(at, event, body))
+
+    def _new_event(self) -> str:
+        self._ids += 1
+        return f"evt_{self._tag}_{self._ids}"
+
+    def _body(
+        self,
+        kind: str,
+        event: str,
+        at: Instant,
+        *,
+        place: int = 0,
+        paid: int | None = None,
+        paid_in: str | None = None,
+        back: int = 0,
+    ) -> bytes:
+        paid_in = paid_in or self.currency
+        return _BODY.format(
+            event=event,
+            kind=kind,
+            at=format_instant(at),
+            order=self.order,
+            price=major(self.price, self.currency),
+            currency=self.currency,
+            session=f"cs_{self._tag}",
+            payment=self.payment(place),
+            paid=major(self.price if paid is None else paid, paid_in),
+            paid_in=paid_in,
+            reason=_REASON if kind == "declined" else "",
+            refund=self._refund(event, back),
+            phone=self._phone,
+        ).encode()
+
+    def _refund(self, event: str, back: int) -> str:
+        amount = major(back, self.currency)
+        return _REFUND.format(f"re_{event}", amount, self.currency) if back else ""
+
+    # --- books -----------------------------------------------------------------------------------
+
+    def books(
+        self,
+        status: str,
+        minor: int | None = None,
+        *,
+        currency: str | None = None,
+        reference: str | None = None,
+        kind: str = "order",
+        group: str = "",
+    ) -> None:
+        """The merchant has a row for it."""
+        row = BookRow(
+            reference=reference or self.order,
+            kind=kind,
+            minor=self.price if minor is None else minor,
+            currency=currency or self.currency,
+            placed_at=self.placed_at,
+            status=status,
+            group=group,
+        )
+        self.story.book.append(row)
+
+    def settles(
+        self,
+        kind: str = "payment",
+        minor: int | None = None,
+        *,
+        place: int = 0,
+        more_fee: int = 0,
+        in_days: int = 2,
+        order: str | None = None,
+    ) -> None:
+        """The provider's statement has a row for a payment or, negative, for what went back."""
+        gross = self.price if minor is None else minor
+        fee = gross * FEE_PERCENT[self.currency] // 100 if kind == "payment" else 0
+        row = StatementRow(
+            payment=self.payment(place),
+            order=self.order if order is None else order,
+            kind=kind,
+            gross=gross if kind == "payment" else -gross,
+            fee=fee + more_fee,
+            currency=self.currency,
+            settled_at=(self.placed_at // DAY + in_days) * DAY + 6 * HOUR,
+        )
+        self.story.statement.append(row)
+
+    # --- the truth -------------------------------------------------------------------------------
+
+    def ends(self, outcome: str | None, *, captured: int = 0, returned: int = 0) -> None:
+        """How it ended, and the money that truly moved; None: nobody ever spoke to us of it."""
+        self.story.outcome = outcome
+        self.story.captured, self.story.returned = captured, returned
+
+    def leaves(self, cause: str, minor: int, *, currency: str | None = None) -> None:
+        """A break is there, with so much money at stake."""
+        self.story.gaps.append(
+            Gap(cause=cause, order=self.order, minor=minor, currency=currency or self.currency)
+        )

@@ -1,0 +1,94 @@
+"""The generated month is what it says it is, whichever way it comes into a database."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.store.store import StoreSettings, open_store
+from reconcile.breaks import BREAK_CAUSES
+from reconcile.fold import fold
+from reconcile.policy import Policy
+from tests.app.web.driving import driving
+from tests.bench.stored import opened
+from tests.finance.loading import into_store, through_the_door
+from tests.finance.month import CLOSED_AT, CURRENCIES, Month
+from tests.finance.plots import BROKEN, CYCLE, ORDINARY
+from tests.store.builders import histories
+
+SMALL = Month(orders=60)
+
+STORED = {
+    "deliveries": "received_at, source, verdict, event_id, digest, size, body, problem",
+    "events": "order_key, source, event_id, digest, received_at, kind, claim, occurred_at, "
+    "order_ref, session, payment, movement, amount, currency, order_amount, order_currency, reason",
+    "records": "recorded_at, kind, order_key, at, amount, currency",
+    "links": "reference, kind, source, order_key",
+    "contested": "order_key, other",
+}
+"""What is the same in both ways: everything but the ids that we give, and the headers."""
+
+
+def stored(path: Path) -> dict[str, list[Any]]:
+    """The rows of a database, sorted."""
+    with opened(path) as database:
+        return {
+            table: sorted(database.execute(f"SELECT {columns} FROM {table}"), key=repr)
+            for table, columns in STORED.items()
+        }
+
+
+async def test_every_order_ends_as_its_plot_says(tmp_path: Path) -> None:
+    """The engine that judges orders agrees with the truth on outcome and money, order by order."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    await into_store(url, SMALL)
+    told = {story.order: story for story in SMALL.stories() if story.outcome is not None}
+    async with open_store(StoreSettings(url=url), purpose="reading") as store:
+        found = await histories(store, told)
+    for order, story in told.items():
+        ledger = fold(found[order], policy=Policy(), as_of=CLOSED_AT)
+        money = [(each.captured, each.refunded) for each in ledger.balances]
+        assert (ledger.outcome, money or [(0, 0)]) == (
+            story.outcome,
+            [(story.captured, story.returned)],
+        ), story.plot
+
+
+async def test_both_ways_into_a_database_store_the_same_rows(tmp_path: Path) -> None:
+    """A month through the door, and the same month loaded, are the same evidence."""
+    (tmp_path / "door").mkdir()
+    async with driving(tmp_path / "door", with_worker=False) as driver:
+        await through_the_door(driver, SMALL)
+    await into_store(f"sqlite+aiosqlite:///{tmp_path}/loaded.db", SMALL)
+    loaded = stored(tmp_path / "loaded.db")
+    assert len(loaded["deliveries"]) == SMALL.truth().deliveries
+    assert loaded == stored(tmp_path / "door" / "t.db")
+
+
+def test_every_cause_comes_in_every_currency() -> None:
+    """Three cycles of plots hold each plot once in each currency, and every cause of a break."""
+    assert len(CYCLE) % len(CURRENCIES) != 0
+    month = Month(orders=len(CYCLE) * len(CURRENCIES))
+    told = Counter((story.plot, story.currency) for story in month.stories())
+    odd = [plot.__name__ for plot in (*ORDINARY, *BROKEN)]
+    assert {told[plot, currency] for plot in odd for currency in CURRENCIES} == {1}
+    assert {gap.cause for gap in month.truth().gaps.values()} == set(BREAK_CAUSES)
+
+
+def test_a_month_is_the_same_however_often_it_is_told() -> None:
+    """Equal seeds give equal stories, other seeds others; a story does not depend on its turn."""
+    assert list(SMALL.stories()) == list(SMALL.stories())
+    other = Month(orders=SMALL.orders, seed=2)
+    assert list(SMALL.stories()) != list(other.stories())
+
+
+@pytest.mark.parametrize("write", [Month.write_book, Month.write_statement])
+def test_the_files_hold_a_row_for_each_of_the_truth(tmp_path: Path, write: Any) -> None:
+    """As many rows as the truth counts, and a heading."""
+    lines = write(SMALL, tmp_path / "f.csv").read_text().splitlines()
+    truth = SMALL.truth()
+    rows = truth.book_rows if write is Month.write_book else truth.statement_rows
+    assert len(lines) == rows + 1

@@ -1,0 +1,208 @@
+"""Small worlds of orders, book lines and statement lines that collide as often as they can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from reconcile.books import (
+    BOOK_KINDS,
+    BOOK_STATUSES,
+    STATEMENT_KINDS,
+    BookLine,
+    StatementLine,
+    match_key,
+)
+from reconcile.instants import DAY
+from reconcile.ledger import FindingCode, Outcome
+from reconcile.match import Matching
+from reconcile.match_control import Control
+from reconcile.match_decision import Decision
+from reconcile.match_rows import (
+    BookRow,
+    StatementRow,
+    TakingRow,
+    book_row,
+    statement_row,
+    taking_row,
+)
+from reconcile.match_rules import Coverage, HandMatch, MatchRules, Span, Tolerance
+from reconcile.money import Money
+from reconcile.takings import Taken, Taking
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START
+
+REFERENCES = ("A-1", "a 1", "A-2", "A-12", "A-1-2", "B1")
+PAYMENTS = ("p1", "p2", "p3")
+AMOUNTS = (1_000, 1_005, 100_000, 500, 2_000)
+FINDINGS: tuple[FindingCode, ...] = ("paid_twice", "success_after_deadline", "amount_mismatch",
+                                     "same_id_different_body")  # fmt: skip
+OUTCOMES: tuple[Outcome, ...] = ("succeeded", "refunded", "unresolved", "failed", "disputed")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All rows of one matching, and what goes with them."""
+
+    takings: tuple[TakingRow, ...]
+    book: tuple[BookRow, ...]
+    lines: tuple[StatementRow, ...]
+    rules: MatchRules = RULES
+    coverage: Coverage = COVERAGE
+    hands: tuple[HandMatch, ...] = ()
+
+    def matching(self) -> Matching:
+        """A matching of it that has not begun."""
+        return Matching(rules=self.rules, as_of=AS_OF, coverage=self.coverage, hands=self.hands)
+
+    def decided(self) -> tuple[list[Decision], Control]:
+        """Everything that is told of it, and the totals."""
+        matching = self.matching()
+        told = list(
+            matching.decide(
+                takings=in_key_order(self.takings),
+                book=in_key_order(self.book),
+                statements=in_key_order(self.lines),
+            )
+        )
+        return told, matching.control()
+
+    def __add__(self, other: World) -> World:
+        return replace(
+            self,
+            takings=self.takings + other.takings,
+            book=self.book + other.book,
+            lines=self.lines + other.lines,
+        )
+
+
+Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
+
+
+def in_key_order(rows: Iterable[Row]) -> list[Row]:
+    """In key order; within a key as they were given."""
+    return sorted(rows, key=lambda row: row.key)
+
+
+def dates() -> st.SearchStrategy[int]:
+    """Around the margins of the rules, and between them."""
+    return st.sampled_from([START - DAY, START, START + 5 * DAY, AS_OF - DAY, AS_OF])
+
+
+def monies() -> st.SearchStrategy[tuple[int, str]]:
+    """Minor units and a currency."""
+    return st.tuples(st.sampled_from(AMOUNTS), st.sampled_from(["KES", "KES", "KES", "UGX"]))
+
+
+@st.composite
+def taken(draw: st.DrawFn) -> Taken:
+    """A movement of money."""
+    minor, currency = draw(monies())
+    kind = draw(st.sampled_from(["captured", "captured", "captured", "refunded", "dispute_lost"]))
+    payment, at = draw(st.sampled_from(PAYMENTS)), draw(dates())
+    return Taken(
+        kind=kind,
+        source=draw(st.sampled_from(["checkout", "checkout", "other"])),
+        payment=payment,
+        minor=minor if kind == "captured" else -minor,
+        currency=currency,
+        at=at,
+        received_at=at,
+        cites=(f"evt_{payment}_{kind}",),
+    )
+
+
+@st.composite
+def takings(draw: st.DrawFn, reference: str) -> Taking:
+    """One order."""
+    moved = tuple(
+        draw(st.lists(taken(), max_size=3, unique_by=lambda t: (t.kind, t.source, t.payment)))
+    )
+    price = draw(st.none() | monies())
+    return Taking(
+        key=match_key(reference),
+        order=reference,
+        as_of=AS_OF,
+        outcome=draw(st.sampled_from(OUTCOMES)),
+        fulfillable=False,
+        expected=None if price is None else Money(minor=price[0], currency=price[1]),
+        opened_at=draw(dates()),
+        taken=moved,
+        payments=tuple(dict.fromkeys([(each.source, each.payment) for each in moved])),
+        findings=tuple(draw(st.lists(st.sampled_from(FINDINGS), unique=True, max_size=2))),
+    )
+
+
+@st.composite
+def book_lines(draw: st.DrawFn, number: int) -> BookLine:
+    """One line of an order book; a few are negative, as credit notes are."""
+    minor, currency = draw(monies())
+    sign = draw(st.sampled_from([1, 1, 1, -1]))
+    return BookLine(
+        line_id=f"bok{number}.1",
+        reference=draw(st.sampled_from(REFERENCES)),
+        kind=draw(st.sampled_from(BOOK_KINDS)),
+        money=Money(minor=sign * minor, currency=currency),
+        placed_at=draw(st.none() | dates()),
+        status=draw(st.none() | st.sampled_from(BOOK_STATUSES)),
+        group=draw(st.sampled_from([None, None, "A-2", "G"])),
+    )
+
+
+@st.composite
+def statement_lines(draw: st.DrawFn, number: int) -> StatementLine:
+    """One line of a statement."""
+    gross, currency = draw(monies())
+    fee = draw(st.sampled_from([0, gross * 15 // 1_000]))
+    payment = draw(st.none() | st.sampled_from(PAYMENTS))
+    return StatementLine(
+        line_id=f"stm{number}.1",
+        payment=payment,
+        order=draw(st.sampled_from(REFERENCES if payment is None else (*REFERENCES, None))),
+        kind=draw(st.sampled_from(["payment", "payment", "payment", *STATEMENT_KINDS])),
+        currency=currency,
+        gross=gross,
+        fee=fee,
+        net=gross - fee,
+        settled_at=draw(st.none() | dates()),
+    )
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> MatchRules:
+    """Strict, or with a tolerance, or with a window."""
+    return replace(
+        RULES,
+        date_window=draw(st.sampled_from([None, None, 3 * DAY])),
+        tolerances=draw(st.sampled_from([(), (Tolerance(currency="KES", minor=5),)])),
+        fees=draw(st.sampled_from([(), RULES.fees])),
+    )
+
+
+@st.composite
+def hands(draw: st.DrawFn) -> tuple[HandMatch, ...]:
+    """What people said, sense or not."""
+    names = st.sampled_from([*REFERENCES, "bok0", "bok1", "bok2", "stm0", "stm1", "nobody"])
+    pairs = draw(st.lists(st.tuples(names, names), max_size=2))
+    return tuple([HandMatch(one=one, other=other) for one, other in pairs])
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """A few orders and lines with few references, payments and amounts among them."""
+    orders = draw(st.lists(st.sampled_from(REFERENCES), unique=True, max_size=4))
+    return World(
+        takings=tuple([taking_row(draw(takings(each))) for each in orders]),
+        book=tuple([book_row(draw(book_lines(n))) for n in range(draw(st.integers(0, 5)))]),
+        lines=tuple(
+            [statement_row(draw(statement_lines(n))) for n in range(draw(st.integers(0, 4)))]
+        ),
+        rules=draw(rules()),
+        coverage=draw(st.sampled_from([COVERAGE, NO_STATEMENTS, Coverage()])),
+        hands=draw(hands()),
+    )
+
+
+NO_STATEMENTS = Coverage(book=Span(since=START, until=AS_OF))

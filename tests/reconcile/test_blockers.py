@@ -1,0 +1,145 @@
+"""What stands against closing a month is told at once, each with what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reconcile.blockers import Blocker, in_report, rejected, too_early
+from reconcile.breaks import BREAK_CAUSES, BreakCause
+from reconcile.figures import Figure, Stated, adjustments, figures
+from reconcile.instants import DAY
+from reconcile.periods import Month
+from reconcile.report import (
+    BreakLine,
+    BreakRow,
+    ControlRow,
+    PeriodReport,
+    Scope,
+    Tie,
+    Unlisted,
+)
+from reconcile.report_tally import PeriodTally
+
+OCTOBER = Month(year=2026, number=10)
+EMPTY: PeriodReport = PeriodTally(
+    Scope(
+        start=OCTOBER.start,
+        end=OCTOBER.end,
+        as_of=OCTOBER.end + 10 * DAY,
+        basis="captured",
+        environment="sandbox",
+    )
+).report()
+
+
+def found(cause: BreakCause, state: str = "open") -> BreakLine:
+    """A break as a report lists it."""
+    return BreakLine(
+        identity=f"brk_{cause}",
+        cause=cause,
+        state=state,
+        order="ORD-1",
+        payment=None,
+        currency="KES",
+        sum=5,
+        since=OCTOBER.start,
+        age_days=3,
+        sentence="…",
+        next_step="…",
+        cites=(),
+    )
+
+
+def codes(report: PeriodReport) -> list[str]:
+    """What is against closing this report."""
+    return [each.code for each in in_report(report)]
+
+
+def test_a_month_opens_for_closing_when_the_margin_after_its_end_is_over() -> None:
+    opens = OCTOBER.end + 10 * DAY
+    assert list(too_early(OCTOBER, now=opens, margin_days=10)) == []
+    (blocker,) = too_early(OCTOBER, now=opens - 1, margin_days=10)
+    assert blocker.sentence.startswith(
+        "2026-10 can be closed from 2026-11-11T00:00:00Z on, 10 days"
+    )
+
+
+def test_an_empty_month_has_nothing_against_it() -> None:
+    assert codes(EMPTY) == []
+    assert list(rejected(0)) == []
+
+
+@pytest.mark.parametrize("cause", BREAK_CAUSES)
+def test_only_breaks_that_say_nothing_certain_block_and_only_until_accepted(
+    cause: BreakCause,
+) -> None:
+    blocks = cause in ("unresolved", "ambiguous")
+    for state in ("open", "assigned"):
+        report = replace(EMPTY, break_lines=(found(cause, state),))
+        assert codes(report) == (["breaks"] if blocks else [])
+    assert codes(replace(EMPTY, break_lines=(found(cause, "accepted"),))) == []
+
+
+def test_every_reason_is_told_at_once_with_what_to_do() -> None:
+    """A tie, breaks of two causes, breaks beyond the list, pending orders and rejections."""
+    tie = Tie(
+        name="net", currency="KES", left="captured", left_value=2, right="settled", right_value=3
+    )
+    pending = ControlRow(
+        currency="KES", bucket="pending", count=2, sum=9, captured=0, refunded=0, lost=0
+    )
+    report = replace(
+        EMPTY,
+        ties=(tie,),
+        control=(pending,),
+        break_lines=(found("unresolved"), found("ambiguous"), found("unresolved", "assigned")),
+        unlisted=(Unlisted(table="break_lines", listed=3, bound=3, left_out=4),),
+    )
+    told: list[Blocker] = [*in_report(report), *rejected(1)]
+    assert [each.code for each in told] == [
+        "ties",
+        "breaks",
+        "breaks",
+        "breaks",
+        "pending",
+        "rejected",
+    ]
+    assert told[0].sentence == "net does not hold in KES: captured is 2, settled is 3."
+    assert told[2].sentence.startswith("2 unresolved breaks are undecided: brk_unresolved")
+    assert all(each.do for each in told)
+
+
+def test_a_break_that_only_grows_older_is_no_adjustment() -> None:
+    """Ages are not among the figures; a break that closes is."""
+    young = BreakRow(
+        cause="not_settled", age="up_to_7_days", state="open", currency="KES", count=2, sum=9
+    )
+    then = replace(EMPTY, breaks=(young,))
+    stated = Stated(month=OCTOBER, closing="sha256:ab", original=figures(then))
+    older = replace(then, breaks=(replace(young, age="up_to_30_days"),))
+    assert adjustments(stated, figures(older)) == ()
+    (row,) = adjustments(stated, figures(replace(then, breaks=(replace(young, count=1, sum=4),))))
+    assert (row.count_original, row.count_change, row.count_now) == (2, -1, 1)
+    assert (row.sum_original, row.sum_change, row.sum_now) == (9, -5, 4)
+    assert (row.period, row.table, row.line, row.closing) == (
+        "2026-10",
+        "breaks",
+        "not_settled",
+        "sha256:ab",
+    )
+
+
+def test_what_was_told_once_is_not_told_again() -> None:
+    """An adjustment of an earlier report counts as stated; only what is new is a change."""
+    figure = Figure(table="money", currency="KES", line="captured", what="", count=1, sum=10)
+    stated = Stated(
+        month=OCTOBER,
+        closing="sha256:ab",
+        original=(figure,),
+        told=(replace(figure, count=1, sum=5),),
+    )
+    assert adjustments(stated, [replace(figure, count=2, sum=15)]) == ()
+    (row,) = adjustments(stated, [replace(figure, count=2, sum=12)])
+    assert (row.sum_original, row.sum_told, row.sum_change, row.sum_now) == (10, 5, -3, 12)

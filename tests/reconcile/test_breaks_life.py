@@ -1,0 +1,79 @@
+"""Where a break stands is a fold of what runs saw and people did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconcile.breaks_life import Life, Step, life
+from reconcile.money import Money
+
+
+def step(kind: Any, minor: int = 100, **fields: Any) -> Step:
+    """One step; its instant does not matter here."""
+    by_person = kind in ("assigned", "commented", "accepted", "matched", "settled")
+    content = {"by": "ann", "reason": "because"} if by_person else {"run": 7}
+    return Step(at=0, kind=kind, money=Money(minor=minor, currency="KES"), **{**content, **fields})
+
+
+OPENED = step("opened", run=1)
+ACCEPTED = step("accepted")
+CLOSED = step("closed", cites=("evt_1", "bok_1.2"))
+
+
+def stood(*steps: Step) -> tuple[str, str | None, str | None]:
+    """(state, assignee, settling)"""
+    found: Life = life(steps)
+    return (found.state, found.assignee, found.settling)
+
+
+@pytest.mark.parametrize(
+    ("steps", "stands"),
+    [
+        ([OPENED], ("open", None, None)),
+        ([OPENED, step("commented")], ("open", None, None)),
+        ([OPENED, step("assigned", value="bob")], ("assigned", "bob", None)),
+        (
+            [OPENED, step("assigned", value="bob"), step("assigned", value="")],
+            ("open", None, None),
+        ),
+        ([OPENED, ACCEPTED], ("accepted", None, None)),
+        ([OPENED, ACCEPTED, step("changed")], ("accepted", None, None)),
+        ([OPENED, ACCEPTED, step("changed", 101)], ("open", None, None)),
+        ([OPENED, step("changed", 101), ACCEPTED], ("accepted", None, None)),
+        (
+            [OPENED, step("assigned", value="bob"), ACCEPTED, step("changed", 101)],
+            ("assigned", "bob", None),
+        ),
+        ([OPENED, CLOSED], ("closed", None, None)),
+        ([OPENED, ACCEPTED, CLOSED, step("reopened")], ("open", None, None)),
+        ([OPENED, step("matched", value="stm_1")], ("open", None, None)),
+        ([OPENED, step("settled", value="refund")], ("open", None, "refund")),
+        ([OPENED, step("settled", value="credit")], ("accepted", None, "credit")),
+        ([OPENED, step("settled", value="accept"), step("changed", 9)], ("open", None, None)),
+    ],
+)
+def test_a_break_stands_where_its_steps_led(
+    steps: list[Step], stands: tuple[str, str | None, str | None]
+) -> None:
+    """The last word on each question counts, and new money asks it again."""
+    assert stood(*steps) == stands
+
+
+def test_a_closed_break_says_which_evidence_closed_it() -> None:
+    """In its sentence and by its ids; seen again, it says so."""
+    closed = life([OPENED, CLOSED])
+    assert closed.closed_by == ("evt_1", "bok_1.2")
+    assert "evt_1, bok_1.2" in closed.because
+    assert "Nothing was said" in life([OPENED, step("closed")]).because
+    again = life([OPENED, CLOSED, step("reopened", run=9)])
+    assert (again.closed_by, "run 9" in again.because.lower()) == ((), True)
+
+
+def test_an_accepted_break_whose_money_changed_says_both_amounts() -> None:
+    """So that whoever accepted it sees what is different."""
+    changed = life([OPENED, step("accepted", second="bob"), step("changed", 150_000)])
+    assert "KES 1.00" in changed.because
+    assert "KES 1,500.00" in changed.because
+    assert "ann and bob" in life([OPENED, step("accepted", second="bob")]).because

@@ -1,0 +1,78 @@
+"""Orders belong to a period whole, by when they were placed, else by the first date of money."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconcile.match_period import Period, within
+from reconcile.match_rows import BookRow, StatementRow, TakingRow
+
+PERIOD = Period(since=100, until=200)
+
+
+def took(key: str, at: int) -> TakingRow:
+    return TakingRow(key, key, 5, "KES", "shop", "p", "e", at, at)
+
+
+def booked(key: str, placed_at: int | None) -> BookRow:
+    return BookRow(key, f"b-{key}", key, "order", 5, "KES", placed_at)
+
+
+def settled(key: str, settled_at: int | None, line: str = "s") -> StatementRow:
+    return StatementRow(key, line, "p", None, "payment", "KES", 5, 0, 5, settled_at)
+
+
+@pytest.mark.parametrize(
+    ("placed_at", "at", "settled_at", "inside"),
+    [
+        (100, 300, 300, True),
+        (99, 150, 150, False),
+        (200, 150, 150, False),
+        (None, 150, 300, True),
+        (None, 300, 150, False),
+        (None, None, 150, True),
+        (None, None, 300, False),
+        (None, None, None, True),
+    ],
+)
+def test_an_order_belongs_to_when_it_was_placed_else_to_its_money(
+    placed_at: int | None, at: int | None, settled_at: int | None, inside: bool
+) -> None:
+    """And all of its lines go with it, whatever their own dates."""
+    takings, book, statements = within(
+        PERIOD,
+        takings=[] if at is None else [took("a", at)],
+        book=[booked("a", placed_at)],
+        statements=[settled("a", settled_at)],
+    )
+    found = [len(list(each)) for each in (takings, book, statements)]
+    assert found == ([0 if at is None else 1, 1, 1] if inside else [0, 0, 0])
+
+
+def test_lines_of_no_order_belong_to_their_own_dates() -> None:
+    """Though they share the empty key."""
+    lines = [settled("", 50, "early"), settled("", 150, "in"), settled("", 250, "late")]
+    _, _, statements = within(PERIOD, takings=[], book=[], statements=lines)
+    assert [row.line_id for row in statements] == ["in"]
+
+
+def test_streams_may_be_read_one_after_the_other() -> None:
+    """Every row comes, in its order, whichever stream is asked first."""
+    keys = [f"k{n:02}" for n in range(40)]
+    takings, book, statements = within(
+        PERIOD,
+        takings=[took(key, 100 + n) for n, key in enumerate(keys)],
+        book=[booked(key, 90 + n) for n, key in enumerate(keys) if n % 2],
+        statements=[settled(key, 0) for key in keys],
+    )
+    wanted = [key for n, key in enumerate(keys) if not n % 2 or n >= 10]
+    assert [row.key for row in statements] == wanted
+    assert [row.key for row in takings] == wanted
+    assert [row.key for row in book] == [key for n, key in enumerate(keys) if n % 2 and n >= 10]
+
+
+def test_a_period_without_an_end_is_open_there() -> None:
+    """Its beginning is in it, its end is not."""
+    assert 5 in Period()
+    assert (99 in PERIOD, 100 in PERIOD, 199 in PERIOD, 200 in PERIOD) == (False, True, True, False)
+    assert 10**15 in Period(since=100)

@@ -1,0 +1,47 @@
+"""Months begin and end where the calendar of UTC says."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconcile.instants import DAY, parse_instant
+from reconcile.periods import Month, day_of, month_named, month_of
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end"),
+    [
+        ("2026-10", "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z"),
+        ("2026-12", "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+        ("2028-02", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
+    ],
+)
+def test_a_month_holds_its_first_moment_and_not_its_end(name: str, start: str, end: str) -> None:
+    month = month_named(name)
+    assert (month.name, month.start, month.end) == (name, parse_instant(start), parse_instant(end))
+    assert month_of(month.start) == month_of(month.end - 1) == month
+    assert month_of(month.end) == month.following
+
+
+def test_following_and_preceding_undo_each_other_over_a_year() -> None:
+    """From a December through the next, one month at a time."""
+    month = first = Month(year=2026, number=12)
+    for _ in range(12):
+        assert month.following.preceding == month
+        month = month.following
+    assert month == Month(year=first.year + 1, number=12)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "2026", "2026-13", "2026-1", "10-2026", "٢٠٢٦-10", "2026-10 "]
+)
+def test_what_is_no_month_is_refused_in_one_sentence(name: str) -> None:
+    with pytest.raises(ValueError, match="a period is a month, such as 2026-10"):
+        month_named(name)
+
+
+def test_a_day_is_that_of_utc() -> None:
+    """Its last microsecond belongs to it."""
+    start = parse_instant("2026-10-12T00:00:00Z")
+    assert day_of(start) == day_of(start + DAY - 1) == "2026-10-12"
+    assert day_of(start - 1) == "2026-10-11"

@@ -1,0 +1,327 @@
+"""A period added up by hand: flow, money on each basis, what was learned late, and the ties."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from reconcile.books import StatementLine
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
+from reconcile.ledger import FINDING_CODES
+from reconcile.match_rows import StatementRow, statement_row
+from reconcile.money import Money
+from reconcile.reasons import REASON_SENTENCES
+from reconcile.report import PeriodReport, Step
+from reconcile.report_document import report_document, report_of
+from reconcile.report_input import OrderSeen
+from reconcile.report_merge import merged
+from reconcile.report_orders import standing, stretches
+from reconcile.report_settled import settled, signed
+from reconcile.report_tally import PeriodTally
+from reconcile.report_ties import ties
+from reconcile.report_words import FINDING_WORDS, REASON_WORDS
+from tests.app.reports.samples import (
+    END,
+    START,
+    breaks,
+    line,
+    orders,
+    sample,
+    scope,
+    taken,
+    taking,
+)
+
+BEFORE, WITHIN, AFTER = START - DAY, START + DAY, END + DAY
+
+
+def told(report: PeriodReport, currency: str = "KES") -> dict[str, int]:
+    """The money table of a currency."""
+    return {row.flow: row.sum for row in report.money if row.currency == currency and row.sum}
+
+
+def added_up(*seen: OrderSeen, **changes: object) -> PeriodReport:
+    """The report of these orders."""
+    tally = PeriodTally(scope(**changes))  # type: ignore[arg-type]
+    for each in seen:
+        tally.order(each)
+    return tally.report()
+
+
+@pytest.mark.parametrize(
+    ("opened", "closed", "moved", "steps"),
+    [
+        (BEFORE, BEFORE, False, ()),
+        (BEFORE, BEFORE, True, ("other",)),
+        (BEFORE, START - 1, False, ()),
+        (BEFORE, START, True, ("opening", "closed")),
+        (BEFORE, WITHIN, True, ("opening", "closed")),
+        (BEFORE, AFTER, False, ("opening", "closing")),
+        (BEFORE, None, False, ("opening", "closing")),
+        (START, END - 1, True, ("new", "closed")),
+        (WITHIN, END, True, ("new", "closing")),
+        (WITHIN, None, False, ("new", "closing")),
+        (WITHIN, BEFORE, True, ("new", "closed")),  # an end dated before its beginning
+        (END, None, False, ()),
+        (END, AFTER, True, ("other",)),
+    ],
+)
+def test_every_order_stands_where_its_dates_put_it(
+    opened: Instant, closed: Instant | None, moved: bool, steps: tuple[Step, ...]
+) -> None:
+    order = replace(taking("A", opened, outcome="failed"), closed_at=closed)
+    assert standing(order, scope(), moved=moved) == steps
+
+
+def test_the_closing_of_a_month_is_the_opening_of_the_next() -> None:
+    """As known at one instant, however the dates of orders fall."""
+    chance = random.Random(7)
+    some = []
+    for number in range(400):
+        opened = START - 40 * DAY + chance.randrange(110) * DAY
+        closed = None if chance.random() < 0.3 else opened + chance.randrange(60) * DAY
+        price = Money(minor=chance.randrange(1, 9_999), currency="KES")
+        order = taking(f"O{number}", opened, outcome="failed", price=price, closed=closed)
+        some.append(OrderSeen(taking=order))
+    one = added_up(*some)
+    next_one = added_up(*some, start=END, end=END + 30 * DAY)
+    closing = [(row.count, row.sum) for row in one.flow if row.step == "closing"]
+    opening = [(row.count, row.sum) for row in next_one.flow if row.step == "opening"]
+    assert closing == opening
+    assert closing[0][0] > 50
+    assert one.ties_hold
+    assert next_one.ties_hold
+
+
+# --- money ---------------------------------------------------------------------------------------
+
+PAID = taken(10_000, END - HOUR, order="A", delay=2 * HOUR)
+"""Dated in the last hour of October, known in November."""
+
+BACK = taken(-4_000, END - HOUR, order="A")
+SEEN = OrderSeen(
+    taking=taking("A", END - DAY, PAID, BACK, outcome="partially_refunded"),
+    lines=(line(PAID, END + DAY, fee=300),),
+)
+
+
+def test_captured_places_money_and_its_fee_on_the_providers_date() -> None:
+    report = added_up(SEEN)
+    assert told(report) == {
+        "captured": 10_000,
+        "refunded": 4_000,
+        "fees": 300,
+        "net": 5_700,
+        "settled": 9_700,
+        "not_settled": -4_000,
+    }
+    assert report.ties_hold
+
+
+def test_received_places_money_when_it_was_first_known() -> None:
+    october, november = (
+        added_up(SEEN, basis="received"),
+        added_up(SEEN, basis="received", start=END, end=END + 30 * DAY),
+    )
+    assert told(october) == {"refunded": 4_000, "net": -4_000, "not_settled": -4_000}
+    assert told(november) == {"captured": 10_000, "fees": 300, "net": 9_700, "settled": 9_700}
+    assert october.ties_hold
+    assert november.ties_hold
+
+
+def test_settled_places_money_on_the_statements_date() -> None:
+    october, november = (
+        added_up(SEEN, basis="settled"),
+        added_up(SEEN, basis="settled", start=END, end=END + 30 * DAY),
+    )
+    assert told(october) == {}
+    assert told(november) == {"captured": 10_000, "fees": 300, "net": 9_700, "settled": 9_700}
+    assert november.ties_hold
+
+
+def test_the_way_to_the_statement_names_what_differs_and_what_was_never_notified() -> None:
+    short = taken(5_000, WITHIN, order="B")
+    missed = line(taken(2_000, WITHIN, order="C"), WITHIN + DAY, fee=100)
+    report = added_up(
+        OrderSeen(taking=taking("B", WITHIN, short), lines=(line(short, WITHIN, gross=4_500),)),
+        OrderSeen(taking=None, lines=(missed,)),
+    )
+    assert told(report) == {
+        "captured": 5_000,
+        "fees": 100,
+        "net": 4_900,
+        "settled": 6_400,
+        "differs": 500,
+        "not_notified": 2_000,
+    }
+    assert report.ties_hold
+
+
+def test_money_of_two_currencies_is_never_added() -> None:
+    other = taken(700, WITHIN, order="A", currency="JPY")
+    report = added_up(OrderSeen(taking=taking("A", WITHIN, PAID, other, outcome="unresolved")))
+    assert (told(report)["captured"], told(report, "JPY")["captured"]) == (10_000, 700)
+    assert [(row.currency, row.count) for row in report.control] == [("JPY", 0), ("KES", 1)]
+    assert report.ties_hold
+
+
+def test_lines_without_a_date_of_settlement_are_told_of() -> None:
+    seen = replace(SEEN, lines=(line(PAID, None, fee=300),))
+    assert told(added_up(seen))["settled"] == 9_700
+    assert "1 statement lines bear no date" in added_up(seen, basis="settled").notes[0].sentence
+
+
+# --- late, lists, order --------------------------------------------------------------------------
+
+
+def test_money_of_an_earlier_month_that_became_known_in_the_period_is_late() -> None:
+    late = taken(900, BEFORE, order="L", delay=3 * DAY)
+    in_time = taken(800, BEFORE, order="M", delay=SECOND)
+    later = taken(700, BEFORE, order="N", delay=60 * DAY)
+    report = added_up(
+        *(OrderSeen(taking=taking(t.payment, BEFORE, t)) for t in (late, in_time, later))
+    )
+    assert [(row.month, row.kind, row.sum) for row in report.late] == [("2026-09", "captured", 900)]
+    assert [each.payment for each in report.late_lines] == ["pay_L"]
+    assert told(report) == {}
+
+
+def test_orders_in_any_order_give_the_same_report() -> None:
+    some = list(orders(100))
+    random.Random(3).shuffle(some)
+    assert added_up(*some) == added_up(*orders(100))
+
+
+def test_a_list_ends_at_its_bound_with_the_oldest_and_says_what_is_left_out() -> None:
+    tally = PeriodTally(scope(), break_lines=10)
+    for each in breaks(95):
+        tally.found(each)
+    report = tally.report()
+    whole = sample(0, broken=95)
+    assert report.break_lines == whole.break_lines[:10]
+    assert report.breaks == whole.breaks
+    assert sum(row.count for row in report.breaks) == 95
+    assert [(each.listed, each.left_out) for each in report.unlisted] == [(10, 85), (0, 0), (0, 0)]
+
+
+def test_a_report_as_json_is_that_report_again() -> None:
+    report = sample(60)
+    assert report_of(report_document(report)) == report
+    assert report_document(report)["control"][0]["sum"]["currency"] == "JPY"
+
+
+def test_a_report_of_a_period_that_had_not_ended_says_so() -> None:
+    assert "preliminary" in added_up(as_of=END - 1).notes[0].sentence
+    assert not added_up(as_of=END).notes
+
+
+def test_broken_totals_are_seen_by_their_ties() -> None:
+    """Each table falsified by one unit, one at a time."""
+    report = sample(60)
+    given = {"flow": report.flow, "control": report.control, "money": report.money}
+    assert all(tie.holds for tie in ties(**given))
+    for table, change in (
+        ("flow", {"count": 99}),
+        ("flow", {"sum": 99}),
+        ("control", {"count": 99}),
+        ("control", {"captured": 99}),
+        ("money", {"sum": 99}),
+    ):
+        first, *rest = given[table]
+        falsified = {**given, table: (replace(first, **change), *rest)}
+        assert not all(tie.holds for tie in ties(**falsified)), (table, change)
+
+
+def test_a_chart_of_time_goes_by_day_then_week_then_month() -> None:
+    assert len(stretches(START, END)) == 31
+    assert len(stretches(START, START + 365 * DAY)) == 53
+    begun = parse_instant("2024-01-15T00:00:00Z")
+    months = stretches(begun, parse_instant("2026-12-01T00:00:00Z"))
+    assert len(months) == 35
+    assert months[:2] == [begun, parse_instant("2024-02-01T00:00:00Z")]
+
+
+def test_every_reason_and_finding_has_words_for_many_orders() -> None:
+    assert set(FINDING_WORDS) == set(FINDING_CODES)
+    of_orders = {code for code in REASON_SENTENCES if not code.startswith("event_says")}
+    of_attempts = {"session_refused", "waiting_for_final_event", "awaiting_confirmation"}
+    assert set(REASON_WORDS) == of_orders - of_attempts - {"no_final_event_by_deadline"}
+
+
+# --- lines and their movements -------------------------------------------------------------------
+
+
+def paired(*lines: StatementLine, moved: tuple[object, ...]) -> list[list[int]]:
+    """For each line the amounts of the movements it settles."""
+    seen = OrderSeen(taking=taking("A", START, *moved), lines=lines)  # type: ignore[arg-type]
+    return [[each.minor for each in pair.taken] for pair in settled(seen)]
+
+
+def test_a_line_settles_the_movement_of_its_payment_and_amount() -> None:
+    first, second = taken(-100, WITHIN, order="A"), taken(-300, WITHIN, order="A")
+    whole = taken(-400, WITHIN, order="A")
+    assert paired(line(second, AFTER), moved=(first, second)) == [[-300]]
+    assert paired(line(whole, AFTER), moved=(first, second)) == [[-100, -300]]
+    assert paired(
+        line(first, AFTER, gross=-50), line(second, AFTER, gross=-50), moved=(first,)
+    ) == [
+        [-100],
+        [-100],
+    ]
+    assert paired(line(taken(-100, WITHIN, order="B"), AFTER), moved=(first,)) == [[]]
+    assert paired(line(taken(100, WITHIN, order="A"), AFTER), moved=(first,)) == [[]]
+
+
+def test_what_goes_back_is_negative_whichever_sign_the_provider_gives_it() -> None:
+    back = replace(line(BACK, AFTER), gross=4_000, net=4_000)
+    assert signed(back) == (-4_000, 0, -4_000)
+    assert signed(replace(back, gross=-4_000, net=-4_000)) == (-4_000, 0, -4_000)
+    fee = replace(back, kind="fee", gross=50, net=50)
+    assert signed(fee) == (0, 50, -50)
+    assert signed(replace(fee, gross=0, fee=50, net=-50)) == (0, 50, -50)
+
+
+def row(key: str, payment: str | None = None, order: str | None = None) -> StatementRow:
+    """A line of a key."""
+    given = replace(line(taken(100, WITHIN), AFTER), payment=payment, order=order)
+    return statement_row(given, key=key)
+
+
+def test_every_order_and_every_line_comes_out_of_the_merge_once() -> None:
+    a, b, c = (taking(name, START) for name in ("A", "B", "C"))
+    rows = [row("", "x"), row("a", "p1"), row("a", "p2"), row("aa", "p3"), row("c"), row("d", "p4")]
+    found = list(merged([a, b, c], rows))
+    assert [(s.taking and s.taking.order, [one.payment for one in s.lines]) for s in found] == [
+        (None, ["x"]),
+        ("A", ["p1", "p2"]),
+        (None, ["p3"]),
+        ("B", []),
+        ("C", [None]),
+        (None, ["p4"]),
+    ]
+
+
+def test_of_orders_with_one_key_a_line_goes_to_the_one_that_knows_it() -> None:
+    one = replace(taking("ORD 1", START), payments=(("shop", "p1"),))
+    other = replace(taking("ORD-1", START), payments=(("shop", "p2"),))
+    rows = [row("ord1", "p2"), row("ord1", "p9", "ORD-1"), row("ord1", "p9")]
+    found = list(merged([one, other], rows))
+    assert [len(seen.lines) for seen in found] == [1, 2]
+
+
+def test_delays_and_ages_are_counted_in_the_class_they_end_in() -> None:
+    seen = [
+        OrderSeen(
+            taking=taking(f"O{delay}", WITHIN, taken(1, WITHIN, order=str(delay), delay=delay))
+        )
+        for delay in (0, SECOND, SECOND + 1, MINUTE, 2 * DAY)
+    ]
+    report = added_up(*seen)
+    assert {r.up_to: r.movements for r in report.delays if r.movements} == {
+        SECOND: 2,
+        5 * SECOND: 1,
+        MINUTE: 1,
+        None: 1,
+    }

@@ -1,0 +1,256 @@
+"""What every database must do with runs and breaks: identity, turns, evidence, deeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from app.errors import UsageError
+from app.operations.break_desk import (
+    accept_break,
+    assign_break,
+    comment_break,
+    match_break,
+)
+from app.operations.late_money import late_document, late_items, settle_late
+from app.operations.match_rules import save_rules
+from app.operations.people import register_operator
+from app.operations.read_breaks import SeenBreak, breaks_of_run, living_breaks, one_break
+from app.operations.reconcile_period import finish
+from app.operations.takings import refresh_takings
+from app.store.audit import deeds
+from app.store.breaks import hand_matches
+from app.store.runs import Run, save_seen, take_run_number
+from app.store.store import Store
+from reconcile.breaks import Break, Candidate
+from reconcile.match_control import Control
+from reconcile.match_control_text import control_text
+from reconcile.money import Money
+from tests.reconcile.build import T, seconds
+from tests.store.builders import arrival, desk, keep, rows, said
+from tests.store.contract_ledgers import paid, quiet
+
+KES = Money(minor=150_000, currency="KES")
+
+
+def missing(order: str, *, minor: int = 150_000, lines: Sequence[str] = ()) -> Break:
+    """The book says paid, and no money came."""
+    money = Money(minor=minor, currency="KES")
+    return Break(
+        cause="book_paid_not_received",
+        order=order,
+        payment=None,
+        subject=f"bok_{order}",
+        money=money,
+        since=T,
+        cites=(f"bok_{order}.1",),
+        candidates=tuple(
+            Candidate(line=line, reference=line, money=money, apart="reference") for line in lines
+        ),
+    )
+
+
+def late(order: str) -> Break:
+    """Money came after the shop had canceled."""
+    return Break(
+        cause="late_money", order=order, payment="p", subject=None, money=KES, since=T, cites=("e",)
+    )
+
+
+async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: int = 0) -> int:
+    """A run that saw these breaks."""
+    async with store.writing() as connection:
+        number = await take_run_number(connection)
+    async with store.writing() as connection:
+        await save_seen(connection, found, number=number)
+    done = Run(
+        number=number,
+        at=seconds(at),
+        as_of=seconds(at),
+        since=None,
+        until=None,
+        rules=rules or None,
+        lived=lived,
+        breaks=len(found),
+        ties=True,
+        result=control_text(Control(as_of=seconds(at))),
+    )
+    await finish(desk(store, at=at), done)
+    return number
+
+
+async def living(store: Store) -> dict[str, str]:
+    """Order to state of every break that lives."""
+    found = [each async for part in living_breaks(desk(store)) for each in part]
+    return {str(each.seen.order): each.life.state for each in found}
+
+
+async def saw(store: Store, number: int) -> list[Break]:
+    """What a run saw."""
+    return [each.seen async for part in breaks_of_run(desk(store), number) for each in part]
+
+
+async def turns(store: Store, found: Break) -> list[str]:
+    """What runs did to it."""
+    one = await one_break(desk(store), found.identity)
+    return [step.kind for step in one.steps if step.by is None]
+
+
+async def show(store: Store, found: Break) -> SeenBreak:
+    """One break."""
+    return await one_break(desk(store), found.identity)
+
+
+class BreakContract:
+    """Breaks keep their identity, and everything that happened to them. A subclass gives `url`."""
+
+    async def test_a_break_lives_from_run_to_run(self, store: Store) -> None:
+        """It opens once, stands while it is seen, closes when it is not, and reopens with its
+        history; a look touches none of it."""
+        await run(store, missing("A"), missing("B"), at=1)
+        await run(store, missing("A"), missing("B"), at=2)
+        await run(store, missing("A"), missing("C"), at=3)
+        await run(store, missing("D"), at=4, lived=False)
+        assert await living(store) == {"A": "open", "B": "closed", "C": "open"}
+        await run(store, missing("B"), missing("C", minor=7), at=5)
+        assert await living(store) == {"A": "closed", "B": "open", "C": "open"}
+        assert await turns(store, missing("A")) == ["opened", "closed"]
+        assert await turns(store, missing("B")) == ["opened", "closed", "reopened"]
+        assert await turns(store, missing("C")) == ["opened", "changed"]
+        assert (await show(store, missing("C"))).seen.money.minor == 7
+
+    async def test_every_run_can_be_shown_as_it_was(self, store: Store) -> None:
+        """A later run with other money changes nothing of what an earlier one saw, and runs that
+        see the same share one version."""
+        first = await run(store, missing("A"), at=1)
+        await run(store, missing("A"), at=2)
+        third = await run(store, missing("A", minor=7), late("A"), at=3)
+        both = [missing("A", minor=7), late("A")]
+        assert await saw(store, first) == [missing("A")]
+        assert sorted(await saw(store, third), key=lambda each: each.cause) == both
+        versions = await rows(store, "SELECT break_id, version FROM break_versions")
+        assert len(versions) == 3
+
+    async def test_what_a_killed_run_wrote_is_seen_by_nobody(self, store: Store) -> None:
+        """The next run is compared with the last one that finished."""
+        await run(store, missing("A"), at=1)
+        async with store.writing() as connection:
+            await save_seen(connection, [missing("B")], number=await take_run_number(connection))
+        await run(store, missing("A"), missing("B"), at=3)
+        assert await turns(store, missing("A")) == ["opened"]
+        assert await turns(store, missing("B")) == ["opened"]
+
+    async def test_a_break_that_closes_cites_what_came_since(self, store: Store) -> None:
+        """Events of its order under any spelling, and new rules; not what came before, nor what
+        came of others."""
+        await keep(store, arrival(said("old", order="ord 1", payment="p"), at=1))
+        await run(store, missing("ORD-1"), missing("X"), at=2)
+        await keep(store, arrival(paid("ord 1"), at=3), arrival(paid("other"), at=3))
+        await refresh_takings(desk(store, at=4), progress=quiet)
+        await run(store, missing("X"), at=4)
+        closed = await show(store, missing("ORD-1"))
+        assert closed.life.closed_by == ("paid-ord 1",)
+        assert "paid-ord 1" in closed.life.because
+        await run(store, at=5, rules=1)
+        assert (await show(store, missing("X"))).life.closed_by == ("rules 1",)
+
+    async def test_deeds_are_only_added_and_stand_in_the_trail(self, store: Store) -> None:
+        """Assigned, commented, accepted: each with a name, a reason and the money of that hour."""
+        await run(store, missing("A"), at=1)
+        name, at = missing("A").identity, desk(store, at=2)
+        await assign_break(at, name, to="bob", by="ann")
+        await comment_break(at, name, note="asked the bank", by="ann")
+        assert await living(store) == {"A": "assigned"}
+        await accept_break(at, name, reason="small", by="ann", second=None)
+        assert await living(store) == {"A": "accepted"}
+        await run(store, missing("A", minor=7), at=3)
+        found = await show(store, missing("A"))
+        assert (found.life.state, found.life.assignee) == ("assigned", "bob")
+        assert [step.kind for step in found.steps] == [
+            "opened", "assigned", "commented", "accepted", "changed",
+        ]  # fmt: skip
+        async with store.reading() as connection:
+            trail = await deeds(connection, limit=9, subject=name)
+        assert [(each.action, each.who, each.reason) for each in trail] == [
+            ("break_assigned", "ann", ""),
+            ("break_commented", "ann", "asked the bank"),
+            ("break_accepted", "ann", "small"),
+        ]
+        assert trail[-1].facts["amount"] == "1500.00"
+
+    async def test_above_the_limit_two_operators_accept(self, store: Store) -> None:
+        """One alone is refused, the same one twice is refused, and so is one who may not."""
+        at = desk(store, at=2)
+        await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
+        await run(store, missing("A"), missing("B", minor=100_000), at=1)
+        big, small = missing("A").identity, missing("B").identity
+        await accept_break(at, small, reason="at the limit", by="ann", second=None)
+        with pytest.raises(UsageError, match="both must be operators"):
+            await accept_break(at, big, reason="x", by="ann", second="bob")
+        for person, role in (("ann", "admin"), ("bob", "finance"), ("eve", "support")):
+            await register_operator(at, name=person, role=role, by="ann")  # type: ignore[arg-type]
+        for second, why in ((None, "a second says"), ("ann", "another one"), ("eve", "support")):
+            with pytest.raises(UsageError, match=why):
+                await accept_break(at, big, reason="x", by="ann", second=second)
+        assert await living(store) == {"A": "open", "B": "accepted"}
+        await accept_break(at, big, reason="x", by="ann", second="bob")
+        assert "ann and bob" in (await show(store, missing("A"))).life.because
+
+    async def test_a_line_is_matched_by_hand_once(self, store: Store) -> None:
+        """Only a line that is left over; then the matcher is told, and the break it closes cites
+        who said so."""
+        at = desk(store, at=2)
+        await run(store, missing("A", lines=["stm_7.1"]), missing("B"), missing("C"), at=1)
+        name = missing("A").identity
+        with pytest.raises(UsageError, match="not left over"):
+            await match_break(at, name, line="stm_8.1", reason="looks so", by="ann")
+        await match_break(at, name, line="stm_7.1", reason="the customer said", by="ann")
+        with pytest.raises(UsageError, match="cannot be claimed again"):
+            await match_break(at, missing("B").identity, line="stm_7.2", reason="no", by="ann")
+        await match_break(at, missing("B").identity, line="bok_C.1", reason="one of two", by="ann")
+        async with store.reading() as connection:
+            found = await hand_matches(connection, as_of=seconds(9))
+            earlier = await hand_matches(connection, as_of=seconds(1))
+        pairs = [(each.one, each.other) for each in found]
+        assert pairs == [("bok_A", "stm_7"), ("bok_B", "bok_C")]
+        assert earlier == []
+        await run(store, at=3)
+        assert "match by ann" in (await show(store, missing("A"))).life.closed_by
+        with pytest.raises(UsageError, match="is closed"):
+            await match_break(at, name, line="stm_9.1", reason="again", by="ann")
+
+    async def test_late_money_is_settled_by_whoever_may(self, store: Store) -> None:
+        """A refund is owed until evidence ends it; what is accepted is open no more."""
+        at = desk(store, at=2)
+        twice = replace(late("B"), cause="paid_twice")
+        await run(store, late("A"), twice, missing("C"), at=1)
+        items = [each async for part in late_items(at, closed=False) for each in part]
+        told = {each.seen.order: late_document(each) for each in items}
+        assert {o: (t["proposed"], t["state"]) for o, t in told.items()} == {
+            "A": ("accept", "to_decide"),
+            "B": ("refund", "to_decide"),
+        }
+        with pytest.raises(UsageError, match="not late money"):
+            await settle_late(at, missing("C").identity, action="refund", reason="x", by="ann")
+        for found, action in ((late("A"), "accept"), (twice, "refund")):
+            await settle_late(at, found.identity, action=action, reason="agreed", by="ann")
+        assert await living(store) == {"A": "accepted", "B": "open", "C": "open"}
+        items = [each async for part in late_items(at, closed=False) for each in part]
+        assert [late_document(each)["state"] for each in items if each.seen.order == "B"] == [
+            "waits_for_refund"
+        ]
+        await run(store, late("A"), at=3)
+        items = [each async for part in late_items(at, closed=False) for each in part]
+        assert [late_document(each)["state"] for each in items] == ["settled"]
+
+    async def test_a_break_without_a_reason_or_name_is_refused(self, store: Store) -> None:
+        """And nothing of it is written."""
+        await run(store, missing("A"), at=1)
+        at = desk(store, at=2)
+        with pytest.raises(UsageError, match="say why"):
+            await accept_break(at, missing("A").identity, reason="  ", by="ann", second=None)
+        with pytest.raises(UsageError, match="printable"):
+            await assign_break(at, missing("A").identity, to="a\nb", by="ann")
+        assert await rows(store, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []

@@ -1,0 +1,163 @@
+"""What every database must give a report: changed outcomes, accepted breaks, sums that tie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.errors import UsageError
+from app.operations.break_desk import accept_break
+from app.operations.report_journal import report_journal
+from app.operations.report_period import report_period
+from app.reports.render import render
+from app.store.imports import Import, begin_import, publish_import
+from app.store.reporting import accepted_breaks, changed_outcomes
+from app.store.statement_lines import write_statement
+from app.store.store import Store
+from reconcile.instants import DAY, SECOND
+from reconcile.journal import Transaction
+from reconcile.report import Basis, Scope
+from tests.reconcile.build import DUE, T, seconds
+from tests.store.builders import arrival, desk, keep, said
+from tests.store.contract_breaks import missing, run
+from tests.store.contract_ledgers import folded, paid, quiet
+
+LATER = 40 * DAY // SECOND
+"""Seconds after T: when everything has happened."""
+
+
+def scope(basis: Basis = "captured", **changes: Any) -> Scope:
+    """From T on for ten days, as known in the end."""
+    given = {"start": T, "end": T + 10 * DAY, "as_of": seconds(LATER), "basis": basis}
+    return Scope(**{**given, "environment": "sandbox", **changes})
+
+
+def declined(order: str, at: int) -> Any:
+    """An attempt that failed `at` seconds after T."""
+    return said(f"no-{order}", "declined", order=order, payment=f"n-{order}", order_money=DUE,
+                occurred_at=seconds(at))  # fmt: skip
+
+
+async def settle(store: Store, *payments: str, at: int) -> None:
+    """A statement of these payments, imported and settled `at` seconds after T."""
+    minor, fee = DUE.minor, 1_000
+    rows = [
+        (f"p:{each}", "payment", "shop", None, each, None, DUE.currency, minor, fee, minor - fee,
+         seconds(at), "po_1")
+        for each in sorted(payments)
+    ]  # fmt: skip
+    given = Import(number=1, kind="statement", file="s", sha256="0", who="x", started_at=T)
+    async with store.writing() as connection:
+        await begin_import(connection, given)
+        await write_statement(connection, rows, number=1)
+        await publish_import(connection, given, now=seconds(at))
+
+
+class ReportingContract:
+    """What reports read. A subclass gives `url`."""
+
+    async def test_an_outcome_that_changed_within_a_period_is_told_with_its_ends(
+        self, store: Store
+    ) -> None:
+        """Only where it was final at the start; whatever happened between, it is one change."""
+        back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
+        await keep(store, arrival(declined("A", 1), at=1), arrival(declined("B", 1), at=1))
+        await folded(desk(store, at=2))
+        await keep(store, arrival(paid("A"), at=90), arrival(paid("C"), at=90))
+        await folded(desk(store, at=91))
+        await keep(store, arrival(back, at=95))
+        await folded(desk(store, at=96))
+        found = []
+        async with store.reading() as connection:
+            for start, end, as_of in ((50, 200, 500), (50, 93, 500), (50, 200, 93), (0, 200, 500)):
+                found.append(
+                    [
+                        (each.order, each.before, each.after, each.at)
+                        async for each in changed_outcomes(
+                            connection, start=seconds(start), end=seconds(end), as_of=seconds(as_of)
+                        )
+                    ]
+                )
+        early = [("A", "failed", "succeeded", seconds(91))]
+        assert found == [[("A", "failed", "refunded", seconds(96))], early, early, []]
+
+    async def test_accepted_breaks_count_from_when_they_were_first_accepted(
+        self, store: Store
+    ) -> None:
+        """In no other period, and not before."""
+        await run(store, missing("A"), missing("B"), at=1)
+        name = missing("A").identity
+        for at in (10, 20):
+            await accept_break(desk(store, at=at), name, reason="small", by=None, second=None)
+        async with store.reading() as connection:
+            for start, end, as_of, expected in (
+                (10, 11, 99, [(name, seconds(10))]),
+                (11, 99, 99, []),
+                (0, 10, 99, []),
+                (0, 99, 9, []),
+            ):
+                assert expected == await accepted_breaks(
+                    connection, start=seconds(start), end=seconds(end), as_of=seconds(as_of)
+                )
+
+    async def test_a_report_is_the_same_bytes_whatever_came_after_its_instant(
+        self, store: Store
+    ) -> None:
+        """Money, fees and outcomes of one moment; what comes later changes later reports."""
+        await keep(store, *(arrival(paid(name), at=5) for name in ("A", "B")))
+        await keep(store, arrival(declined("C", 3), at=6))
+        await settle(store, "p-A", at=60)
+        then = scope(as_of=seconds(3_600))
+        report = await report_period(desk(store, at=3_600), then, progress=quiet)
+        money = {row.flow: row.sum for row in report.money}
+        assert report.ties_hold
+        assert (money["captured"], money["fees"]) == (2 * DUE.minor, 1_000)
+        assert (money["settled"], money["not_settled"]) == (DUE.minor - 1_000, DUE.minor)
+        assert {row.outcome: row.orders for row in report.outcomes} == {"succeeded": 2, "failed": 1}
+        made = render(report, "json")
+        back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
+        await keep(store, arrival(back, at=7_200), arrival(paid("C"), at=7_200))
+        again = await report_period(desk(store, at=9_000), then, progress=quiet)
+        assert render(again, "json") == made
+        now = await report_period(desk(store, at=LATER), scope(), progress=quiet)
+        assert {row.flow: row.sum for row in now.money}["captured"] == 3 * DUE.minor
+        assert now.ties_hold
+
+    async def test_breaks_of_a_report_carry_what_people_made_of_them(self, store: Store) -> None:
+        """Paid twice, and accepted by a person before the report's instant."""
+        second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
+        await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
+        report = await report_period(desk(store, at=LATER), scope(), progress=quiet)
+        (line,) = report.break_lines
+        assert (line.cause, line.state, line.order) == ("paid_twice", "open", "A")
+        assert line.sentence.startswith("Paid more than once")
+
+    async def test_a_journal_has_every_movement_and_line_once(self, store: Store) -> None:
+        """Captures on the provider's date, settlement on the statement's."""
+        await keep(store, *(arrival(paid(name), at=5) for name in ("A", "B")))
+        await settle(store, "p-A", "p-unknown", at=60)
+        written: list[Transaction] = []
+        totals = await report_journal(
+            desk(store, at=LATER), scope(), write=written.append, progress=quiet
+        )
+        assert [(each.what, each.order) for each in written] == [
+            ("settled payment", None),
+            ("captured", "A"),
+            ("settled payment", "A"),
+            ("captured", "B"),
+        ]
+        assert totals.transactions == 4
+        assert totals.sums["clearing", "KES"] == 0
+        assert totals.sums["fees", "KES"] == 2_000
+
+    async def test_a_period_that_is_none_is_refused(self, store: Store) -> None:
+        """In one sentence that says what to do."""
+        for changes, said_so in (
+            ({"end": T}, "--from must be before --to"),
+            ({"as_of": seconds(LATER + 1)}, "--as-of lies in the future"),
+            ({"as_of": T - 1}, "had not begun"),
+            ({"end": T + 4_000 * DAY}, "at most 120 months"),
+        ):
+            with pytest.raises(UsageError, match=said_so):
+                await report_period(desk(store, at=LATER), scope(**changes), progress=quiet)
