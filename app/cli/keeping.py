@@ -121,7 +121,8 @@ def prune(
     from app.config import load_settings
     from app.errors import UsageError
     from app.operations.people import who_may
-    from app.operations.prune import Pruning, note_pruning, prune_settled
+    from app.operations.prune import Pruning, prune_settled
+    from app.operations.prune_others import note_pruning
     from app.operations.seal import seal_all
 
     refuse_csv(form)
@@ -136,7 +137,7 @@ def prune(
         who = await who_may(desk, by=by, action="pruned")
         await seal_all(desk, await signer_of(desk, settings))
         done = await prune_settled(desk, retention, keep=limit, progress=advance)
-        await note_pruning(desk, who, done)
+        await note_pruning(desk, who, done.items())
         return done
 
     with progress("looking", None) as advance:

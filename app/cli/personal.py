@@ -11,6 +11,8 @@ from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, emit, note, progress
 
 if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
     from app.operations.erase import Erasure
 
 
@@ -38,6 +40,7 @@ def erase(
     Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. What must stay
     for now is listed with the reason, and the exit code is 1: ask again when it is over.
     """
+    from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
     from app.config import load_settings
@@ -45,6 +48,7 @@ def erase(
     from app.errors import UsageError
     from app.operations.erase import Asked, erase, traces_left
     from app.operations.erase_rules import rules_for
+    from app.operations.seal import seal_all
 
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")
@@ -52,13 +56,16 @@ def erase(
     sources = compile_sources(settings)
     rules = rules_for(sources, minimum_days=settings.retention_minimum_days)
     asked = Asked(phone=phone, order=order, reason=reason, by=by)
-    with progress("looking", None) as advance:
-        erasure = with_desk(
-            lambda desk, settings: erase(
-                desk, asked, sources=sources, rules=rules, dry_run=dry_run, progress=advance
-            ),
-            purpose="writing",
+
+    async def work(desk: Desk, settings: Settings) -> Erasure:
+        if not dry_run:  # what is let go must have been sealed as it came
+            await seal_all(desk, await signer_of(desk, settings))
+        return await erase(
+            desk, asked, sources=sources, rules=rules, dry_run=dry_run, progress=advance
         )
+
+    with progress("looking", None) as advance:
+        erasure = with_desk(work, purpose="writing")
     path = None if dry_run else sqlite_file(settings.database_url)
     left = [] if path is None else traces_left(path, erasure)
     _tell(erasure, left, form)
@@ -76,7 +83,8 @@ def _tell(erasure: Erasure, left: list[Path], form: Format) -> None:
     note(
         f"{'Would go' if erasure.dry_run else 'Erased'}: {counts['deliveries']} bodies with their "
         f"headers, of {counts['orders']} orders; {counts['rejections']} rejections; "
-        f"{counts['session_requests']} session requests. Kept: {counts['kept']}."
+        f"{counts['session_requests']} session requests; "
+        f"{counts['book_lines']} phones in order books. Kept: {counts['kept']}."
     )
     if erasure.dry_run:
         return

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -29,6 +29,7 @@ from app.operations.people import note_deed, permitted
 from app.operations.prune import Settled, prune_orders
 from app.operations.search_terms import understood
 from app.providers.source import Source
+from app.store.book_phones import LineKey, empty_lines, lines_with
 from app.store.engine import Connection
 from app.store.erasing import (
     TABLES,
@@ -51,8 +52,11 @@ from app.store.phones import (
 )
 from app.store.retention import drop_rejections, prune, sizes_of
 from app.store.traces import files_with
+from reconcile.books import match_key
 from reconcile.fold import fold
 from reconcile.settle import last_heard
+
+Row = TypeVar("Row")
 
 MOST_ORDERS: Final = 10_000
 """Orders of one number: beyond it, it is a test number, and not a person's."""
@@ -86,6 +90,7 @@ class Erasure:
     brought: dict[str, list[str]] = field(default_factory=dict)
     notes: list[PhoneNote] = field(repr=False, default_factory=list)
     rejections: list[str] = field(default_factory=list)
+    book_lines: list[LineKey] = field(default_factory=list)
     requests: int = 0
     kept: list[Kept] = field(default_factory=list)
     dry_run: bool = False
@@ -98,6 +103,7 @@ class Erasure:
             "deliveries": sum(len(each.sizes) for each in self.orders) + len(self.deliveries),
             "rejections": len(self.rejections),
             "session_requests": self.requests,
+            "book_lines": len(self.book_lines),
             "kept": len(self.kept),
         }
 
@@ -221,6 +227,7 @@ class _Finding:
         await self._judge(connection, erasure, sorted(orders))
         await self._judge_strays(connection, erasure, strays)
         erasure.rejections = await rejections_that_hold(connection, [written])
+        erasure.book_lines = await lines_with(connection, phones=[digits])
         return await self._checked(connection, erasure)
 
     async def of_order(self, connection: Connection, order: str) -> Erasure:
@@ -229,10 +236,11 @@ class _Finding:
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
         erasure.rejections = await rejections_that_hold(connection, [named])
+        erasure.book_lines = await lines_with(connection, keys=[match_key(order)])
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        if not (erasure.orders or erasure.deliveries or erasure.rejections or erasure.kept):
+        if not any(erasure.counts().values()):
             raise NotFoundError(f"nothing is kept of {erasure.subject}")
         things = {*erasure.brought, *erasure.deliveries}
         for several in erasure.brought.values():
@@ -308,6 +316,9 @@ class _Erasing:
         for part in _parts(erasure.rejections):
             async with self._desk.store.writing() as connection:
                 await drop_rejections(connection, part)
+        for lines in _parts(erasure.book_lines):
+            async with self._desk.store.writing() as connection:
+                await empty_lines(connection, lines)
         erasure.tidied = await self._tidy()
 
     async def _let_go(self, settled: Settled) -> None:
@@ -339,5 +350,5 @@ class _Erasing:
         return False
 
 
-def _parts(names: Sequence[str]) -> list[list[str]]:
-    return [list(names[at : at + AT_ONCE]) for at in range(0, len(names), AT_ONCE)]
+def _parts(rows: Sequence[Row]) -> list[list[Row]]:
+    return [list(rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]

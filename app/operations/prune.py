@@ -10,6 +10,7 @@ which something is not sealed in the log yet has to wait.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -17,28 +18,22 @@ from typing import Any, Final
 
 import structlog
 
-from app.errors import ConfigurationError
 from app.operations.desk import Desk
-from app.operations.people import note_deed
-from app.providers.source import Source
-from app.store.erasing import owners
+from app.operations.prune_others import prune_others
+from app.operations.retention import Retention
+from app.operations.settled import ended_orders
 from app.store.histories import gather
 from app.store.ledgers import Due, marks_of, unchanged
-from app.store.operators import Operator
-from app.store.phones import PhoneNote, drop_notes, old_notes
 from app.store.retention import (
-    drop_rejections,
-    old_rejections,
     prune,
     sizes_of,
     unpruned,
 )
 from app.store.unsealed import without_leaf
-from reconcile.fold import fold
 from reconcile.history import History
-from reconcile.instants import DAY, Duration, Instant, format_instant
+from reconcile.instants import Instant, format_instant
 from reconcile.ledger import Outcome
-from reconcile.settle import is_settled, last_heard
+from reconcile.settle import last_heard
 
 PAGE: Final = 100
 """Deliveries looked at in one go: some milliseconds of folding."""
@@ -50,72 +45,6 @@ PRUNED_BYTES: Final = 1024 * 1024
 """Bytes emptied in one transaction: each is overwritten, and passes through the log."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How long each class of what arrived is kept; None: for ever.
-
-    quiet        bodies and headers, after nothing more was heard of their order: together, for
-                 neither is evidence without the other, nor can be read. Never less than the longest
-                 time in which a source may deliver again
-    phones       digests of phone numbers, after nothing more was heard of their order
-    rejections   refused deliveries, from their arrival
-    book_phones  phone numbers in order books, from their import
-    sources      those whose redelivery time is known; deliveries of others are kept
-    """
-
-    quiet: Duration | None
-    sources: frozenset[str]
-    phones: Duration | None = None
-    rejections: Duration | None = None
-    book_phones: Duration | None = None
-
-    def classes(self) -> dict[str, int | None]:
-        """Each class and the days for which it is kept."""
-        spans = {
-            "bodies": self.quiet,
-            "phones": self.phones,
-            "rejections": self.rejections,
-            "book_phones": self.book_phones,
-        }
-        return {name: None if span is None else span // DAY for name, span in spans.items()}
-
-
-def retention_for(
-    days: int,
-    sources: Mapping[str, Source],
-    *,
-    phones: int = 0,
-    rejections: int = 0,
-    book_phones: int = 0,
-) -> Retention | None:
-    """What settings of so many days mean; None where everything is kept. 0: for `days`, those of
-    bodies and headers, for ever; for the others, as long as these.
-
-    Raises ConfigurationError where a source may deliver again after its bodies would be gone.
-    """
-    given = {"phones": phones, "rejections": rejections, "book_phones": book_phones}
-    if not (days or any(given.values())):
-        return None
-    if days:
-        _check_redelivery(days, sources)
-    spans = {name: (own or days) * DAY or None for name, own in given.items()}
-    return Retention(quiet=days * DAY or None, sources=frozenset(sources), **spans)
-
-
-def _check_redelivery(days: int, sources: Mapping[str, Source]) -> None:
-    spans = {
-        name: source.profile.acknowledgement.redelivery_days for name, source in sources.items()
-    }
-    problems = [
-        f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {span} days within which source {name} "
-        f"may deliver again; write {max(spans.values())} or more, or 0 to keep everything"
-        for name, span in spans.items()
-        if span > days
-    ]
-    if problems:
-        raise ConfigurationError(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +81,7 @@ class Pruning:
     orders: int = 0
     deliveries: int = 0
     size: int = 0
-    rejections: int = 0
-    phones: int = 0
-    book_phones: int = 0
+    others: Counter[str] = field(default_factory=Counter)
     settled: list[Settled] = field(default_factory=list)
 
     def add(self, settled: Sequence[Settled], *, keep: int) -> None:
@@ -171,9 +98,7 @@ class Pruning:
             "orders": self.orders,
             "deliveries": self.deliveries,
             "bytes": self.size,
-            "rejections": self.rejections,
-            "phones": self.phones,
-            "book_phones": self.book_phones,
+            "rejections": self.others["rejections"],
             "classes": [
                 {"class": name, "days": days, "items": self.items()[name]}
                 for name, days in self.classes.items()
@@ -183,12 +108,8 @@ class Pruning:
 
     def items(self) -> dict[str, int]:
         """How many of each class were found, or let go."""
-        return {
-            "bodies": self.deliveries,
-            "phones": self.phones,
-            "rejections": self.rejections,
-            "book_phones": self.book_phones,
-        }
+        names = ("rejections", "phones", "book_phones")
+        return {"bodies": self.deliveries} | {name: self.others[name] for name in names}
 
 
 async def prune_settled(
@@ -207,30 +128,9 @@ async def prune_settled(
     async for looked, settled in settled_orders(desk, retention, unsealed_too=dry_run):
         pruning.add(settled if dry_run else await prune_orders(desk, settled), keep=keep)
         progress(looked)
-    async for rejections in old_rejections_by_page(desk, retention):
-        if not dry_run:
-            await prune_rejections(desk, rejections)
-        pruning.rejections += len(rejections)
-    async for notes in old_notes_by_page(desk, retention):
-        if not dry_run:
-            await prune_notes(desk, notes)
-        pruning.phones += len(notes)
+    async for name, count in prune_others(desk, retention, dry_run=dry_run):
+        pruning.others[name] += count
     return pruning
-
-
-async def note_pruning(desk: Desk, who: Operator, pruning: Pruning) -> None:
-    """Add to the trail what was let go, if anything was."""
-    gone = {name: count for name, count in pruning.items().items() if count}
-    if gone:
-        async with desk.store.writing() as connection:
-            await note_deed(
-                connection,
-                who,
-                action="pruned",
-                subject="what is older than is kept",
-                at=desk.clock.now(),
-                facts=gone,
-            )
 
 
 async def settled_orders(
@@ -248,7 +148,7 @@ async def settled_orders(
             orders = {each.order for each in page if each.order is not None}
             marks = [m for m in await marks_of(connection, orders) if m.due_at is None]
             histories = await gather(connection, [mark.order for mark in marks])
-            ended = _settled(desk, histories, retention, now=now, quiet=quiet)
+            ended = ended_orders(desk, histories, retention, now=now, quiet=quiet)
             ids = {order: _ids(histories[order]) for order in ended}
             if not unsealed_too:
                 waiting = await without_leaf(connection, chain.from_iterable(ids.values()))
@@ -274,29 +174,6 @@ async def settled_orders(
 
 def _ids(history: History) -> list[str]:
     return sorted(delivery.delivery_id for delivery in history.deliveries)
-
-
-def _settled(
-    desk: Desk,
-    histories: Mapping[str, History],
-    retention: Retention,
-    *,
-    now: Instant,
-    quiet: Duration,
-) -> dict[str, Outcome]:
-    """The outcomes of those orders that are settled, and whose sources are all known."""
-    found: dict[str, Outcome] = {}
-    for order, history in histories.items():
-        if any(each.event.source not in retention.sources for each in history.deliveries):
-            continue
-        try:
-            ledger = fold(history, policy=desk.policy, as_of=history.instant_at(now))
-        except Exception as error:
-            log.error("an order cannot be folded", order=order, exc_info=error)
-            continue
-        if is_settled(history, ledger, quiet=quiet):
-            found[order] = ledger.outcome
-    return found
 
 
 async def prune_orders(desk: Desk, settled: Sequence[Settled]) -> list[Settled]:
@@ -325,49 +202,3 @@ def _portions(settled: Iterable[Settled]) -> Iterator[list[tuple[Settled, str, i
             weight += size
     if portion:
         yield portion
-
-
-async def old_rejections_by_page(desk: Desk, retention: Retention) -> AsyncIterator[list[str]]:
-    """Rejections that are older than what is kept, a page at a time."""
-    if retention.rejections is None:
-        return
-    before, after = desk.clock.now() - retention.rejections, ""
-    while True:
-        async with desk.store.reading() as connection:
-            found = await old_rejections(
-                connection, before=before, after=after, limit=PRUNED_AT_ONCE
-            )
-        if not found:
-            return
-        yield found
-        after = found[-1]
-
-
-async def old_notes_by_page(desk: Desk, retention: Retention) -> AsyncIterator[list[PhoneNote]]:
-    """Digests of phone numbers of orders that have been settled for longer than they are kept."""
-    quiet, after = retention.phones, None
-    while quiet is not None:
-        now = desk.clock.now()
-        async with desk.store.reading() as connection:
-            page = await old_notes(connection, before=now - quiet, after=after, limit=PAGE)
-            if not page:
-                return
-            owned = await owners(connection, [note[2] for note in page if note[1] == "delivery"])
-            orders = {each.delivery_id: each.order for each in owned}
-            orders |= {note[2]: note[2] for note in page if note[1] == "order"}
-            histories = await gather(connection, {each for each in orders.values() if each})
-            ended = _settled(desk, histories, retention, now=now, quiet=quiet)
-        yield [note for note in page if orders.get(note[2]) in ended]
-        after = page[-1]
-
-
-async def prune_notes(desk: Desk, notes: Sequence[PhoneNote]) -> None:
-    """Let these digests go."""
-    async with desk.store.writing() as connection:
-        await drop_notes(connection, notes)
-
-
-async def prune_rejections(desk: Desk, rejections: Sequence[str]) -> None:
-    """Let these rejections go."""
-    async with desk.store.writing() as connection:
-        await drop_rejections(connection, rejections)

@@ -11,17 +11,9 @@ import structlog
 from app.errors import StoreUnavailable
 from app.operations.desk import Desk
 from app.operations.people import SERVICE
-from app.operations.prune import (
-    Pruning,
-    Retention,
-    note_pruning,
-    old_notes_by_page,
-    old_rejections_by_page,
-    prune_notes,
-    prune_orders,
-    prune_rejections,
-    settled_orders,
-)
+from app.operations.prune import Pruning, prune_orders, settled_orders
+from app.operations.prune_others import note_pruning, prune_others
+from app.operations.retention import Retention
 
 REST_SHARE: Final = 20.0
 """It rests this many times as long as a page took: at most 1/21 of one core."""
@@ -61,7 +53,7 @@ class Pruner:
         try:
             await self._prune(pruning)
         finally:
-            await note_pruning(self._desk, SERVICE, pruning)
+            await note_pruning(self._desk, SERVICE, pruning.items())
         if pruning.deliveries:
             log.info("bodies and headers pruned", count=pruning.deliveries)
 
@@ -73,15 +65,8 @@ class Pruner:
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()
-        async for rejections in old_rejections_by_page(self._desk, self._retention):
-            await prune_rejections(self._desk, rejections)
-            pruning.rejections += len(rejections)
-            if await self._rest((perf_counter() - began) * REST_SHARE):
-                return
-            began = perf_counter()
-        async for notes in old_notes_by_page(self._desk, self._retention):
-            await prune_notes(self._desk, notes)
-            pruning.phones += len(notes)
+        async for name, count in prune_others(self._desk, self._retention, dry_run=False):
+            pruning.others[name] += count
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()

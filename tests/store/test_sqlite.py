@@ -14,6 +14,7 @@ from tests.store.contract_histories import HistoryContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
+from tests.store.contract_personal import PersonalContract
 from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_takings import TakingsContract
@@ -29,6 +30,7 @@ class TestSqlite(
     CheckingContract,
     ClosingContract,
     ConfirmingContract,
+    PersonalContract,
     ReportingContract,
     RetentionContract,
     OutboxContract,
