@@ -203,6 +203,10 @@ class Settings(BaseSettings):
     disk_low_water_mb: int = _number(64, 0, MIB)
 
     retention_days: int = _number(0, 0, 3650)
+    retention_phones_days: int = _number(0, 0, 3650)
+    retention_rejections_days: int = _number(0, 0, 3650)
+    retention_book_phones_days: int = _number(0, 0, 3650)
+    retention_minimum_days: int = _number(0, 0, 3650)
 
     closing_margin_days: int = _number(10, 1, 60)
 

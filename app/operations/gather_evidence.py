@@ -25,6 +25,7 @@ from app.store.histories import gather
 from app.store.sealed_log import identity, leaves_of
 from app.store.statement_reading import statement_lines_of
 from reconcile.books import match_key
+from reconcile.canonical import canonical_json
 from reconcile.history import History
 from reconcile.instants import Instant
 
@@ -124,7 +125,7 @@ def _leaf(proof: Proof) -> Leaf:
     return Leaf(
         index=proof.number,
         subject=proof.subject,
-        text=proof.leaf.document,
+        text=canonical_json(proof.leaf).decode(),
         hash=proof.leaf_hash,
         proof=tuple(proof.path),
     )

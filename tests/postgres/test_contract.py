@@ -14,6 +14,7 @@ from tests.store.contract_imports import ImportContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
+from tests.store.contract_personal import PersonalContract
 from tests.store.contract_reconciling import ReconcilingContract
 from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
@@ -34,6 +35,7 @@ class TestPostgresql(
     ClosingContract,
     ConfirmingContract,
     EvidenceContract,
+    PersonalContract,
     ReportingContract,
     RetentionContract,
     OutboxContract,
