@@ -164,7 +164,7 @@ async def test_what_is_no_file_is_not_found_or_refused(desk: Desk, path: Path) -
 
 async def test_a_file_that_changes_while_it_is_read_is_refused(desk: Desk, path: Path) -> None:
     put(path, HEADING + GOOD)
-    done = await import_book(desk, Request(path=path), progress=lambda _: put(path, HEADING))
+    done = await import_book(desk, Request(path=path), progress=lambda *_: put(path, HEADING))
     assert done.problems[0].sentence.startswith("the file changed")
     assert await references(desk) == []
 
