@@ -1,0 +1,223 @@
+"""The laws of matching, on generated worlds. `TALLYHOOK_LONG=1` searches a hundred times longer."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reconcile.breaks import Break
+from reconcile.match import Matching
+from reconcile.match_control import FAMILIES, Control
+from reconcile.match_decision import Decision, Match
+from reconcile.match_rows import book_row, statement_row, taking_row
+from reconcile.match_tally import COUNT, Tally
+from tests.reconcile.books_strategies import World, in_key_order, worlds
+from tests.reconcile.books_truth import AS_OF, Case, Month
+
+EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 2500
+
+search = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=False,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+@search
+@given(worlds(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_of_one_key_does_not_matter(world: World, chance) -> None:
+    """Equal rows give the same decisions and totals, byte for byte, however they came."""
+    shuffled = [chance.sample(rows, len(rows)) for rows in (world.takings, world.book, world.lines)]
+    other = replace(
+        world, takings=tuple(shuffled[0]), book=tuple(shuffled[1]), lines=tuple(shuffled[2])
+    )
+    assert repr(other.decided()) == repr(world.decided())
+
+
+class Watched(Tally):
+    """A tally that remembers which rows were placed."""
+
+    def __init__(self, home: str) -> None:
+        super().__init__(home)
+        self.rows: list[tuple[str, object]] = []
+
+    def place_orders(self, rows, bucket) -> None:
+        rows = list(rows)
+        self.rows += [("order", row.order) for row in rows]
+        super().place_orders(rows, bucket)
+
+    def place_book(self, rows, bucket) -> None:
+        rows = list(rows)
+        self.rows += [("line", row.line_id) for row in rows]
+        super().place_book(rows, bucket)
+
+    def place_captures(self, captures, bucket) -> None:
+        captures = list(captures)
+        self.rows += [("capture", each) for each in captures]
+        super().place_captures(captures, bucket)
+
+    def place_lines(self, rows, bucket) -> None:
+        rows = list(rows)
+        self.rows += [("line", row.line_id) for row in rows]
+        super().place_lines(rows, bucket)
+
+
+@search
+@given(world=worlds())
+def test_every_row_stands_in_exactly_one_bucket_and_the_sums_tie(world: World) -> None:
+    """No row is placed twice, none is forgotten, and every equation holds."""
+    with pytest.MonkeyPatch.context() as patch:
+        made: list[Watched] = []
+        patch.setattr("reconcile.match.Tally", lambda home: made.append(Watched(home)) or made[-1])
+        _, control = world.decided()
+    (tally,) = made
+    times = Counter(tally.rows)
+    captures = sum(count for (kind, _), count in times.items() if kind == "capture")
+    plain = sum(sums[COUNT] for sums in tally.plain.values())
+    settled = sum(sums[COUNT] for sums in tally.settled.values())
+    assert all(count == 1 for (kind, _), count in times.items() if kind != "capture")
+    assert captures + settled == sum(r.count for r in control.read if r.side == "settlement")
+    rows = len(world.takings) + len(world.book) + len(world.lines)
+    assert times.total() - captures + 2 * plain + settled == rows
+    assert control.holds, [tie for tie in control.ties() if not tie.holds]
+
+
+@search
+@given(worlds())
+def test_a_line_is_claimed_once_and_an_identity_is_given_once(world: World) -> None:
+    """No line stands in two matches of one side; no two decisions have one identity."""
+    told, _ = world.decided()
+    claimed = Counter(line for each in told if isinstance(each, Match) for line in each.lines)
+    assert all(count == 1 for count in claimed.values())
+    names = Counter(each.identity for each in told)
+    assert all(count == 1 for count in names.values()), told
+
+
+@search
+@given(worlds())
+def test_the_breaks_add_up_to_the_totals_of_breaks(world: World) -> None:
+    """What is told one by one is what the totals count; no money at stake is negative."""
+    told, control = world.decided()
+    breaks = [each for each in told if isinstance(each, Break)]
+    counted = Counter((each.cause, each.money.currency) for each in breaks)
+    assert counted == {(each.cause, each.currency): each.count for each in control.breaks}
+    assert sum(each.money.minor for each in breaks) == sum(e.minor for e in control.breaks)
+    assert all(each.money.minor >= 0 for each in breaks)
+
+
+@search
+@given(worlds())
+def test_an_unrelated_order_changes_nothing_else(world: World) -> None:
+    """Other orders' breaks and matches stay as they are when an order comes or breaks."""
+    plain = _rows(Case("ZZ-77", 77_700, AS_OF).pays().books().settles())
+    lonely = _rows(Case("ZZ-88", 88_800, AS_OF - 50).books(currency="USD"))
+    told, _ = world.decided()
+    assert _told((world + plain).decided()[0]) == _told(told)
+    others = [each for each in (world + lonely).decided()[0] if _order(each) != "ZZ-88"]
+    assert _told(others) == _told(told)
+
+
+@search
+@given(worlds(), st.sampled_from(["a1", "a12", "a1-2", "b"]))
+def test_matched_in_parts_is_matched_as_a_whole(world: World, cut: str) -> None:
+    """Ranges of keys, each in a matching of its own, come to what one matching comes to."""
+    told, control = world.decided()
+    whole, found = world.matching(), []
+    for below in (True, False):
+        part = world.matching()
+        found += part.by_key(
+            takings=_range(world.takings, cut, below=below),
+            book=_range(world.book, cut, below=below),
+            statements=_range(world.lines, cut, below=below),
+        )
+        whole.absorb(pickle.loads(pickle.dumps(part.part())))
+    found += whole.rest()
+    assert sorted(_told(found)) == sorted(_told(told))
+    assert whole.control() == control
+
+
+@search
+@given(worlds(), st.sampled_from(["a1", "a12", "b"]))
+def test_totals_of_parts_add_up(world: World, cut: str) -> None:
+    """The totals of ranges that were decided apart add up, tie, and have each line once."""
+    parts = []
+    for below in (True, False):
+        part = replace(
+            world,
+            takings=tuple(_range(world.takings, cut, below=below)),
+            book=tuple(_range(world.book, cut, below=below)),
+            lines=tuple(_range(world.lines, cut, below=below)),
+        )
+        parts.append(part.decided()[1])
+    added = parts[0] + parts[1]
+    assert added.holds
+    assert added == parts[1] + parts[0]
+    _, whole = world.decided()
+    assert added.read == whole.read
+
+
+def test_a_stream_that_is_not_sorted_is_refused() -> None:
+    """Rows out of order would be missed silently; they are an error instead."""
+    month = Month(orders=40, each=0)
+    for name in ("takings", "book", "statements"):
+        streams = {each: list(getattr(month, each)()) for each in ("takings", "book", "statements")}
+        streams[name][10], streams[name][20] = streams[name][20], streams[name][10]
+        matching = World((), (), ()).matching()
+        with pytest.raises(ValueError, match="not in the order of their keys"):
+            list(matching.decide(**streams))
+
+
+def test_a_row_that_was_counted_and_not_placed_breaks_the_ties(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The equations are checked apart from the buckets: forgetting to place shows."""
+    month = Month(orders=100, each=1)
+    for name in ("place_orders", "place_book", "place_captures", "place_lines"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Tally, name, lambda self, rows, bucket: None)
+            assert not _control(month).holds
+    assert _control(month).holds
+
+
+def test_every_bucket_is_of_one_family() -> None:
+    """A bucket that no family has would be missing on one side of every equation."""
+    assert set(FAMILIES.values()) == {"matched", "waiting", "break"}
+
+
+def _control(month: Month) -> Control:
+    matching: Matching = World((), (), ()).matching()
+    for _ in matching.decide(
+        takings=month.takings(), book=month.book(), statements=month.statements()
+    ):
+        pass
+    return matching.control()
+
+
+def _rows(case: Case) -> World:
+    return World(
+        takings=tuple(map(taking_row, case.takings)),
+        book=tuple(map(book_row, case.book)),
+        lines=tuple(map(statement_row, case.lines)),
+    )
+
+
+def _order(told: Decision) -> str | None:
+    return told.order
+
+
+def _told(decisions: Iterable[Decision]) -> list[str]:
+    """Without the candidates, in which another order's line may rightly appear."""
+    return [repr(replace(d, candidates=()) if isinstance(d, Break) else d) for d in decisions]
+
+
+def _range(rows, cut: str, *, below: bool) -> Iterator:
+    return iter([row for row in in_key_order(rows) if (row.key < cut) == below])
