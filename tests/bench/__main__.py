@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench import figures
+from tests.bench.bundles import bundle_figures
 from tests.bench.engine import SignedKilobyte, cost, crooked_history, fold_once, found_in
 from tests.bench.flood import flood
 from tests.bench.importing import import_book, import_figures
@@ -35,6 +36,7 @@ from tests.bench.sizes import FULL, QUICK, Sizes
 
 VAR = Path(__file__).parents[2] / "var"
 PARTS = (
+    "evidence",
     "fold",
     "reading",
     "rebuild",
@@ -49,6 +51,11 @@ PARTS = (
     "report",
     "sealing",
 )
+
+
+def bundling(folder: Path, _: Sizes) -> list[Figure]:
+    """Evidence bundles."""
+    return bundle_figures(folder)
 
 
 def folding(_: Path, sizes: Sizes) -> list[Figure]:
@@ -121,6 +128,7 @@ def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]
 def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
     """The figures of the named parts. Databases are made on the disk and removed afterwards."""
     parts: list[tuple[str, Callable[[Path, Sizes], list[Figure]]]] = [
+        ("evidence", bundling),
         ("fold", folding),
         ("reading", reading),
         ("rebuild", rebuilding),
