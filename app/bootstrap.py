@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 
 from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_keys import known_phone_key, phone_key
-from app.bootstrap_sources import askers, checkout_client, shop_of, storing_sources
+from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
 from app.checkout.client import CheckoutClient
 from app.clock import Clock, SystemClock
 from app.config import Settings
@@ -28,7 +28,6 @@ from app.operations.confirm_events import Confirmer
 from app.operations.confirming import confirming
 from app.operations.desk import Desk
 from app.operations.notify_shop import Notifier, Shop, notify_due
-from app.operations.prune import retention_for
 from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
 from app.operations.rejection_rate import RejectionRate
@@ -170,7 +169,7 @@ class Service:
         self.watching = Rounds(
             self.watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S)
         )
-        retention = retention_for(settings.retention_days, sources) if with_worker else None
+        retention = retention_of(settings, sources) if with_worker else None
         self.pruner = None if retention is None else Pruner(desk, retention)
         self._journal_alive = False
         self._broken: list[str] = []

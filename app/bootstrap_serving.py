@@ -12,13 +12,12 @@ import uvicorn
 
 from app.bootstrap import Service, notifying, open_desk, open_service
 from app.bootstrap_evidence import sealing, signer_of
-from app.bootstrap_sources import compile_sources, shop_of
+from app.bootstrap_sources import compile_sources, keeps_everything, retention_of, shop_of
 from app.config import Settings
 from app.errors import UnreachableError
 from app.logs import tell_left_out
 from app.operations.golive import unfinished
 from app.operations.notify_shop import LIMIT_S
-from app.operations.prune import retention_for
 from app.operations.pruner import Pruner
 from app.operations.rounds import Rounds
 from app.operations.worker import FoldWorker
@@ -136,8 +135,8 @@ async def _announce(server: uvicorn.Server, settings: Settings) -> None:
 async def work(settings: Settings) -> None:
     """Fold due orders, seal, notify the shop, and prune settled orders, until SIGTERM or SIGINT."""
     retention = None
-    if settings.retention_days:  # only then are the sources needed
-        retention = retention_for(settings.retention_days, compile_sources(settings))
+    if not keeps_everything(settings):  # only then are the sources needed
+        retention = retention_of(settings, compile_sources(settings))
     shop = shop_of(settings)
     async with (
         outgoing_client(timeout_s=LIMIT_S) as client,

@@ -10,6 +10,7 @@ from app.checkout.form import form_of, token_is_foreign
 from app.config import Settings, SourceSettings
 from app.errors import ConfigurationError
 from app.operations.notify_shop import Shop
+from app.operations.retention import Retention, retention_for
 from app.outbound.asker import Asker
 from app.phone_key import PhoneKey
 from app.providers.doctor import Account
@@ -152,6 +153,22 @@ def _refuse_long_tolerance(profile: Profile) -> None:
                 f"old one can be played again; write at most {MAX_TOLERANCE_S} in [timestamp]"
             ]
         )
+
+
+def keeps_everything(settings: Settings) -> bool:
+    """Whether no class of data is ever let go unless a person asks."""
+    return retention_of(settings, {}) is None
+
+
+def retention_of(settings: Settings, sources: dict[str, Source]) -> Retention | None:
+    """How long each class of data is kept; None where everything is. Raises ConfigurationError."""
+    return retention_for(
+        settings.retention_days,
+        sources,
+        phones=settings.retention_phones_days,
+        rejections=settings.retention_rejections_days,
+        book_phones=settings.retention_book_phones_days,
+    )
 
 
 def shop_of(settings: Settings) -> Shop | None:

@@ -203,6 +203,10 @@ class Settings(BaseSettings):
     disk_low_water_mb: int = _number(64, 0, MIB)
 
     retention_days: int = _number(0, 0, 3650)
+    retention_phones_days: int = _number(0, 0, 3650)
+    retention_rejections_days: int = _number(0, 0, 3650)
+    retention_book_phones_days: int = _number(0, 0, 3650)
+    retention_minimum_days: int = _number(0, 0, 3650)
 
     closing_margin_days: int = _number(10, 1, 60)
 
@@ -287,9 +291,14 @@ def load_settings(
     return settings
 
 
+OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "PLAY_TOKEN")
+"""Variables that are no settings but words of commands: the file with the settings, who asks, and
+the token of `sandbox --play`."""
+
+
 def known_variables() -> tuple[str, ...]:
     """Every variable there can be; `<NAME>` stands for a source's name."""
-    names = [PREFIX + "CONFIG"]
+    names = [PREFIX + name for name in OF_COMMANDS]
     for field in Settings.model_fields:
         if field == "sources":
             nested = [f"SOURCES__<NAME>__{name.upper()}" for name in SourceSettings.model_fields]

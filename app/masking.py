@@ -64,10 +64,12 @@ def written_pattern(digits: str) -> re.Pattern[str]:
 
     Stricter than `phone_pattern`: for what is let go where it is found.
     """
-    forms = [rf"(?:\+|00)?{_BETWEEN}{_spaced(digits)}"]
-    # A country's code has one to three digits (ITU-T E.164), and is not written here.
-    forms += [rf"\(?0\)?{_BETWEEN}{_spaced(digits[code:])}" for code in (1, 2, 3)]
-    return re.compile(rf"(?<!\d)(?:{'|'.join(forms)})(?!\d)", re.ASCII)
+    # A country's code has one to three digits (ITU-T E.164), and is not written behind a zero.
+    national = [rf"\(?0\)?{_BETWEEN}{_spaced(digits[code:])}" for code in (1, 2, 3)]
+    # In groups, it must not be the end of a longer number that is written in groups.
+    grouped = rf"(?<!\d[ ().-])(?:\+|00)?{_BETWEEN}{_spaced(digits)}"
+    whole = rf"(?:\+|00)?{digits}"
+    return re.compile(rf"(?<!\d)(?:{'|'.join((whole, grouped, *national))})(?!\d)", re.ASCII)
 
 
 def _spaced(digits: str) -> str:

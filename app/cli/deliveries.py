@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, emit, note, progress
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def list_deliveries(
 @group.command("show")
 def show_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
+    by: ByOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Show one arrival: its verdict, why, its customer's phone masked, and its headers.
@@ -46,24 +48,33 @@ def show_delivery(
     """
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
-    from app.operations.read_deliveries import masked_phones, show_delivery
+    from app.operations.read_deliveries import (
+        is_refused,
+        masked_parts,
+        note_reading,
+        show_delivery,
+    )
     from reconcile.instants import format_instant
 
-    async def look(desk: Desk, settings: Settings) -> tuple[Any, list[str]]:
+    async def look(desk: Desk, settings: Settings) -> tuple[Any, list[str], list[str]]:
         entry = await show_delivery(desk, delivery)
-        return entry, await masked_phones(desk, delivery, sources=compile_sources(settings))
+        parts = await masked_parts(desk, entry, sources=compile_sources(settings))
+        return entry, *parts
 
-    entry, phones = with_desk(look)
+    entry, phones, headers = with_desk(look)
+    if is_refused(entry):
+        with_desk(
+            lambda desk, settings: note_reading(desk, entry, by=by),
+            purpose="writing",
+        )
     row = _row(entry) | {
         "digest": entry.digest,
         "phone": ", ".join(phones) or None,
         "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),
-        "headers": entry.headers.split("\n") if entry.headers else [],
     }
     if form is not Format.table:
-        document(row, form)
+        document(row | {"headers": headers}, form)
         return
-    headers = row.pop("headers")
     shown = [{"what": name, "value": value} for name, value in row.items()]
     emit(shown, columns=("what", "value"), form=form)
     for line in headers:
@@ -108,6 +119,7 @@ def diagnose_delivery(
 @group.command("reverify")
 def reverify_deliveries(
     source: Annotated[str | None, typer.Option(help="Only this source's.")] = None,
+    by: ByOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Judge refused deliveries again, as of their arrival, after a secret or profile was corrected.
@@ -128,6 +140,7 @@ def reverify_deliveries(
                 only=source,
                 environment=desk.store.environment or "",
                 progress=advance,
+                by=by,
             ),
             purpose="writing",
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.operators import ByOption
 from app.cli.output import (
     Format,
     FormatOption,
@@ -106,35 +107,41 @@ def prune(
         bool, typer.Option("--dry-run", help="Only list what would be let go.")
     ] = False,
     limit: Annotated[int, typer.Option(min=0, max=100_000, help="Orders listed at most.")] = 100,
+    by: ByOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Let bodies and headers of settled orders go, as `serve` does by itself from time to time.
 
-    What is not sealed yet is sealed first.
+    What is not sealed yet is sealed first. Each class of data has its own time: see
+    TALLYHOOK_RETENTION_DAYS and those after it.
     """
     from app.bootstrap_evidence import signer_of
-    from app.bootstrap_sources import compile_sources
+    from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.errors import UsageError
-    from app.operations.prune import Pruning, prune_settled, retention_for
+    from app.operations.people import who_may
+    from app.operations.prune import Pruning, prune_settled
+    from app.operations.prune_others import note_pruning
     from app.operations.seal import seal_all
 
     refuse_csv(form)
     settings = load_settings()
-    retention = retention_for(settings.retention_days, compile_sources(settings))
+    retention = retention_of(settings, compile_sources(settings))
     if retention is None:
         raise UsageError("everything is kept: TALLYHOOK_RETENTION_DAYS is 0; give it days")
 
     async def work(desk: Desk, settings: Settings) -> Pruning:
-        if not dry_run:
-            await seal_all(desk, await signer_of(desk, settings))
-        with progress("looking", None) as advance:
-            return await prune_settled(
-                desk, retention, dry_run=dry_run, keep=limit, progress=advance
-            )
+        if dry_run:
+            return await prune_settled(desk, retention, dry_run=True, keep=limit, progress=advance)
+        who = await who_may(desk, by=by, action="pruned")
+        await seal_all(desk, await signer_of(desk, settings))
+        done = await prune_settled(desk, retention, keep=limit, progress=advance)
+        await note_pruning(desk, who, done.items())
+        return done
 
-    pruning = with_desk(work, purpose="reading" if dry_run else "writing")
+    with progress("looking", None) as advance:
+        pruning = with_desk(work, purpose="reading" if dry_run else "writing")
     found = pruning.document()
     if form is not Format.table:
         document({"dry_run": dry_run, **found}, form)
@@ -147,3 +154,6 @@ def prune(
         f"{counted(found['orders'], 'order')}, {found['bytes']:,} bytes, and "
         f"{counted(found['rejections'], 'rejection')}."
     )
+    for each in found["classes"]:
+        kept = "for ever" if each["days"] is None else counted(each["days"], "day")
+        note(f"  {each['class']}: kept {kept}; older: {each['items']:,}")

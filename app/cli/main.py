@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import typer
 
 from app.cli import (
+    audit,
     breaks,
     checkout,
     deliveries,
@@ -24,6 +25,7 @@ from app.cli import (
     operators,
     orders,
     periods,
+    personal,
     profiles,
     reconcile,
     records,
@@ -46,7 +48,7 @@ application = typer.Typer(
     rich_markup_mode=None,
 )
 
-for module in (serving, store, keeping, going_live):
+for module in (serving, store, keeping, personal, going_live):
     module.register(application)
 application.add_typer(orders.group, name="orders")
 application.add_typer(deliveries.group, name="deliveries")
@@ -55,6 +57,7 @@ application.add_typer(evidence.group, name="evidence")
 application.add_typer(golive.group, name="golive")
 application.add_typer(log.group, name="log")
 application.add_typer(notifications.group, name="notifications")
+application.add_typer(audit.group, name="audit")
 application.add_typer(operators.group, name="operators")
 application.add_typer(reconcile.group, name="reconcile")
 application.add_typer(breaks.group, name="breaks")

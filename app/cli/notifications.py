@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, emit, note
 
 if TYPE_CHECKING:
@@ -47,13 +48,14 @@ def redeliver(
     ids: Annotated[
         list[int] | None, typer.Argument(help="Ids of the list. Default: all that are dead.")
     ] = None,
+    by: ByOption = None,
 ) -> None:
     """Send notifications again, with the ids they had, and three more days to be taken."""
     from app.cli.running import with_desk
     from app.operations import notify_shop
 
     count = with_desk(
-        lambda desk, settings: notify_shop.redeliver(desk, ids or None), purpose="writing"
+        lambda desk, settings: notify_shop.redeliver(desk, ids or None, by=by), purpose="writing"
     )
     note(f"{count} will be sent again by the service that runs.")
 

@@ -51,6 +51,17 @@ def check(form: FormatOption = Format.table) -> None:
     _conclude(report, report.problems, form)
 
 
+@group.command("vacuum")
+def vacuum() -> None:
+    """Write an SQLite database anew, so that nothing deleted is left in unused places, and it
+    becomes as small as it can be. The service must be stopped."""
+    from app.cli.running import with_desk
+    from app.operations.backup import rewrite
+
+    with_desk(lambda desk, settings: rewrite(desk), purpose="alone")
+    note("The database has been written anew; nothing that was deleted is left in it.")
+
+
 def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
     from app.bootstrap_sources import storing_sources

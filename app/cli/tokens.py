@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, emit, note, refuse_csv
 
 group = typer.Typer(help="Programs that may use the API.", no_args_is_help=True)
@@ -14,14 +15,14 @@ Name = Annotated[str, typer.Argument(help="A name for the program, such as shop.
 
 
 @group.command("add")
-def add(name: Name, form: FormatOption = Format.table) -> None:
+def add(name: Name, by: ByOption = None, form: FormatOption = Format.table) -> None:
     """Make a token and show it, this once."""
     from app.cli.running import with_desk
     from app.operations.manage_tokens import issue_token
 
     refuse_csv(form)  # before there is a token, which could then not be shown again
     token = with_desk(
-        lambda desk, settings: issue_token(desk, name=name),
+        lambda desk, settings: issue_token(desk, name=name, by=by),
         purpose="writing",
     )
     if form is not Format.table:
@@ -51,13 +52,13 @@ def list_tokens(form: FormatOption = Format.table) -> None:
 
 
 @group.command("revoke")
-def revoke(name: Name) -> None:
+def revoke(name: Name, by: ByOption = None) -> None:
     """Revoke a token; the next request with it is refused."""
     from app.cli.running import with_desk
     from app.operations.manage_tokens import withdraw_token
 
     with_desk(
-        lambda desk, settings: withdraw_token(desk, name=name),
+        lambda desk, settings: withdraw_token(desk, name=name, by=by),
         purpose="writing",
     )
     note(f"Revoked {name}.")

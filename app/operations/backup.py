@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from app.clock import Clock
 from app.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
+from app.operations.desk import Desk
 from app.store.backup import Contents, Progress, copied, put_in_place
 from app.store.engine import is_sqlite, sqlite_path
 from app.store.restore import Restored, alone, put_back
@@ -29,6 +30,15 @@ _POSTGRESQL: Final = {
 
 _OURS: Final = ("", "-wal", "-shm", "-journal", ".serving", ".writing")
 """The files of a database: no backup may take their place."""
+
+
+async def rewrite(desk: Desk) -> None:
+    """Write an SQLite database anew: only what it says is in it then. Raises UsageError for
+    PostgreSQL."""
+    if desk.store.shared:
+        raise UsageError("PostgreSQL has its own: VACUUM (FULL) of the tables, which locks them")
+    await desk.store.writer.rewrite()
+    await desk.store.writer.checkpoint()
 
 
 async def back_up(

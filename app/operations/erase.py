@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -28,6 +29,7 @@ from app.operations.people import note_deed, permitted
 from app.operations.prune import Settled, prune_orders
 from app.operations.search_terms import understood
 from app.providers.source import Source
+from app.store.book_phones import LineKey, empty_lines, lines_with
 from app.store.engine import Connection
 from app.store.erasing import (
     TABLES,
@@ -37,7 +39,6 @@ from app.store.erasing import (
     orders_asked_for,
     owners,
     rejections_that_hold,
-    rewrite_requests,
 )
 from app.store.histories import gather
 from app.store.ledgers import marks_of
@@ -50,14 +51,21 @@ from app.store.phones import (
     orders_by_phone,
 )
 from app.store.retention import drop_rejections, prune, sizes_of
+from app.store.traces import files_with
+from reconcile.books import match_key
 from reconcile.fold import fold
 from reconcile.settle import last_heard
+
+Row = TypeVar("Row")
 
 MOST_ORDERS: Final = 10_000
 """Orders of one number: beyond it, it is a test number, and not a person's."""
 
 AT_ONCE: Final = 100
 """Rows emptied in one transaction, so that no acknowledgement waits long for it."""
+
+BARE_DIGITS: Final = 11
+"""Of a number without its plus: fewer are more likely a part of one."""
 
 TRIES: Final = 20
 PAUSE_S: Final = 0.25
@@ -82,6 +90,7 @@ class Erasure:
     brought: dict[str, list[str]] = field(default_factory=dict)
     notes: list[PhoneNote] = field(repr=False, default_factory=list)
     rejections: list[str] = field(default_factory=list)
+    book_lines: list[LineKey] = field(default_factory=list)
     requests: int = 0
     kept: list[Kept] = field(default_factory=list)
     dry_run: bool = False
@@ -94,6 +103,7 @@ class Erasure:
             "deliveries": sum(len(each.sizes) for each in self.orders) + len(self.deliveries),
             "rejections": len(self.rejections),
             "session_requests": self.requests,
+            "book_lines": len(self.book_lines),
             "kept": len(self.kept),
         }
 
@@ -166,9 +176,18 @@ async def erase(
 def _digits(text: str, sources: Mapping[str, Source]) -> str:
     countries = [source.profile.customer.country for source in sources.values()]
     phones = understood(text, countries=[each for each in countries if each is not None]).phones
-    if len(phones) != 1:
+    whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
+    if len(phones) != 1 or not whole:
         raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")
     return phones[0]
+
+
+def traces_left(path: Path, erasure: Erasure) -> list[Path]:
+    """Files of an SQLite database that still hold one of the numbers, though nothing was kept. For
+    a process that no longer has it open."""
+    if erasure.kept or not erasure.phones:
+        return []
+    return files_with(path, [phone.encode() for phone in erasure.phones])
 
 
 class _Finding:
@@ -208,6 +227,7 @@ class _Finding:
         await self._judge(connection, erasure, sorted(orders))
         await self._judge_strays(connection, erasure, strays)
         erasure.rejections = await rejections_that_hold(connection, [written])
+        erasure.book_lines = await lines_with(connection, phones=[digits])
         return await self._checked(connection, erasure)
 
     async def of_order(self, connection: Connection, order: str) -> Erasure:
@@ -216,10 +236,11 @@ class _Finding:
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
         erasure.rejections = await rejections_that_hold(connection, [named])
+        erasure.book_lines = await lines_with(connection, keys=[match_key(order)])
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        if not (erasure.orders or erasure.deliveries or erasure.rejections or erasure.kept):
+        if not any(erasure.counts().values()):
             raise NotFoundError(f"nothing is kept of {erasure.subject}")
         things = {*erasure.brought, *erasure.deliveries}
         for several in erasure.brought.values():
@@ -295,8 +316,9 @@ class _Erasing:
         for part in _parts(erasure.rejections):
             async with self._desk.store.writing() as connection:
                 await drop_rejections(connection, part)
-        async with self._desk.store.writing() as connection:
-            await rewrite_requests(connection)
+        for lines in _parts(erasure.book_lines):
+            async with self._desk.store.writing() as connection:
+                await empty_lines(connection, lines)
         erasure.tidied = await self._tidy()
 
     async def _let_go(self, settled: Settled) -> None:
@@ -328,5 +350,5 @@ class _Erasing:
         return False
 
 
-def _parts(names: Sequence[str]) -> list[list[str]]:
-    return [list(names[at : at + AT_ONCE]) for at in range(0, len(names), AT_ONCE)]
+def _parts(rows: Sequence[Row]) -> list[list[Row]]:
+    return [list(rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]

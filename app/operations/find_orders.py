@@ -17,8 +17,10 @@ from app.operations.desk import Desk
 from app.operations.search_terms import Sought, end_of, understood
 from app.providers.source import Source
 from app.store import searching
+from app.store.book_phones import references_in_books
 from app.store.engine import Connection
 from app.store.histories import gather
+from app.store.ledgers import marks_of
 from app.store.phones import has_other_keys, orders_by_phone
 from reconcile.explain import ledger_summary
 from reconcile.fold import fold
@@ -123,11 +125,24 @@ class _Look:
             digest = key.digest(digits)
             for order in await orders_by_phone(self._connection, digest, limit=self._enough):
                 yield order, f"its customer's phone is {masked_phone(digits)}"
+            for order in await self._in_books(digits):
+                yield order, f"its line in the order book names {masked_phone(digits)}"
         if await has_other_keys(self._connection, key.name):
             self._notes.append(
                 "Some phone numbers were noted with another key and are not found: put that key's "
                 "file back, or run `tallyhook reindex` while the service is stopped."
             )
+
+    async def _in_books(self, digits: str) -> list[str]:
+        named = await references_in_books(self._connection, digits, limit=self._enough)
+        known = {mark.order for mark in await marks_of(self._connection, named)}
+        for reference in named:
+            if reference not in known:
+                self._notes.append(
+                    f"The order book's line {reference} names this number; no order of that "
+                    "reference is known."
+                )
+        return [reference for reference in named if reference in known]
 
     async def _by_day(self) -> AsyncIterator[tuple[str, str]]:
         day = self._sought.day

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from app.errors import UsageError
 from app.operations.desk import Desk
+from app.operations.people import note_deed, permitted
 from app.operations.webhook_trial import Trial
 from app.store.signoffs import Signoff, add_signoff, signoffs
 from reconcile.instants import Instant, format_instant
@@ -189,7 +190,7 @@ def open_items(items: Sequence[Item]) -> list[str]:
 
 async def sign(desk: Desk, item: str, *, by: str, note: str) -> None:
     """Add a person's statement. Raises UsageError for an item that is none, and without a name and
-    a note."""
+    a note, and for who may not."""
     if item not in ITEMS:
         raise UsageError(f"{item!r} is none of: {', '.join(ITEMS)}")
     by, note = by.strip(), note.strip()
@@ -199,7 +200,11 @@ async def sign(desk: Desk, item: str, *, by: str, note: str) -> None:
         raise UsageError(f"--note says what is stated, in 1 to {MAX_NOTE:,} characters")
     signoff = Signoff(item=item, state="passed", at=desk.clock.now(), signer=by, note=note)
     async with desk.store.writing() as connection:
+        who = await permitted(connection, by=by, action="item_signed")
         await add_signoff(connection, signoff)
+        await note_deed(
+            connection, who, action="item_signed", subject=item, at=signoff.at, reason=note
+        )
 
 
 async def unfinished(desk: Desk) -> str | None:

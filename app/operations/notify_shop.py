@@ -20,6 +20,7 @@ import structlog
 
 from app.errors import NotFoundError
 from app.operations.desk import Desk
+from app.operations.people import note_deed, permitted
 from app.operations.read_feed import outcome_document
 from app.outbound.http import Exchange, exchange
 from app.providers.source import Source
@@ -58,6 +59,9 @@ LONGEST_PAUSE: Final[Duration] = 8 * HOUR
 
 GIVE_UP_AFTER: Final[Duration] = 3 * DAY
 """A shop that is down over a weekend still hears of everything by itself."""
+
+MOST_TOLD: Final = 20
+"""Notifications that the trail names of those that a person had sent again; it counts all."""
 
 KIND: Final = "order.revised"
 
@@ -165,12 +169,26 @@ async def list_notifications(desk: Desk, *, state: State | None, limit: int) -> 
         return await notifications_in(connection, state=state, limit=limit)
 
 
-async def redeliver(desk: Desk, revisions: Collection[int] | None) -> int:
+async def redeliver(desk: Desk, revisions: Collection[int] | None, *, by: str | None = None) -> int:
     """Send these revisions again, or (None) all that were given up; a service or worker that runs
-    does it at once. Raises NotFoundError where one of them is none that the shop was to be told of.
+    does it at once. Raises NotFoundError where one of them is none that the shop was to be told of,
+    UsageError for who may not.
     """
+    now = desk.clock.now()
     async with desk.store.writing() as connection:
-        found = await send_again(connection, now=desk.clock.now(), revisions=revisions)
+        who = await permitted(connection, by=by, action="notifications_redelivered")
+        found = await send_again(connection, now=now, revisions=revisions)
         if revisions is not None and found < len(set(revisions)):
             raise NotFoundError("not all of these are notifications; see `notifications list`")
+        subject = "all that were given up"
+        if revisions is not None:
+            subject = ", ".join(map(str, sorted(set(revisions))[:MOST_TOLD]))
+        await note_deed(
+            connection,
+            who,
+            action="notifications_redelivered",
+            subject=subject,
+            at=now,
+            facts={"notifications": found},
+        )
     return found

@@ -14,7 +14,7 @@ from typing import Final, Literal, get_args
 
 from app.errors import NotFoundError, UsageError
 from app.operations.desk import Desk
-from app.store.audit import Deed, add_deed
+from app.store.audit import Deed, add_deed, deeds
 from app.store.engine import Connection
 from app.store.operators import Operator, add_operator, disable_operator, operators
 from reconcile.instants import Instant
@@ -38,6 +38,13 @@ Action = Literal[
     "key_rotated",
     "operator_added",
     "operator_disabled",
+    "token_added",
+    "token_revoked",
+    "item_signed",
+    "notifications_redelivered",
+    "deliveries_reverified",
+    "rejection_read",
+    "pruned",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -60,6 +67,13 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "key_rotated": _ADMIN,
     "operator_added": _ADMIN,
     "operator_disabled": _ADMIN,
+    "token_added": _ADMIN,
+    "token_revoked": _ADMIN,
+    "item_signed": _FINANCE | _SUPPORT,
+    "notifications_redelivered": _FINANCE | _SUPPORT,
+    "deliveries_reverified": _SUPPORT,
+    "rejection_read": _FINANCE | _SUPPORT,
+    "pruned": _ADMIN,
 }
 """What each role may do: the whole of it, as data."""
 
@@ -68,6 +82,10 @@ NAME_MAX: Final = 80
 
 ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 """The environment variable that names who asks, where the command does not."""
+
+
+SERVICE: Final = Operator(name="tallyhook", role="service", created_at=0)
+"""Who does what no person asked for: the background tasks."""
 
 
 async def permitted(connection: Connection, *, by: str | None, action: Action) -> Operator:
@@ -91,6 +109,12 @@ async def permitted(connection: Connection, *, by: str | None, action: Action) -
     if who.role not in MAY[action]:
         raise UsageError(f"{who.name} has the role {who.role}; this takes {allowed}")
     return who
+
+
+async def who_may(desk: Desk, *, by: str | None, action: Action) -> Operator:
+    """The same, before a work of several transactions."""
+    async with desk.store.reading() as connection:
+        return await permitted(connection, by=by, action=action)
 
 
 def _account() -> str:
@@ -155,6 +179,22 @@ async def retire_operator(desk: Desk, *, name: str, by: str | None) -> None:
         if not await disable_operator(connection, name, now=now):
             raise NotFoundError(f"there is no operator in force named {name}")
         await note_deed(connection, who, action="operator_disabled", subject=name, at=now)
+
+
+async def trail(
+    desk: Desk,
+    *,
+    subject: str | None = None,
+    who: str | None = None,
+    action: str | None = None,
+    after: int = 0,
+    limit: int,
+) -> list[Deed]:
+    """Deeds by number, of all or of some."""
+    async with desk.store.reading() as connection:
+        return await deeds(
+            connection, subject=subject, who=who, action=action, after=after, limit=limit
+        )
 
 
 async def known_operators(desk: Desk) -> list[Operator]:

@@ -10,6 +10,7 @@ which something is not sealed in the log yet has to wait.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -17,24 +18,22 @@ from typing import Any, Final
 
 import structlog
 
-from app.errors import ConfigurationError
 from app.operations.desk import Desk
-from app.providers.source import Source
+from app.operations.prune_others import prune_others
+from app.operations.retention import Retention
+from app.operations.settled import ended_orders
 from app.store.histories import gather
 from app.store.ledgers import Due, marks_of, unchanged
 from app.store.retention import (
-    drop_rejections,
-    old_rejections,
     prune,
     sizes_of,
     unpruned,
 )
 from app.store.unsealed import without_leaf
-from reconcile.fold import fold
 from reconcile.history import History
-from reconcile.instants import DAY, Duration, Instant, format_instant
+from reconcile.instants import Instant, format_instant
 from reconcile.ledger import Outcome
-from reconcile.settle import is_settled, last_heard
+from reconcile.settle import last_heard
 
 PAGE: Final = 100
 """Deliveries looked at in one go: some milliseconds of folding."""
@@ -46,39 +45,6 @@ PRUNED_BYTES: Final = 1024 * 1024
 """Bytes emptied in one transaction: each is overwritten, and passes through the log."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How long what arrived is kept after nothing more was heard of its order.
-
-    quiet    never less than the longest time in which a source may deliver again
-    sources  those whose redelivery time is known; deliveries of others are kept
-    """
-
-    quiet: Duration
-    sources: frozenset[str]
-
-
-def retention_for(days: int, sources: Mapping[str, Source]) -> Retention | None:
-    """What a setting of so many days means; None for 0, which keeps everything.
-
-    Raises ConfigurationError where a source may deliver again after its bodies would be gone.
-    """
-    if days == 0:
-        return None
-    spans = {
-        name: source.profile.acknowledgement.redelivery_days for name, source in sources.items()
-    }
-    problems = [
-        f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {span} days within which source {name} "
-        f"may deliver again; write {max(spans.values())} or more, or 0 to keep everything"
-        for name, span in spans.items()
-        if span > days
-    ]
-    if problems:
-        raise ConfigurationError(problems)
-    return Retention(quiet=days * DAY, sources=frozenset(sources))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +70,18 @@ class Settled:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """What a pass found, or did. `settled` holds the first orders; the figures count all."""
+    """What a pass found, or did. `settled` holds the first orders; the figures count all.
 
-    before: Instant
+    before  who was heard of last by then is old enough for their bodies to go; None: none are
+    classes  each class of data, and the days for which it is kept
+    """
+
+    before: Instant | None
+    classes: Mapping[str, int | None] = field(default_factory=dict)
     orders: int = 0
     deliveries: int = 0
     size: int = 0
-    rejections: int = 0
+    others: Counter[str] = field(default_factory=Counter)
     settled: list[Settled] = field(default_factory=list)
 
     def add(self, settled: Sequence[Settled], *, keep: int) -> None:
@@ -123,13 +94,22 @@ class Pruning:
     def document(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "before": format_instant(self.before),
+            "before": None if self.before is None else format_instant(self.before),
             "orders": self.orders,
             "deliveries": self.deliveries,
             "bytes": self.size,
-            "rejections": self.rejections,
+            "rejections": self.others["rejections"],
+            "classes": [
+                {"class": name, "days": days, "items": self.items()[name]}
+                for name, days in self.classes.items()
+            ],
             "settled": [each.document() for each in self.settled],
         }
+
+    def items(self) -> dict[str, int]:
+        """How many of each class were found, or let go."""
+        names = ("rejections", "phones", "book_phones")
+        return {"bodies": self.deliveries} | {name: self.others[name] for name in names}
 
 
 async def prune_settled(
@@ -141,14 +121,15 @@ async def prune_settled(
     progress: Callable[[int], None],
 ) -> Pruning:
     """One pass over everything; `dry_run` only looks. `keep`: how many orders to tell by name."""
-    pruning = Pruning(before=desk.clock.now() - retention.quiet)
+    quiet = retention.quiet
+    pruning = Pruning(
+        before=None if quiet is None else desk.clock.now() - quiet, classes=retention.classes()
+    )
     async for looked, settled in settled_orders(desk, retention, unsealed_too=dry_run):
         pruning.add(settled if dry_run else await prune_orders(desk, settled), keep=keep)
         progress(looked)
-    async for rejections in old_rejections_by_page(desk, retention):
-        if not dry_run:
-            await prune_rejections(desk, rejections)
-        pruning.rejections += len(rejections)
+    async for name, count in prune_others(desk, retention, dry_run=dry_run):
+        pruning.others[name] += count
     return pruning
 
 
@@ -157,17 +138,17 @@ async def settled_orders(
 ) -> AsyncIterator[tuple[int, list[Settled]]]:
     """Settled orders that hold something to prune, a page at a time, each with the number of
     deliveries that were looked at. `unsealed_too`: those that must be sealed before, as well."""
-    after = ""
-    while True:
+    after, quiet = "", retention.quiet
+    while quiet is not None:
         now = desk.clock.now()
         async with desk.store.reading() as connection:
             page = await unpruned(connection, after=after, limit=PAGE)
-            if not page or page[0].received_at > now - retention.quiet:
+            if not page or page[0].received_at > now - quiet:
                 return
             orders = {each.order for each in page if each.order is not None}
             marks = [m for m in await marks_of(connection, orders) if m.due_at is None]
             histories = await gather(connection, [mark.order for mark in marks])
-            ended = _settled(desk, histories, retention, now)
+            ended = ended_orders(desk, histories, retention, now=now, quiet=quiet)
             ids = {order: _ids(histories[order]) for order in ended}
             if not unsealed_too:
                 waiting = await without_leaf(connection, chain.from_iterable(ids.values()))
@@ -193,24 +174,6 @@ async def settled_orders(
 
 def _ids(history: History) -> list[str]:
     return sorted(delivery.delivery_id for delivery in history.deliveries)
-
-
-def _settled(
-    desk: Desk, histories: Mapping[str, History], retention: Retention, now: Instant
-) -> dict[str, Outcome]:
-    """The outcomes of those orders that are settled, and whose sources are all known."""
-    found: dict[str, Outcome] = {}
-    for order, history in histories.items():
-        if any(each.event.source not in retention.sources for each in history.deliveries):
-            continue
-        try:
-            ledger = fold(history, policy=desk.policy, as_of=history.instant_at(now))
-        except Exception as error:
-            log.error("an order cannot be folded", order=order, exc_info=error)
-            continue
-        if is_settled(history, ledger, quiet=retention.quiet):
-            found[order] = ledger.outcome
-    return found
 
 
 async def prune_orders(desk: Desk, settled: Sequence[Settled]) -> list[Settled]:
@@ -239,23 +202,3 @@ def _portions(settled: Iterable[Settled]) -> Iterator[list[tuple[Settled, str, i
             weight += size
     if portion:
         yield portion
-
-
-async def old_rejections_by_page(desk: Desk, retention: Retention) -> AsyncIterator[list[str]]:
-    """Rejections that are older than what is kept, a page at a time."""
-    before, after = desk.clock.now() - retention.quiet, ""
-    while True:
-        async with desk.store.reading() as connection:
-            found = await old_rejections(
-                connection, before=before, after=after, limit=PRUNED_AT_ONCE
-            )
-        if not found:
-            return
-        yield found
-        after = found[-1]
-
-
-async def prune_rejections(desk: Desk, rejections: Sequence[str]) -> None:
-    """Let these rejections go."""
-    async with desk.store.writing() as connection:
-        await drop_rejections(connection, rejections)

@@ -10,13 +10,10 @@ import structlog
 
 from app.errors import StoreUnavailable
 from app.operations.desk import Desk
-from app.operations.prune import (
-    Retention,
-    old_rejections_by_page,
-    prune_orders,
-    prune_rejections,
-    settled_orders,
-)
+from app.operations.people import SERVICE
+from app.operations.prune import Pruning, prune_orders, settled_orders
+from app.operations.prune_others import note_pruning, prune_others
+from app.operations.retention import Retention
 
 REST_SHARE: Final = 20.0
 """It rests this many times as long as a page took: at most 1/21 of one core."""
@@ -52,20 +49,27 @@ class Pruner:
             await self._rest(PASS_S)
 
     async def _pass(self) -> None:
-        began, deliveries = perf_counter(), 0
+        pruning = Pruning(before=None)
+        try:
+            await self._prune(pruning)
+        finally:
+            await note_pruning(self._desk, SERVICE, pruning.items())
+        if pruning.deliveries:
+            log.info("bodies and headers pruned", count=pruning.deliveries)
+
+    async def _prune(self, pruning: Pruning) -> None:
+        began = perf_counter()
         async for _, settled in settled_orders(self._desk, self._retention):
             pruned = await prune_orders(self._desk, settled)
-            deliveries += sum(len(each.sizes) for each in pruned)
+            pruning.deliveries += sum(len(each.sizes) for each in pruned)
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()
-        async for rejections in old_rejections_by_page(self._desk, self._retention):
-            await prune_rejections(self._desk, rejections)
+        async for name, count in prune_others(self._desk, self._retention, dry_run=False):
+            pruning.others[name] += count
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()
-        if deliveries:
-            log.info("bodies and headers pruned", count=deliveries)
 
     async def _rest(self, seconds: float) -> bool:
         """Whether it was stopped meanwhile."""

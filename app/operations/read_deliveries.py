@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.errors import NotFoundError
-from app.masking import masked_phone
+from app.masking import Masking, masked_phone
 from app.operations.customers import phones_in
 from app.operations.desk import Desk
+from app.operations.people import note_deed, permitted
 from app.providers.source import Source
 from app.store.deliveries import DiaryEntry, find_in_diary, list_diary, raw_delivery
 
@@ -44,13 +45,37 @@ async def show_delivery(desk: Desk, delivery_id: str) -> DiaryEntry:
     return entry
 
 
-async def masked_phones(
-    desk: Desk, delivery_id: str, *, sources: Mapping[str, Source]
-) -> list[str]:
-    """The customers' phone numbers that a delivery's stored body names, masked.
+def is_refused(entry: DiaryEntry) -> bool:
+    """Whether nobody vouches for it: it may hold anybody's data."""
+    return entry.verdict in VERDICTS[4:]
 
-    None are known of a rejection, of a pruned body, and where no profile says where they stand.
+
+async def note_reading(desk: Desk, entry: DiaryEntry, *, by: str | None) -> None:
+    """Add to the trail that a person looks at a refused delivery. Raises UsageError for who may
+    not."""
+    async with desk.store.writing() as connection:
+        who = await permitted(connection, by=by, action="rejection_read")
+        await note_deed(
+            connection,
+            who,
+            action="rejection_read",
+            subject=entry.delivery_id,
+            at=desk.clock.now(),
+        )
+
+
+async def masked_parts(
+    desk: Desk, entry: DiaryEntry, *, sources: Mapping[str, Source]
+) -> tuple[list[str], list[str]]:
+    """The customers' phone numbers that a delivery's stored body names, masked, and its headers, in
+    which they are masked, too.
+
+    No number is known of a rejection, of a pruned body, and where no profile says where they stand.
     """
     async with desk.store.reading() as connection:
-        delivery = await raw_delivery(connection, delivery_id)
-    return [] if delivery is None else [masked_phone(p) for p in phones_in(delivery, sources)]
+        delivery = await raw_delivery(connection, entry.delivery_id)
+    phones = [] if delivery is None else phones_in(delivery, sources)
+    masking = Masking(phones)
+    lines = [line.partition(": ") for line in entry.headers.split("\n") if line]
+    headers = [f"{name}{colon}{masking.value({name: value})[name]}" for name, colon, value in lines]
+    return [masked_phone(digits) for digits in phones], headers

@@ -14,6 +14,7 @@ from app.errors import ConfigurationError
 from app.operations.desk import Desk
 from app.operations.header_text import read_headers, restored
 from app.operations.judge_delivery import Incoming, Refused, judge_delivery
+from app.operations.people import note_deed, who_may
 from app.providers.source import Reply, Source
 from app.store.intake import Arrival, keep_arrivals
 from app.store.rejections import Rejection, kept_rejections, let_go
@@ -50,15 +51,38 @@ async def reverify(
     only: str | None,
     environment: str,
     progress: Callable[[int], None],
+    by: str | None = None,
 ) -> Reverified:
     """One pass over the ring, oldest first. `only`: the name of one source, else all of them.
 
-    Raises ConfigurationError for a source that is not configured.
+    Raises ConfigurationError for a source that is not configured, UsageError for who may not.
     """
     if only is not None and only not in sources:
         raise ConfigurationError(
             [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source of this name is configured"]
         )
+    who = await who_may(desk, by=by, action="deliveries_reverified")
+    done = await _pass(desk, sources, only=only, environment=environment, progress=progress)
+    async with desk.store.writing() as connection:
+        await note_deed(
+            connection,
+            who,
+            action="deliveries_reverified",
+            subject=only or "all sources",
+            at=desk.clock.now(),
+            facts={"judged": done.judged, "accepted": len(done.accepted)},
+        )
+    return done
+
+
+async def _pass(
+    desk: Desk,
+    sources: Mapping[str, Source],
+    *,
+    only: str | None,
+    environment: str,
+    progress: Callable[[int], None],
+) -> Reverified:
     done, after = Reverified(), ""
     while True:
         async with desk.store.reading() as connection:

@@ -21,7 +21,9 @@ def phone_digits(value: Any, country: str | None) -> str | None:
     """
     if type(value) not in (str, int):
         return None
-    text = _FILLING.sub("", str(value))
+    text = str(value)
+    if not (text.isascii() and text.isdigit()):  # nearly every number is digits alone
+        text = _FILLING.sub("", text)
     if text.startswith("+"):
         text = text[1:]
     elif text.startswith("00"):

@@ -63,16 +63,24 @@ async def add_deed(connection: AsyncConnection, deed: Deed) -> int:
 
 
 async def deeds(
-    connection: AsyncConnection, *, after: int = 0, limit: int, subject: str | None = None
+    connection: AsyncConnection,
+    *,
+    after: int = 0,
+    limit: int,
+    subject: str | None = None,
+    who: str | None = None,
+    action: str | None = None,
 ) -> list[Deed]:
-    """Deeds in the order in which they were done, of one subject or of all."""
-    where = "number > :after" + ("" if subject is None else " AND subject = :subject")
+    """Deeds in the order in which they were done: all, or those of a subject, person or action."""
+    given = {"subject": subject, "who": who, "action": action}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    where = " AND ".join(["number > :after", *(f"{name} = :{name}" for name in chosen)])
     rows = await connection.execute(
         text(
             "SELECT number, at, who, role, action, subject, reason, facts FROM audit "  # noqa: S608
             f"WHERE {where} ORDER BY number LIMIT :limit"
         ),
-        {"after": after, "limit": limit} | ({} if subject is None else {"subject": subject}),
+        {"after": after, "limit": limit, **chosen},
     )
     return [
         Deed(

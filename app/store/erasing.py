@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.store.statements import select_in
 from reconcile.instants import Instant
 
-TABLES: Final = ("deliveries", "envelopes", "phones", "rejections", "unanswered")
+TABLES: Final = ("book_lines", "deliveries", "envelopes", "phones", "rejections", "unanswered")
 """Those in which an erasure empties or deletes rows."""
 
 AT_ONCE: Final = 500
@@ -123,19 +123,3 @@ async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> i
         values=orders,
     )
     return len(gone)
-
-
-async def rewrite_requests(connection: AsyncConnection) -> None:
-    """Write the session requests anew. On SQLite, rows of a table in key order leave copies behind
-    where a page was divided; a page that is freed is overwritten whole."""
-    columns = "key, order_key, request, due_at, held_until, tries, in_vain"
-    rows = (await connection.execute(text(f"SELECT {columns} FROM unanswered"))).all()  # noqa: S608
-    await connection.execute(text("DELETE FROM unanswered"))
-    for row in rows:
-        await connection.execute(
-            text(
-                f"INSERT INTO unanswered ({columns}) VALUES (:key, :order_key, :request, :due_at, "  # noqa: S608
-                ":held_until, :tries, :in_vain)"
-            ),
-            dict(row._mapping),
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.masking import Masking, masked_name, masked_phone
+from app.masking import Masking, masked_name, masked_phone, written_pattern
 
 NUMBER = "254712345678"
 
@@ -63,3 +63,23 @@ def test_of_a_body_everything_personal_is_masked_and_the_money_is_not() -> None:
 
 def test_what_hides_does_not_show_what_it_hides() -> None:
     assert "712" not in repr(Masking([NUMBER]))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("254712345678", True),
+        ('{"msisdn":254712345678}', True),
+        ("7 254712345678", True),
+        ("+254 712-345 678,", True),
+        ("call 0712 345 678", True),
+        ("(0)712345678", True),
+        ("1254712345678", False),
+        ("2547123456781", False),
+        ("12345678", False),
+        ("+1 254 712 345 678", False),
+        ("712345678", False),
+    ],
+)
+def test_what_is_erased_by_is_the_very_number(text: str, found: bool) -> None:
+    assert (written_pattern(NUMBER).search(text) is not None) is found

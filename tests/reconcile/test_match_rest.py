@@ -81,6 +81,15 @@ def test_several_payments_for_the_lines_of_a_group() -> None:
     assert causes(decided(*paid, *lines)[0]) == ["by_group"]
 
 
+def test_two_payments_that_each_fit_a_group_are_ambiguous() -> None:
+    """Which of the two is for the group, nobody has said."""
+    paid = [case(f"MEM-{n}", 600).pays().settles() for n in range(2)]
+    lines = [case(f"MEM-{n}", 300).books(group="F") for n in range(2)]
+    told, control = decided(*paid, *lines)
+    assert causes(told) == ["ambiguous", "ambiguous"]
+    assert stands(control, "book") == ["ambiguous"]
+
+
 WINDOW = replace(RULES, date_window=2 * DAY)
 
 

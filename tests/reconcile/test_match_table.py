@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from reconcile.books import BookStatus
 from reconcile.breaks import BREAK_CAUSES, Break
 from reconcile.breaks_words import break_sentence, next_step
 from reconcile.instants import DAY, HOUR
@@ -43,6 +44,16 @@ def test_what_is_in_order_is_no_break(calm: str) -> None:
     told, _ = decided(made)
     assert [(each.kind, each.order) for each in told if isinstance(each, Match)] == made.matches
     assert not [each for each in told if isinstance(each, Break)]
+
+
+@pytest.mark.parametrize("status", ["canceled", "unpaid"])
+def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
+    """Nothing is kept and the book claims nothing: whatever it says the order costs."""
+    back = case()
+    back.pays(more=(back.taken(minor=-1_500),)).books(status, minor=9_000).settles()
+    told, control = decided(back)
+    assert told == []
+    assert stands(control, "takings") == stands(control, "book") == ["returned"]
 
 
 SOON = AT + 2 * HOUR

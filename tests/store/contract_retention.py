@@ -10,9 +10,10 @@ from sqlalchemy import inspect
 
 from app.operations.check_store import check_store
 from app.operations.prove import prove_orders
-from app.operations.prune import Pruning, Retention, prune_orders, prune_settled, settled_orders
+from app.operations.prune import Pruning, prune_orders, prune_settled, settled_orders
 from app.operations.refold import refold_all, refold_until_quiet
 from app.operations.reindex import reindex
+from app.operations.retention import Retention
 from app.store import schema
 from app.store.store import Store, StoreSettings
 from app.store.tables import metadata
@@ -36,7 +37,7 @@ from tests.store.contract_checking import of_the_builders, quiet
 from tests.store.contract_histories import Part, session_opened, tell
 
 MONTH = 30 * DAY
-RETENTION = Retention(quiet=MONTH, sources=frozenset({"shop"}))
+RETENTION = Retention(quiet=MONTH, phones=MONTH, rejections=MONTH, sources=frozenset({"shop"}))
 LATER = 40 * DAY // SECOND
 """Seconds after T: the month is over for what came at T."""
 
@@ -98,7 +99,7 @@ class RetentionContract:
         did = await pruned(store)
         assert await emptied(store) == {"e1", "e2"}
         assert would.document() == did.document()
-        assert (did.orders, did.deliveries, did.rejections) == (1, 3, 1)
+        assert (did.orders, did.deliveries, did.others["rejections"]) == (1, 3, 1)
         assert did.size == sum(len("webhook-id: x") for _ in range(3)) + 2 * 64
         assert await dump(store, *TRUTH, "ledgers", "order_due", leave_out=gone) == before
         assert await histories(store, ["A"]) == known

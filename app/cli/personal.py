@@ -1,0 +1,116 @@
+"""Commands on personal data: erase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.operators import ByOption
+from app.cli.output import Format, FormatOption, document, emit, note, progress
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
+    from app.operations.erase import Erasure
+
+
+def register(application: typer.Typer) -> None:
+    """Add the command."""
+    application.command()(erase)
+
+
+def erase(
+    phone: Annotated[
+        str | None, typer.Option(help="Everything of this number, such as +254700000001.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="Everything of this order.")] = None,
+    reason: Annotated[
+        str, typer.Option(help="Why; kept in the trail, so without the number itself.")
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list what would go, and what would stay.")
+    ] = False,
+    by: ByOption = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Erase a customer's personal data: bodies, headers, phone numbers and session requests.
+
+    Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. What must stay
+    for now is listed with the reason, and the exit code is 1: ask again when it is over.
+    """
+    from app.bootstrap_evidence import signer_of
+    from app.bootstrap_sources import compile_sources
+    from app.cli.running import with_desk
+    from app.config import load_settings
+    from app.config_places import sqlite_file
+    from app.errors import UsageError
+    from app.operations.erase import Asked, erase, traces_left
+    from app.operations.erase_rules import rules_for
+    from app.operations.seal import seal_all
+
+    if (phone is None) == (order is None):
+        raise UsageError("say --phone or --order, one of the two")
+    settings = load_settings()
+    sources = compile_sources(settings)
+    rules = rules_for(sources, minimum_days=settings.retention_minimum_days)
+    asked = Asked(phone=phone, order=order, reason=reason, by=by)
+
+    async def work(desk: Desk, settings: Settings) -> Erasure:
+        if not dry_run:  # what is let go must have been sealed as it came
+            await seal_all(desk, await signer_of(desk, settings))
+        return await erase(
+            desk, asked, sources=sources, rules=rules, dry_run=dry_run, progress=advance
+        )
+
+    with progress("looking", None) as advance:
+        erasure = with_desk(work, purpose="writing")
+    path = None if dry_run else sqlite_file(settings.database_url)
+    left = [] if path is None else traces_left(path, erasure)
+    _tell(erasure, left, form)
+    if erasure.kept or left:
+        raise typer.Exit(1)
+
+
+def _tell(erasure: Erasure, left: list[Path], form: Format) -> None:
+    deed = "would go" if erasure.dry_run else "erased"
+    if form is Format.json:
+        document(erasure.document() | {"traces": [str(path) for path in left]}, form)
+    else:
+        emit(_rows(erasure, deed), columns=("what", "deed", "sentence"), form=form)
+    counts = erasure.counts()
+    note(
+        f"{'Would go' if erasure.dry_run else 'Erased'}: {counts['deliveries']} bodies with their "
+        f"headers, of {counts['orders']} orders; {counts['rejections']} rejections; "
+        f"{counts['session_requests']} session requests; "
+        f"{counts['book_lines']} phones in order books. Kept: {counts['kept']}."
+    )
+    if erasure.dry_run:
+        return
+    if not erasure.tidied:
+        note("A reader holds up the database's log: what was erased is in it until the next start.")
+    for path in left:
+        note(
+            f"{path} still holds the number in an unused place: stop the service and run "
+            "`tallyhook db vacuum`."
+        )
+    note("Backups made before still hold it; delete them in time.")
+
+
+def _rows(erasure: Erasure, deed: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [
+        {
+            "what": each.order,
+            "deed": deed,
+            "sentence": f"{each.outcome}; bodies and headers of {len(each.sizes)} deliveries",
+        }
+        for each in erasure.orders
+    ]
+    for name in erasure.deliveries:
+        rows.append({"what": name, "deed": deed, "sentence": "a delivery of no order"})
+    for name in erasure.rejections:
+        rows.append({"what": name, "deed": deed, "sentence": "a refused delivery"})
+    for kept in erasure.kept:
+        rows.append({"what": kept.what, "deed": "kept", "sentence": kept.sentence})
+    return rows
