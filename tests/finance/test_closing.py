@@ -257,8 +257,14 @@ async def test_a_closing_that_is_exchanged_breaks_the_chain(desk: Desk) -> None:
     assert [step for step, _ in await wrong(desk)] == ["chain", "chain"]
 
 
+async def test_a_closing_is_verified_by_the_policy_of_then(desk: Desk) -> None:
+    """A payment window that was changed since judges orders otherwise, and not the closed month."""
+    await close(desk)
+    assert await wrong(replace(desk, policy=Policy(payment_window=60 * DAY))) == []
+
+
 async def test_a_closing_names_a_checkpoint_of_the_sealed_log(desk: Desk) -> None:
-    """What was sealed by then; the deed of closing, whose facts hold its digest, is sealed after."""
+    """What was sealed by then; the deed of closing, with its digest, is sealed after."""
     sealer = Sealer(desk, SIGNER)
     while await sealer.seal_some():
         pass
