@@ -320,8 +320,9 @@ async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -
     await into_store(url, month)
     async with opened(url) as store:
         desk = Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+        await keep_arrivals(store, month.late(CLOSED_AT - 5 * DAY)[:1])
         await close(desk)
-        await keep_arrivals(store, month.late(CLOSED_AT + DAY))
+        await keep_arrivals(store, month.late(CLOSED_AT + DAY)[1:])
         desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
 
         async def adjusted(period: str, as_of: int) -> bool:
@@ -329,7 +330,7 @@ async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -
             return bool((await report_period(desk, scope, progress=quiet)).adjustments)
 
         assert await adjusted("2026-11", DECEMBER)
-        assert not await adjusted("2026-11", CLOSED_AT)
+        assert not await adjusted("2026-11", CLOSED_AT - 6 * DAY)
         assert not await adjusted("2026-11", CLOSED_AT + DAY - 1)
         assert not await adjusted("2026-10", DECEMBER)
         assert not await adjusted("2026-12", DECEMBER)
