@@ -104,6 +104,15 @@ def _retold(log: Any) -> None:
     leaf["leaf"] = leaf["leaf"].replace("ORD-1", "ORD-2")
 
 
+def _resalted(log: Any) -> None:
+    leaf = json.loads(log["leaves"][3]["leaf"]) | {"salt": "00" * 16}
+    log["leaves"][3]["leaf"] = json.dumps(leaf, sort_keys=True, separators=(",", ":"))
+
+
+def _other(history: Any) -> None:
+    history["deliveries"][5]["event"]["digest"] = "0" * 64
+
+
 def _dropped(log: Any) -> None:
     del log["leaves"][2]
 
@@ -134,6 +143,8 @@ FORGERIES: dict[str, tuple[str, Callable[[Any], None], set[str]]] = {
     "a proof in another order": ("log.json", _reordered, {"inclusion"}),
     "leaves in another order": ("log.json", _swapped, {"inclusion"}),
     "a leaf that says otherwise": ("log.json", _retold, {"inclusion"}),
+    "a leaf that was not hashed": ("log.json", _resalted, {"inclusion"}),
+    "another digest": ("history.json", _other, {"deliveries"}),
     "a leaf left out": ("log.json", _dropped, {"inclusion"}),
     "another time of arrival": ("history.json", _later, {"deliveries", "ledger"}),
     "other amounts": ("history.json", _richer, {"ledger", "bodies"}),
