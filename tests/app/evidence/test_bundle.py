@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from app.errors import NotFoundError, UsageError
+from app.evidence import bundle
 from app.evidence.bundle import bundle_of
 from app.evidence.dossier import Dossier, Sealed
 from app.evidence.keys import EvidenceKey
 from app.evidence.verify import NAME, unpack
 from app.masking import Masking
+from app.operations import gather_evidence
 from app.operations.people import register_operator
 from app.operations.verify_evidence import verify_evidence
 from app.store.audit import deeds
@@ -156,6 +158,23 @@ async def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:
             await build(driver, tmp_path, as_of=T - 1)
         with pytest.raises(UsageError, match="still to come"):
             await build(driver, tmp_path, as_of=T + 1)
+
+
+async def test_a_bundle_beyond_its_bounds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what to do: an earlier instant knows less."""
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        driver.clock.put(LATER)
+        for name in ("AT_ONCE", "MAX_BYTES"):
+            with monkeypatch.context() as patch:
+                patch.setattr(gather_evidence, name, 0)
+                with pytest.raises(UsageError, match="name an earlier --as-of"):
+                    await build(driver, tmp_path)
+        monkeypatch.setattr(bundle, "MAX_MEMBERS", 20)
+        with pytest.raises(UsageError, match="more than can be checked"):
+            await build(driver, tmp_path)
 
 
 async def test_an_order_of_which_nothing_arrived(tmp_path: Path) -> None:
