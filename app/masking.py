@@ -81,6 +81,12 @@ def written_pattern(digits: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\d)(?:{'|'.join((whole, grouped, *national))})(?!\d)", re.ASCII)
 
 
+def hint_pattern(digits: str) -> re.Pattern[bytes]:
+    """Finds, a good deal faster, what is in every text in which `written_pattern` finds something:
+    the last digits, which all forms share. It begins with a character to look for."""
+    return re.compile(_spaced(digits[-5:]).encode("ascii"))
+
+
 def _spaced(digits: str) -> str:
     return _BETWEEN.join(digits)
 
