@@ -291,9 +291,14 @@ def load_settings(
     return settings
 
 
+OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "PLAY_TOKEN")
+"""Variables that are no settings but words of commands: the file with the settings, who asks, and
+the token of `sandbox --play`."""
+
+
 def known_variables() -> tuple[str, ...]:
     """Every variable there can be; `<NAME>` stands for a source's name."""
-    names = [PREFIX + "CONFIG"]
+    names = [PREFIX + name for name in OF_COMMANDS]
     for field in Settings.model_fields:
         if field == "sources":
             nested = [f"SOURCES__<NAME>__{name.upper()}" for name in SourceSettings.model_fields]

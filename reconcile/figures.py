@@ -10,11 +10,14 @@ the figures that a report of that period has now.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from reconcile.periods import Month
 from reconcile.report import AdjustmentRow, PeriodReport
 from reconcile.values import frozen
+
+SHOWN: Final = len("sha256:") + 16
+"""Characters of a closing's digest that an adjustment cites: 64 bits of it."""
 
 Name = tuple[str, str, str, str]
 """(table, currency or empty, line, what)"""
@@ -153,9 +156,7 @@ def _row(
 ) -> AdjustmentRow:
     return AdjustmentRow(
         period=stated.month.name,
-        table=change.table,
-        line=change.line,
-        what=change.what,
+        figure="/".join([part for part in (change.table, change.line, change.what) if part]),
         currency=change.currency or None,
         count_original=0 if original is None else original.count,
         count_told=0 if told is None else told.count,
@@ -163,17 +164,18 @@ def _row(
         sum_original=0 if original is None else original.sum,
         sum_told=0 if told is None else told.sum,
         sum_change=change.sum,
-        closing=stated.closing,
+        closing=stated.closing[:SHOWN],
     )
 
 
 def change_in(row: AdjustmentRow) -> Figure:
     """What an adjustment adds, as a figure of the month that it speaks of."""
+    table, line, *what = row.figure.split("/")
     return Figure(
-        table=row.table,
+        table=table,
         currency=row.currency or "",
-        line=row.line,
-        what=row.what,
+        line=line,
+        what="".join(what),
         count=row.count_change,
         sum=row.sum_change,
     )

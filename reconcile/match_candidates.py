@@ -127,10 +127,10 @@ def _apart(one: Entry, other: Entry, *, window: Duration | None) -> tuple[int | 
     # that says nothing.
     if reference[0] > SEPARATORS and (amount[0] >= FAR or currency[0]):
         return None, "", ()
-    by_rule = window is not None and not amount[0] and not currency[0]
-    fields = [amount, currency, date, reference]
-    if by_rule and date[0]:
-        fields = [date]  # a rule would let the references differ: the date alone is in its way
+    fields = [amount, currency] if window is None else [amount, currency, date]
+    if reference[0] < FAR or not any(points for points, _, _ in fields):
+        # Nothing brought the two together by reference: that it is another says less than the rest.
+        fields.append(reference)
     worst = max(fields, key=lambda field: field[0])
     points = reference[0] + amount[0] + currency[0] + date[0]
     return points, worst[1] if worst[0] else "nothing", worst[2]

@@ -57,10 +57,8 @@ def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[C
             yield from _met(old, own=olds, others=news, new=False)
         if new is not None:
             yield from _met(new, own=news, others=olds, new=True)
-    for each in (_alone(told, new=False) for _, told in sorted(olds.items())):
-        yield each
-    for each in (_alone(told, new=True) for _, told in sorted(news.items())):
-        yield each
+    yield from (_alone(told, new=False) for _, told in sorted(olds.items()))
+    yield from (_alone(told, new=True) for _, told in sorted(news.items()))
 
 
 def _met(

@@ -13,7 +13,7 @@ from reconcile.match_decision import Decision
 from reconcile.match_funds import Capture, funds_of
 from reconcile.match_group import Deciding
 from reconcile.match_judge import Pair, judge
-from reconcile.match_lines import lines_of
+from reconcile.match_lines import claims, lines_of
 from reconcile.match_rest import WAYS, Rest
 from reconcile.match_rows import BookRow, StatementRow, TakingRow
 
@@ -79,14 +79,16 @@ class End:
             yield
 
     def _end_book(self) -> Iterator[None]:
+        tally = self._deciding.tally
         for rows in self._rest.book.values():
-            lines = lines_of(rows)
-            if lines.claims and rows[0].key in self._settled:
+            if not claims(rows[0]):
+                tally.place_book(rows, "nothing_due")
+            elif rows[0].key in self._settled:
                 # The break of the statement line tells of this money: one difference, one break.
-                self._deciding.tally.place_book(rows, "settled_never_notified")
-                continue
-            near = self._moneys.nearest(_of_book(rows), window=self._window) if lines.claims else ()
-            self._deciding.end_book(lines, candidates=near)
+                tally.place_book(rows, "settled_never_notified")
+            else:
+                near = self._moneys.nearest(_of_book(rows), window=self._window)
+                self._deciding.end_book(lines_of(rows), candidates=near)
             yield
 
     def _end_lines(self) -> Iterator[None]:

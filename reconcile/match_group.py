@@ -15,7 +15,7 @@ from reconcile.match_decision import Decision, MatchKind
 from reconcile.match_funds import Capture, Funds, captures_of, funds_of
 from reconcile.match_judge import Pair, Verdict, amounts_fit, judge, judge_alone, judge_unpaid
 from reconcile.match_left import Left, keep
-from reconcile.match_lines import Lines, lines_of
+from reconcile.match_lines import Lines, claims, lines_of
 from reconcile.match_merge import Group
 from reconcile.match_rows import BookRow, StatementRow, TakingRow, subject_of
 from reconcile.match_settle import Settling, never_notified
@@ -36,6 +36,9 @@ class Deciding:
 
     def group(self, group: Group) -> None:
         """Decide one key."""
+        if _nobody_paid(group):
+            self._untouched(group)
+            return
         funds = [funds_of([row]) for row in sorted(group.takings, key=lambda row: row.order)]
         opened = self.settling.settle(funds, group.statements)
         for capture in opened.captures:
@@ -43,6 +46,16 @@ class Deciding:
         for line in opened.lines:
             self._line(line)
         self._orders(funds, group.book)
+
+    def _untouched(self, group: Group) -> None:
+        """The short way of what comes often: an order that nobody paid, and its book line."""
+        self.tally.place_orders(group.takings, "nothing_due")
+        for row in group.book:
+            if claims(row):
+                self._unpaid([row])
+            elif not keep(self.left.idle, (row,)):
+                self.tally.place_book([row], "nothing_due")
+                self.tally.unsearched += 1
 
     # --- orders and their book lines
 
@@ -245,6 +258,13 @@ class Deciding:
             if isinstance(each, Break) and each.cause != "paid_twice":
                 each = replace(each, candidates=candidates, facts=each.facts + facts)
             self.tally.tell(each)
+
+
+def _nobody_paid(group: Group) -> bool:
+    """One plain order without money, at most one book line, and nothing else."""
+    if group.statements or len(group.takings) != 1 or len(group.book) > 1:
+        return False
+    return group.takings[0].whole is None and not group.takings[0].minor
 
 
 def _without(

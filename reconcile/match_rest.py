@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconcile.books import match_key
+from reconcile.instants import Duration
 from reconcile.match_decision import Match
 from reconcile.match_fit import Fits, Offer, fits
 from reconcile.match_funds import Capture, Funds, funds_of
@@ -173,7 +174,10 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:
     """Orders and book lines without a common reference, where the rules have a date window."""
-    found = _fitting(deciding, _offers(rest.orders), _booked(rest))
+    window = deciding.terms.rules.date_window
+    if window is None:
+        return
+    found = _fitting(deciding, _offers(rest.orders), _booked(rest), window=window)
     for order, name in found.pairs:
         deciding.pair(rest.take_orders([order]), rest.take_book([name]), kind="by_date_window")
     rows = {name: rest.take_book([name]) for name in found.right}
@@ -186,13 +190,16 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
 
 def lines_by_date(rest: Rest, deciding: Deciding) -> None:
     """Statement lines that name no payment, and captures, where the rules have a date window."""
+    window = deciding.terms.rules.date_window
+    if window is None:
+        return
     captures = [Offer(n, c.currency, c.minor, c.at) for n, c in rest.captures.items()]
     lines = [
         Offer(name, row.currency, row.gross, row.settled_at)
         for name, row in rest.lines.items()
         if row.payment is None and row.settled_at is not None
     ]
-    found = _fitting(deciding, captures, lines)
+    found = _fitting(deciding, captures, lines, window=window)
     for capture, line in found.pairs:
         taken = rest.take_captures([capture])
         deciding.settling.join(taken, rest.take_lines([line]), kind="by_date_window")
@@ -203,10 +210,9 @@ def lines_by_date(rest: Rest, deciding: Deciding) -> None:
     deciding.tally.place_lines(rows.values(), "ambiguous")
 
 
-def _fitting(deciding: Deciding, left: Sequence[Offer], right: Sequence[Offer]) -> Fits:
-    window = deciding.terms.rules.date_window
-    if window is None:
-        return Fits()
+def _fitting(
+    deciding: Deciding, left: Sequence[Offer], right: Sequence[Offer], *, window: Duration
+) -> Fits:
     return fits(left, right, window=window, tolerance=deciding.terms.tolerance)
 
 

@@ -40,6 +40,7 @@ class Settling:
     def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> Open:
         """Place what belongs together, and the fees, refunds and disputes; give back the rest."""
         captures = [capture for each in funds for capture in each.captures]
+        rows = sorted(rows, key=lambda row: row.line_id)
         payments = [row for row in rows if row.kind == "payment"]
         self._tally.place_lines([row for row in rows if row.kind == "fee"], "fee_line")
         others = [row for row in rows if row.kind in ("refund", "dispute")]
@@ -105,13 +106,13 @@ class Settling:
         elif len([row for row in same if row.gross == capture.minor]) > 1:
             self.ambiguous([capture], rows)
         else:
-            self._differs(capture, rows, settled=settled)
+            self._differs(capture, rows)
 
     def _pair(self, capture: Capture, row: StatementRow, *, kind: MatchKind | None) -> None:
         same = row.currency == capture.currency
         difference = row.gross - capture.minor
         if not same or not self._terms.within(difference, row.currency):
-            self._differs(capture, [row], settled=row.gross)
+            self._differs(capture, [row])
             return
         kind = kind or ("by_tolerance" if difference else None)
         if kind is not None:
@@ -135,13 +136,11 @@ class Settling:
         minor = abs(row.fee - found[0])
         return _break("fee_unexpected", capture, [row], minor=minor, facts=facts)
 
-    def _differs(self, capture: Capture, rows: list[StatementRow], *, settled: int) -> None:
-        currency, other = capture.currency, rows[0].currency
-        facts: Facts = (
-            ("captured", Money(minor=capture.minor, currency=currency)),
-            ("settled", Money(minor=settled, currency=other)),
-            ("against", "statement"),
-        )
+    def _differs(self, capture: Capture, rows: list[StatementRow]) -> None:
+        currency, settled = capture.currency, sum([row.gross for row in rows])
+        told = tuple([("settled", Money(minor=row.gross, currency=row.currency)) for row in rows])
+        captured = Money(minor=capture.minor, currency=currency)
+        facts: Facts = (("captured", captured), *told, ("against", "statement"))
         cause: BreakCause = "currency_differs"
         minor = capture.minor
         if all(row.currency == currency for row in rows):
@@ -177,7 +176,7 @@ class Settling:
     def _returned(self, funds: Sequence[Funds], rows: Iterable[StatementRow]) -> None:
         unused = [each for one in funds for each in one.returns]
         disputed = any(each.disputed for each in funds)
-        for row in sorted(rows, key=lambda row: row.line_id):
+        for row in rows:
             fitting = [each for each in unused if _is_of(row, each)]
             if fitting:
                 unused.remove(fitting[0])
@@ -194,9 +193,9 @@ class Settling:
 def _by(
     rows: Iterable[StatementRow], told: Callable[[StatementRow], Told]
 ) -> dict[Told, list[StatementRow]]:
-    """The rows by what they tell, in the order of their ids."""
+    """The rows by what they tell."""
     found: dict[Told, list[StatementRow]] = {}
-    for row in sorted(rows, key=lambda row: row.line_id):
+    for row in rows:
         found.setdefault(told(row), []).append(row)
     return found
 

@@ -132,7 +132,10 @@ class Tally:
             _add(sheet[row.currency], row.gross, fee=row.fee, net=row.net)
 
     def _sheet(self, side: Side, bucket: Bucket) -> Sheet:
-        return self.placed.setdefault((side, bucket), Sheet())
+        found = self.placed.get((side, bucket))
+        if found is None:
+            found = self.placed[side, bucket] = Sheet()
+        return found
 
     def tell(self, decision: Decision) -> None:
         """Count a break, and keep it or a match until it is taken."""

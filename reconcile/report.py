@@ -299,17 +299,16 @@ class FeeRow:
 class AdjustmentRow:
     """What has been learned of a closed month since: one figure of its report that is another now.
 
-    table, line, what  which figure: the table of its report, the row in it, and what of the row
-    original           as the closed report says it
-    told               what earlier reports have already added to it
-    change             what this one adds; `now` is the sum of the three
-    closing            the digest of the closing that the figure stands in
+    figure    which one: the table of its report, the row in it and, where a row has several sums,
+              what of the row: `control/succeeded/captured`
+    original  as the closed report says it
+    told      what earlier reports have already added to it
+    change    what this one adds; `now` is the sum of the three
+    closing   the beginning of the digest of the closing that the figure stands in
     """
 
     period: str
-    table: str
-    line: str
-    what: str
+    figure: str
     currency: str | None
     count_original: int
     count_told: int

@@ -38,6 +38,7 @@ def list_breaks(
     from app.cli.running import with_desk
     from app.cli.streams import print_items
     from app.errors import UsageError
+    from app.operations.read_breaks import finished_runs
     from reconcile.breaks import BREAK_CAUSES
     from reconcile.breaks_life import STATES
 
@@ -47,12 +48,15 @@ def list_breaks(
     wanted = STATES if everything else STATES[:-1]
     wanted = wanted if state is None else tuple(each for each in STATES if each == state)
 
-    async def work(desk: Desk) -> int:
+    async def work(desk: Desk) -> int | None:
         found = _documents(desk, [] if cause is None else [cause], wanted, assignee)
-        return await print_items(found, columns=COLUMNS, form=form)
+        left_out = await print_items(found, columns=COLUMNS, form=form)
+        return left_out if await finished_runs(desk, limit=1) else None
 
     left_out = with_desk(lambda desk, settings: work(desk))
-    if left_out:
+    if left_out is None:
+        note("Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs.")
+    elif left_out:
         note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
 
 

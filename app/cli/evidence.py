@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,6 +68,8 @@ def build(
         f"{output}: {kind}, {len(built.archive):,} bytes, {built.deliveries} deliveries, as of "
         f"{format_instant(built.as_of)}."
     )
+    if built.due:
+        note("The order is still to be folded: what its systems are told next is not in it.")
     if built.unsealed:
         note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
 
@@ -97,6 +100,35 @@ def verify(
         document(found.document(), form)
     if not found.valid:
         raise typer.Exit(1)
+
+
+@group.command("scenario")
+def scenario(
+    order: Order,
+    output: Output,
+    as_of: AsOf = None,
+    by: ByOption = None,
+) -> None:
+    """Tell an order's evidence as a scenario for `tallyhook sandbox --play`: for bug reports.
+
+    Without secrets, phone numbers and names; amounts, dates and references stay.
+    """
+    from app.bootstrap_evidence import evidence_providers
+    from app.cli.running import with_desk
+    from app.operations.tell_scenario import tell_scenario
+
+    instant = _instant(as_of)
+    _refuse_existing(output)
+    told = with_desk(
+        lambda desk, settings: tell_scenario(
+            desk, order, as_of=instant, by=by, providers=evidence_providers(settings)
+        ),
+        purpose="writing",
+    )
+    _write(output, (json.dumps(told.document, ensure_ascii=False, indent=1) + "\n").encode())
+    note(f"{output}: {len(told.document['steps'])} steps. Read it before you hand it out.")
+    for each in told.left_out:
+        note(f"Left out: {each}.")
 
 
 def _reason(with_personal_data: bool, reason: str | None) -> str | None:

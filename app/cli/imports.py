@@ -13,7 +13,7 @@ from app.cli.output import Format, document, emit, note, progress, refuse_csv
 if TYPE_CHECKING:
     from app.config import Settings
     from app.operations.desk import Desk
-    from app.operations.import_file import Imported
+    from app.operations.import_kinds import Imported
     from app.operations.imports import Request
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
@@ -35,6 +35,14 @@ DelimiterOption = Annotated[
 EncodingOption = Annotated[
     str | None, typer.Option(help="The encoding of a text file, such as cp1252.")
 ]
+
+ReferenceOption = Annotated[
+    str | None, typer.Option(help="Only lines that name this order, group or payment.")
+]
+AsOfOption = Annotated[
+    str | None, typer.Option(help="As known at this RFC 3339 instant instead of now.")
+]
+LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Lines at most.")]
 
 COLUMNS = ("number", "published_at", "file", "who", "read", "new", "changed", "unchanged",
            "rejected")  # fmt: skip
@@ -74,6 +82,7 @@ def _document(done: Imported) -> dict[str, Any]:
             for each in done.problems
         ],
         "problems_left_out": done.left_out,
+        "rejects": done.rejects,
     }
     return whole | ({"rows": done.rows} if done.rows else {})
 
@@ -90,6 +99,8 @@ def _print(done: Imported) -> None:
         f"{getattr(done, name):,} {name}" for name in ("new", "changed", "unchanged", "rejected")
     )
     print(f"{done.file}: {done.read:,} rows read: {counts}.")
+    if done.rejects is not None:
+        note(f"The rows that were rejected are in {done.rejects}.")
     if done.number is None:
         note("Nothing was imported.")
 
@@ -116,3 +127,21 @@ def list_imports(kind: Any, limit: int, form: Format) -> None:
         for each in found
     ]
     emit(rows, columns=COLUMNS, form=form)
+
+
+def instant_of(said: str | None) -> int | None:
+    """The instant of `--as-of`. Raises UsageError."""
+    from app.errors import UsageError
+    from reconcile.instants import parse_instant
+
+    try:
+        return None if said is None else parse_instant(said)
+    except ValueError as error:
+        raise UsageError(f"--as-of: {error}") from None
+
+
+def shown_instant(instant: int | None) -> str | None:
+    """An instant as it is printed."""
+    from reconcile.instants import format_instant
+
+    return None if instant is None else format_instant(instant)

@@ -31,12 +31,16 @@ def list_late(
     """List late money as the last run saw it, each with a proposed action and where it stands."""
     from app.cli.running import with_desk
     from app.cli.streams import print_items
+    from app.operations.read_breaks import finished_runs
 
-    async def work(desk: Desk) -> int:
-        return await print_items(_documents(desk, everything), columns=COLUMNS, form=form)
+    async def work(desk: Desk) -> int | None:
+        left_out = await print_items(_documents(desk, everything), columns=COLUMNS, form=form)
+        return left_out if await finished_runs(desk, limit=1) else None
 
     left_out = with_desk(lambda desk, settings: work(desk))
-    if left_out:
+    if left_out is None:
+        note("Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs.")
+    elif left_out:
         note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
 
 

@@ -9,7 +9,7 @@ from app.cli.output import Format, emit, note
 from app.cli.streams import print_document, print_items
 from app.operations.desk import Desk
 from app.operations.read_breaks import breaks_of_run
-from app.operations.reconcile_period import Ran
+from app.operations.reconcile_period import BUILT_IN, Ran
 from app.operations.run_document import run_document
 from reconcile.instants import Instant, format_instant
 
@@ -24,7 +24,7 @@ async def print_run(desk: Desk, found: Ran, form: Format) -> None:
         await print_items(items, columns=CSV, form=form)
     elif form is Format.table:
         _print_totals(found)
-        left_out = await print_items(items, columns=BREAKS, form=form)
+        left_out = await print_items(items, columns=BREAKS, form=form) if found.breaks else 0
         if left_out:
             note(f"{left_out} more breaks are not shown: --format csv or json shows all.")
     else:
@@ -40,8 +40,7 @@ async def _documents(
 
 def _print_totals(found: Ran) -> None:
     told = run_document(found)
-    rules = "the rules of a file, or none" if found.rules is None else f"rules {found.rules}"
-    print(f"Run {found.number}, as of {format_instant(found.as_of)}, under {rules}.")
+    print(f"Run {found.number}, as of {format_instant(found.as_of)}, under {_rules(found)}.")
     columns = ("side", "currency", "family", "bucket", "count", "sum")
     emit(told["control"], columns=columns, form=Format.table)
     for tie in told["broken_ties"]:
@@ -51,3 +50,9 @@ def _print_totals(found: Ran) -> None:
     matched = told["matched"]
     sums = ", ".join(f"{each['currency']} {each['amount']}" for each in matched["sums"]) or "0"
     print(f"{matched['count']} orders match: {sums}. {found.breaks} breaks, {found.open} open.")
+
+
+def _rules(found: Ran) -> str:
+    if found.rules is None:
+        return "the rules of a file"
+    return f"rules {found.rules}" if found.rules != BUILT_IN else "the rules that are built in"

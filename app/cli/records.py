@@ -1,24 +1,28 @@
-"""Commands on order books: import, imports."""
+"""Commands on order books: import, list, imports."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 import typer
 
 from app.cli.imports import (
     AcceptGoodOption,
+    AsOfOption,
     DelimiterOption,
     DryRunOption,
     EncodingOption,
     FileArgument,
+    LimitOption,
     MappingOption,
+    ReferenceOption,
+    RejectsOption,
+    instant_of,
     list_imports,
     request_of,
     run_import,
+    shown_instant,
 )
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption
+from app.cli.output import Format, FormatOption, emit
 
 group = typer.Typer(
     help="Order books: what the merchant's own records say is owed and paid.",
@@ -32,6 +36,7 @@ def import_records(
     mapping: MappingOption = None,
     dry_run: DryRunOption = False,
     accept_good: AcceptGoodOption = False,
+    rejects: RejectsOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     by: ByOption = None,
@@ -49,6 +54,7 @@ def import_records(
         mapping=mapping,
         dry_run=dry_run,
         accept_good=accept_good,
+        rejects=rejects,
         delimiter=delimiter,
         encoding=encoding,
         by=by,
@@ -56,9 +62,39 @@ def import_records(
     run_import(lambda desk, _, advance: import_book(desk, request, progress=advance), form)
 
 
+@group.command("list")
+def list_records(
+    reference: ReferenceOption = None,
+    as_of: AsOfOption = None,
+    limit: LimitOption = 50,
+    form: FormatOption = Format.table,
+) -> None:
+    """List the lines of the order book, by key, as they are known or were at an instant."""
+    from app.cli.running import with_desk
+    from app.operations.read_lines import list_book
+    from reconcile.money import to_json
+
+    at = instant_of(as_of)
+    lines = with_desk(lambda desk, _: list_book(desk, reference=reference, as_of=at, limit=limit))
+    rows = [
+        {
+            "line": line.line_id,
+            "reference": line.reference,
+            "kind": line.kind,
+            "amount": to_json(line.money),
+            "placed_at": shown_instant(line.placed_at),
+            "status": line.status,
+            "group": line.group,
+        }
+        for line in lines
+    ]
+    columns = ("line", "reference", "kind", "amount", "placed_at", "status", "group")
+    emit(rows, columns=columns, form=form)
+
+
 @group.command("imports")
 def list_book_imports(
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Imports at most.")] = 50,
+    limit: LimitOption = 50,
     form: FormatOption = Format.table,
 ) -> None:
     """List the order books that were imported, newest first."""

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from app.cli.playing import PlayOption, SpeedOption, TokenOption
+
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
@@ -89,8 +91,16 @@ def sandbox(
     unit: Annotated[
         float, typer.Option(help="Seconds in one unit of a scenario; smaller plays faster.")
     ] = 1.0,
+    play: PlayOption = None,
+    speed: SpeedOption = 1.0,
+    token: TokenOption = None,
 ) -> None:
     """Run the simulated provider. The last two digits of a phone number choose the scenario."""
+    if play is not None:
+        from app.cli.playing import play_scenario
+
+        play_scenario(play, webhook_url=webhook_url, speed=speed, token=token)
+        return
     from app.cli.output import note
     from app.cli.running import run_loop
     from app.providers.profile import load_profile

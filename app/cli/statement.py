@@ -1,4 +1,4 @@
-"""Commands on statements: import, imports."""
+"""Commands on statements: import, list, imports."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import typer
 
 from app.cli.imports import (
     AcceptGoodOption,
+    AsOfOption,
     DelimiterOption,
     DryRunOption,
     EncodingOption,
     FileArgument,
+    LimitOption,
     MappingOption,
+    ReferenceOption,
+    RejectsOption,
+    instant_of,
     list_imports,
     request_of,
     run_import,
+    shown_instant,
 )
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption
+from app.cli.output import Format, FormatOption, emit
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -37,6 +43,7 @@ def import_statement(
     mapping: MappingOption = None,
     dry_run: DryRunOption = False,
     accept_good: AcceptGoodOption = False,
+    rejects: RejectsOption = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     by: ByOption = None,
@@ -53,6 +60,7 @@ def import_statement(
         mapping=mapping,
         dry_run=dry_run,
         accept_good=accept_good,
+        rejects=rejects,
         delimiter=delimiter,
         encoding=encoding,
         by=by,
@@ -77,9 +85,43 @@ def _source(settings: Settings, said: str | None) -> str:
     return known[0] if len(known) == 1 else ""
 
 
+@group.command("list")
+def list_statement_lines(
+    reference: ReferenceOption = None,
+    as_of: AsOfOption = None,
+    limit: LimitOption = 50,
+    form: FormatOption = Format.table,
+) -> None:
+    """List the lines of statements, by key, as they are known or were at an instant."""
+    from app.cli.running import with_desk
+    from app.operations.read_lines import list_statement
+    from reconcile.money import Money, to_json
+
+    at = instant_of(as_of)
+    lines = with_desk(
+        lambda desk, _: list_statement(desk, reference=reference, as_of=at, limit=limit)
+    )
+    rows = [
+        {
+            "line": line.line_id,
+            "payment": line.payment,
+            "order": line.order,
+            "type": line.kind,
+            "gross": to_json(Money(minor=line.gross, currency=line.currency)),
+            "fee": to_json(Money(minor=line.fee, currency=line.currency)),
+            "net": to_json(Money(minor=line.net, currency=line.currency)),
+            "settled_at": shown_instant(line.settled_at),
+            "payout": line.payout,
+        }
+        for line in lines
+    ]
+    columns = ("line", "payment", "order", "type", "gross", "fee", "net", "settled_at", "payout")
+    emit(rows, columns=columns, form=form)
+
+
 @group.command("imports")
 def list_statement_imports(
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Imports at most.")] = 50,
+    limit: LimitOption = 50,
     form: FormatOption = Format.table,
 ) -> None:
     """List the statements that were imported, newest first."""

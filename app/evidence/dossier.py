@@ -100,7 +100,8 @@ class Dossier:
 
     history  what was known then; in a redacted bundle with numbers of customers masked in its texts
     details  by record id: the text that is kept beside a record, such as the service's answer
-    lines    matched lines of order books and statements, as JSON values
+    lines    lines of order books and statements that are of this order, as JSON values
+    phones   its customers' numbers, as far as bodies that are kept name them
     full     whether bodies and headers go in as they came
     """
 
@@ -114,4 +115,5 @@ class Dossier:
     lines: tuple[Mapping[str, Any], ...]
     sealed: Sealed
     masking: Masking
+    phones: frozenset[str] = field(default=frozenset(), repr=False)
     full: bool

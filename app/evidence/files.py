@@ -54,7 +54,7 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
         "report.html": letter(ledger, dossier, key=key).encode(),
         "sessions.json": _json(_sessions(dossier)),
         "revisions.json": _json([_revision(each, dossier) for each in dossier.revisions]),
-        "books.json": _json(list(dossier.lines)),
+        "books.json": _json([dossier.masking.value(each) for each in dossier.lines]),
         "sources.json": _json(_sources(dossier)),
         "log.json": _json(_log(dossier)),
     }

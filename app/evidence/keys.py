@@ -82,14 +82,21 @@ def write_key(path: Path, *, secret: bytes) -> EvidenceKey:
     )
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(error) from error
+    try:
         _write_whole(path, pem)
     except FileExistsError:
         raise
     except OSError as error:
-        raise ConfigurationError(
-            [f"{VARIABLE}: the evidence key cannot be written there ({error.strerror})"]
-        ) from error
+        raise _unwritable(error) from error
     return EvidenceKey(private)
+
+
+def _unwritable(error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        [f"{VARIABLE}: the evidence key cannot be written there ({error.strerror})"]
+    )
 
 
 def _write_whole(path: Path, content: bytes) -> None:

@@ -13,7 +13,7 @@ from app.evidence.dossier import Dossier, Told
 from app.evidence.timeline import Spoken, drawing
 from app.pages.render import page
 from reconcile.correlate import Heard
-from reconcile.explain import explain
+from reconcile.explain import explain, finding_text
 from reconcile.instants import Instant, format_duration, format_instant
 from reconcile.ledger import Ledger
 from reconcile.money import Money
@@ -46,7 +46,6 @@ _TEXT: Final = 160
 def letter(ledger: Ledger, dossier: Dossier, *, key: str) -> str:
     """The page. `key`: the name of the key that signs the bundle."""
     heard = ledger.case.heard
-    explanation = explain(ledger)
     return page(
         "evidence.html",
         {
@@ -55,7 +54,7 @@ def letter(ledger: Ledger, dossier: Dossier, *, key: str) -> str:
             "outcome": ledger.outcome.replace("_", " "),
             "fulfillable": ledger.fulfillable,
             "money": _money(ledger),
-            "explanation": _first("explanation", [_cut(each, 400) for each in explanation]),
+            "explanation": _first("explanation", _explanation(ledger)),
             "timeline": drawing([_spoken(n, each) for n, each in enumerate(heard, 1)]),
             "events": _last("events", [_event(n, each) for n, each in enumerate(heard, 1)]),
             "entries": _last("entries", [_entry(each) for each in ledger.entries]),
@@ -68,6 +67,13 @@ def letter(ledger: Ledger, dossier: Dossier, *, key: str) -> str:
             "more_of": _more(ledger, dossier),
         },
     )
+
+
+def _explanation(ledger: Ledger) -> list[str]:
+    """The sentences, those that only remark on arrivals last."""
+    remarks = {finding_text(each) for each in ledger.findings if each.severity == "info"}
+    sentences = sorted(explain(ledger), key=lambda each: each in remarks)
+    return [_cut(each, 400) for each in sentences]
 
 
 def _first(what: str, rows: Sequence[Any]) -> list[Any]:

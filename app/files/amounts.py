@@ -36,7 +36,7 @@ class Amounts:
     """Reads cells as minor units."""
 
     def __init__(self, marks: Marks) -> None:
-        self._thousands = marks.thousands
+        self._decimal, self._thousands = marks.decimal, marks.thousands
         grouped = ""
         if marks.thousands:  # in India two digits stand between the marks that follow the last
             mark = re.escape(marks.thousands)
@@ -47,10 +47,23 @@ class Amounts:
 
     def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
         """Minor units of each cell in its currency. Raises Unclear."""
-        return [
+        return self._in_full(cells, currencies) or [
             self._minor(cell, exponent_of(currency))
             for cell, currency in zip(cells, currencies, strict=True)
         ]
+
+    def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
+        """The same where all are of one currency and written with all of its decimals and no other
+        mark, as most files do; a million of them feels the difference."""
+        exponent = exponent_of(currencies[0])
+        if self._decimal != "." or not exponent or len(set(currencies)) > 1:
+            return None
+        together = "\n".join(cells)
+        amount = rf"[0-9]{{1,15}}\.[0-9]{{{exponent}}}"
+        if not re.fullmatch(rf"{amount}(?:\n{amount})*", together):
+            return None
+        found = [int(digits) for digits in together.replace(".", "").split("\n")]
+        return found if len(found) == len(cells) else None
 
     def optional(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int | None]:
         """The same; None for empty cells."""

@@ -7,7 +7,7 @@ order: it makes no record, and no ledger rests on it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from app.files.amounts import Amounts, read_currencies
 from app.files.dates import Dates
@@ -15,7 +15,10 @@ from app.files.forms import Attempt, Cells, Columns, with_default
 from app.files.mapping import Fields, FileMapping
 from app.files.problems import Unclear
 from app.files.words import Phones, Words, read_optional_references, read_references
+from app.masking import masked_phone
 from reconcile.books import BOOK_KINDS, BOOK_STATUSES, match_keys
+from reconcile.instants import format_instant
+from reconcile.money import Money, to_json
 
 _STATUSES: Final = {"cancelled": "canceled"}
 
@@ -101,6 +104,20 @@ class BookForm:
             attempt("phone", self._phones.read, cells["phone"]),
         )
         return None if any(column is None for column in columns) else columns
+
+    def shown(self, row: Sequence[Any]) -> dict[str, Any]:
+        """A staged row, after its number, as people see it: the phone masked."""
+        number, _, kind, reference, minor, currency, placed_at, status, _, group, phone = row
+        return {
+            "row": number,
+            "reference": reference,
+            "kind": kind,
+            "amount": to_json(Money(minor=minor, currency=currency)),
+            "placed_at": None if placed_at is None else format_instant(placed_at),
+            "status": status,
+            "phone": None if phone is None else masked_phone(phone),
+            "group": group,
+        }
 
 
 def _check_signs(amounts: Sequence[int], kinds: Sequence[str]) -> None:

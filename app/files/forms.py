@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from app.files.columns import known_in, places_of
+from app.files.columns import places_of
 from app.files.mapping import Fields, FileMapping
 from app.files.problems import Problem, Refused, Unclear
 from app.files.tables import Batch, Table
@@ -44,6 +44,10 @@ class Form(Protocol):
         """The values of the rows, in the columns of STAGED."""
         ...
 
+    def shown(self, row: Sequence[Any]) -> dict[str, Any]:
+        """A staged row, after its number, as people see it: the phone masked."""
+        ...
+
 
 @dataclass(slots=True)
 class Understood:
@@ -65,6 +69,10 @@ class Understanding:
         lacking = list(form.missing(self._places))
         if lacking:
             raise Refused(table.heading_row, "; ".join(lacking))
+
+    def name_of(self, field: str) -> str | None:
+        """What the heading calls a field; None where it has none."""
+        return self._heading[self._places[field]] if field in self._places else None
 
     def batch(self, batch: Batch) -> Understood:
         """Its rows and problems."""
@@ -104,8 +112,8 @@ class Understanding:
         trying = _Trying()
         columns = self._values([row[:width]], trying)
         for name, sentence in trying.unclear:
-            column = self._heading[self._places[name]] if name in self._places else name or None
-            found.problems.append(Problem(row=number, column=column, sentence=sentence))
+            problem = Problem(row=number, column=self.name_of(name), sentence=sentence)
+            found.problems.append(problem)
         if columns is not None and not trying.unclear:
             found.rows.append((number, *(column[0] for column in columns)))
 
@@ -128,11 +136,6 @@ class _Trying:
         except Unclear as error:
             self.unclear.append((name, str(error)))
             return None
-
-
-def recognizing(fields: Fields, mapping: FileMapping) -> Callable[[Sequence[str]], int]:
-    """How many columns of a heading are known."""
-    return lambda heading: known_in(heading, fields=fields.names, named=mapping.columns)
 
 
 def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]]:

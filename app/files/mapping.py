@@ -23,9 +23,10 @@ from datetime import tzinfo
 from typing import Any, Final
 
 from app.errors import UsageError
-from app.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks
+from app.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks, read_currencies
 from app.files.csv_table import DELIMITERS
 from app.files.dates import DATE_FORMS, DateForm, zone_of
+from app.files.problems import Unclear
 from app.files.text import known_encoding
 
 MAX_BYTES: Final = 64 * 1024
@@ -127,12 +128,24 @@ def _wrong_table(name: str, table: Mapping[str, Any], fields: Fields) -> Iterato
         elif name != "words":
             if not isinstance(value, str):
                 yield f"{key} in [{name}] is not a text"
+            elif name == "defaults":
+                yield from _wrong_default(key, value, fields)
         elif not isinstance(value, dict):
             yield f"[words.{key}] is not a table"
         else:
             odd = [word for word, meant in value.items() if meant not in fields.words[key]]
             for word in odd:
                 yield f"{word!r} in [words.{key}] means none of {', '.join(fields.words[key])}"
+
+
+def _wrong_default(key: str, value: str, fields: Fields) -> Iterator[str]:
+    if key in fields.words and value not in fields.words[key]:
+        yield f"{key} in [defaults] is none of {', '.join(fields.words[key])}"
+    if key == "currency":
+        try:
+            read_currencies([value])
+        except Unclear as error:
+            yield f"currency in [defaults]: {error}"
 
 
 def _wrong_marks(said: Mapping[str, Any]) -> Iterator[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Final
 
 from app.errors import NotFoundError, UsageError
-from app.files.columns import Recognize
+from app.files.columns import known_in
 from app.files.csv_table import CsvTable
-from app.files.mapping import FileMapping
+from app.files.json_lines import JsonLines
+from app.files.mapping import Fields, FileMapping
 from app.files.problems import Refused
 from app.files.tables import MAX_FILE_BYTES, Table
 
@@ -16,29 +19,46 @@ _ZIP: Final = b"PK\x03\x04"
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
-def open_table(path: Path, mapping: FileMapping, *, recognize: Recognize) -> Table:
-    """The table in a file. Raises Refused, and NotFoundError or UsageError where there is none."""
+def open_table(path: Path, mapping: FileMapping, fields: Fields) -> Table:
+    """The table in a file. Raises Refused, NotFoundError or UsageError where there is none, and
+    OSError where it cannot be read."""
     start = _start(path)
     if start.startswith(_OLD_OFFICE):
         raise Refused(1, "this is an encrypted workbook, or one of Excel before 2007: save it anew "
                          "as .xlsx without a password, or as CSV")  # fmt: skip
+    if start.startswith(_ZIP):
+        from app.files.xlsx_table import XlsxTable
+
+        return XlsxTable(path, sheet=mapping.sheet)
+    if _begins_an_object(start):
+        names = [mapping.columns.get(name, name) for name in fields.names]
+        return JsonLines(path, encoding=mapping.encoding, names=[name for name in names if name])
     return CsvTable(
-        path, encoding=mapping.encoding, delimiter=mapping.delimiter, recognize=recognize
+        path,
+        encoding=mapping.encoding,
+        delimiter=mapping.delimiter,
+        recognize=lambda heading: known_in(heading, fields=fields.names, named=mapping.columns),
     )
+
+
+def _begins_an_object(start: bytes) -> bool:
+    return start.removeprefix(BOM_UTF8).lstrip().startswith(b"{")
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hex. Raises as `open_table` does."""
+    _start(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _start(path: Path) -> bytes:
     """The first bytes."""
-    try:
-        if not path.is_file():
-            if path.exists():
-                raise UsageError(f"{path.name} is no file that can be read twice: name a file")
-            raise NotFoundError(f"there is no file {path.name}")
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise Refused(
-                1, f"the file is larger than {MAX_FILE_BYTES >> 30} GiB: import it in parts"
-            )
-        with path.open("rb") as file:
-            return file.read(512)
-    except OSError as error:
-        raise UsageError(f"{path.name} cannot be read: {error.strerror}") from None
+    if not path.exists():
+        raise NotFoundError(f"there is no file {path.name}")
+    if not path.is_file():
+        raise UsageError(f"{path.name} is no file that can be read twice: name a file")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise Refused(1, f"the file is larger than {MAX_FILE_BYTES >> 30} GiB: cut it in parts")
+    with path.open("rb") as file:
+        return file.read(512)

@@ -7,7 +7,7 @@ and a fee is positive where it costs. gross - fee = net holds for every row that
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any
 
 from app.files.amounts import Amounts, read_currencies
 from app.files.dates import Dates
@@ -16,8 +16,10 @@ from app.files.mapping import Fields, FileMapping
 from app.files.problems import Unclear
 from app.files.words import Words, read_optional_references
 from reconcile.books import STATEMENT_KINDS, match_keys
+from reconcile.instants import format_instant
+from reconcile.money import Money, to_json
 
-Money = Sequence[int | None]
+Minor = Sequence[int | None]
 
 
 class StatementForm:
@@ -116,6 +118,22 @@ class StatementForm:
         )
         return None if any(column is None for column in columns) else columns
 
+    def shown(self, row: Sequence[Any]) -> dict[str, Any]:
+        """A staged row, after its number, as people see it."""
+        number, _, kind, _, _, payment, order, currency, *minor, settled_at, payout = row
+        gross, fee, net = (to_json(Money(minor=each, currency=currency)) for each in minor)
+        return {
+            "row": number,
+            "payment_reference": payment,
+            "order_reference": order,
+            "type": kind,
+            "gross": gross,
+            "fee": fee,
+            "net": net,
+            "settled_at": None if settled_at is None else format_instant(settled_at),
+            "payout": payout,
+        }
+
 
 def _keys(orders: Sequence[str | None]) -> Sequence[str | None]:
     given = iter(match_keys([order for order in orders if order is not None]))
@@ -145,7 +163,7 @@ def _subject(kind: str, payment: str | None, key: str | None, payout: str | None
 
 
 def _complete(
-    kinds: Sequence[str], gross: Money, fee: Money, net: Money
+    kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
 ) -> tuple[list[int], list[int], list[int]]:
     """Gross, fee and net, none of them missing. Raises Unclear."""
     rows = [_row(*row) for row in zip(kinds, gross, fee, net, strict=True)]
@@ -168,7 +186,3 @@ def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tupl
     if gross - fee != net:
         raise Unclear("gross - fee is not net: one of the three is wrong or of another row")
     return gross, fee, net
-
-
-COUNTED: Final = 2_000
-"""Rows of one subject and type in a file; more are not of one payment."""

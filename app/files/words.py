@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -37,6 +38,10 @@ def read_optional_references(cells: Sequence[str]) -> list[str | None]:
         return list(read_references(plain))
     given = iter(read_references(found) if (found := [cell for cell in plain if cell]) else ())
     return [next(given) if cell else None for cell in plain]
+
+
+_WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
+"""Digits that `phone_digits` leaves as they are."""
 
 
 class Words:
@@ -79,7 +84,8 @@ class Phones:
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
         """The digits of each cell, None for empty ones. Raises Unclear, which shows nothing."""
-        return [self._one(cell) if cell else None for cell in cells]
+        whole = _WHOLE.fullmatch
+        return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 
     def _one(self, cell: str) -> str | None:
         if not cell.strip():

@@ -17,6 +17,7 @@ from app.store.breaks import (
     BreakDeed,
     add_break_deed,
     breaks_of_subject,
+    deciding_alone,
     matched_by_hand,
 )
 from app.store.engine import Connection
@@ -86,6 +87,7 @@ async def _do(desk: Desk, name: str, doing: Doing) -> None:
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
     now, action = desk.clock.now(), _ACTIONS[doing.deed]
     async with desk.store.writing() as connection:
+        await deciding_alone(connection)
         who = await permitted(connection, by=doing.by, action=action)
         found = await break_in(connection, name)
         second = await _checked(connection, found, doing, who)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Final
 
-from app.errors import UsageError
 from app.evidence.bundle import bundle_of
+from app.operations.customers import checked_reason
 from app.operations.desk import Desk
 from app.operations.gather_evidence import Providers, gather_dossier
 from app.operations.people import note_deed, permitted
 from app.operations.seal import Signer, seal_all
+from app.store.ledgers import marks_of
 from reconcile.instants import Instant, format_instant
-
-REASON_MAX: Final = 500
-"""Characters of a reason: a sentence or two, which the audit trail shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +27,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A bundle: its bytes, and what was put in."""
+    """A bundle: its bytes, and what was put in. `due`: the order is still to be folded, so that
+    what its systems are told next is not in it."""
 
     archive: bytes
     order: str
@@ -38,6 +36,7 @@ class Built:
     deliveries: int
     unsealed: int
     full: bool
+    due: bool
 
     @property
     def sha256(self) -> str:
@@ -53,8 +52,8 @@ async def build_evidence(
     Raises UsageError for who may not and for an empty reason, NotFoundError for no such order.
     """
     full = request.reason is not None
-    if full and not 0 < len((request.reason or "").strip()) <= REASON_MAX:
-        raise UsageError(f"--reason says why personal data go in, in 1 to {REASON_MAX} characters")
+    if full:
+        checked_reason(request.reason or "", [])
     async with desk.store.reading() as connection:  # before anything is read for them
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
@@ -63,6 +62,7 @@ async def build_evidence(
     dossier = await gather_dossier(
         desk, request.order, as_of=request.as_of, full=full, providers=providers
     )
+    reason = checked_reason(request.reason, sorted(dossier.phones)) if request.reason else ""
     built = Built(
         archive=bundle_of(dossier, signer.key),
         order=request.order,
@@ -70,12 +70,20 @@ async def build_evidence(
         deliveries=len(dossier.told),
         unsealed=len(dossier.sealed.unsealed),
         full=full,
+        due=await _is_due(desk, request.order),
     )
-    await _write_down(desk, request, built)
+    await _write_down(desk, request, built, reason=reason)
     return built
 
 
-async def _write_down(desk: Desk, request: Request, built: Built) -> None:
+async def _is_due(desk: Desk, order: str) -> bool:
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        marks = await marks_of(connection, [order])
+    return any(mark.due_at is not None and mark.due_at <= now for mark in marks)
+
+
+async def _write_down(desk: Desk, request: Request, built: Built, *, reason: str) -> None:
     """Who built what and why, before anybody has it."""
     now = desk.clock.now()
     async with desk.store.writing() as connection:
@@ -85,7 +93,7 @@ async def _write_down(desk: Desk, request: Request, built: Built) -> None:
             "as_of": format_instant(built.as_of),
             "kind": "full" if built.full else "redacted",
         }
-        subject, reason = request.order, (request.reason or "").strip()
+        subject = request.order
         await note_deed(
             connection,
             who,

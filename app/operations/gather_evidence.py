@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 from app.errors import NotFoundError, UsageError
-from app.evidence.dossier import Dossier, Leaf, Profiled, Proven, Sealed, Told
+from app.evidence.dossier import Dossier, Leaf, Profiled, Sealed
+from app.evidence.lines import book_document, statement_document
+from app.evidence.redaction import masked_history, masked_leaves
 from app.evidence.verify import MAX_BYTES
 from app.masking import Masking
+from app.operations.customers import phones_of
 from app.operations.desk import Desk
-from app.operations.header_text import read_headers, restored
 from app.operations.prove_sealed import AT_ONCE, Proof, proofs_of
-from app.providers.doctor import Account, Patient
-from app.providers.fetched import is_answer
-from app.providers.fingerprints import covered, signer_of
-from app.providers.reading import Unreadable
-from app.providers.schemes import NAMED, TOKENS, UNSIGNED
+from app.operations.retell_deliveries import phones_told, retold
+from app.providers.doctor import Account
 from app.providers.source import Source
+from app.store.book_lines import book_lines_of
 from app.store.dossiers import Arrived, arrived, bytes_of, details_of_records, revisions_of
 from app.store.engine import Connection
 from app.store.histories import gather
-from app.store.leaves import leaf_bytes
 from app.store.sealed_log import identity, leaves_of
-from reconcile.events import Delivery, Event
+from app.store.statement_reading import statement_lines_of
+from reconcile.books import match_key
+from reconcile.canonical import canonical_json
 from reconcile.history import History
 from reconcile.instants import Instant
-from reconcile.records import Record
-
-Text = TypeVar("Text", Event, Record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +61,12 @@ async def gather_dossier(
         rows = await _arrived(connection, known)
         details = await details_of_records(connection, [r.record_id for r in known.records])
         revisions = await revisions_of(connection, order, until=instant)
+        lines = await _lines(connection, known, instant)
+        asked = await phones_of(connection, order, sources=providers.sources, most=0)
         sealed = await _sealed(connection, known, [f"revision:{each.seq}" for each in revisions])
-    told = _told(rows, providers.accounts)
-    masking = Masking(() if full else _phones(told, providers.sources))
+    told = retold(rows, providers.accounts)
+    phones = frozenset({*asked, *phones_told(told, providers.sources)})
+    masking = Masking(() if full else phones)
     return Dossier(
         history=masked_history(known, masking),
         policy=desk.policy,
@@ -74,9 +75,10 @@ async def gather_dossier(
         details=details,
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
-        lines=(),
+        lines=lines,
         sealed=masked_leaves(sealed, masking),
         masking=masking,
+        phones=phones,
         full=full,
     )
 
@@ -85,6 +87,20 @@ async def _arrived(connection: Connection, history: History) -> list[Arrived]:
     ids = [each.delivery_id for each in history.deliveries]
     _refuse_more(await bytes_of(connection, ids), MAX_BYTES // 3, "bytes of bodies and headers")
     return await arrived(connection, ids)
+
+
+async def _lines(
+    connection: Connection, history: History, as_of: Instant
+) -> tuple[Mapping[str, Any], ...]:
+    """Lines that name the order, or one of its payments."""
+    key = match_key(history.order)
+    payments = {each.event.payment for each in history.deliveries if each.event.payment}
+    books = await book_lines_of(connection, [key], as_of=as_of)
+    statements = await statement_lines_of(connection, [key], payments=payments, as_of=as_of)
+    return (
+        *(book_document(line) for _, line in books),
+        *(statement_document(line) for line in statements),
+    )
 
 
 async def _sealed(connection: Connection, history: History, revisions: Sequence[str]) -> Sealed:
@@ -109,7 +125,7 @@ def _leaf(proof: Proof) -> Leaf:
     return Leaf(
         index=proof.number,
         subject=proof.subject,
-        text=leaf_bytes(proof.leaf).decode(),
+        text=canonical_json(proof.leaf).decode(),
         hash=proof.leaf_hash,
         proof=tuple(proof.path),
     )
@@ -121,149 +137,6 @@ def _refuse_more(count: int, most: int, what: str) -> None:
             f"this bundle would have {count:,} {what}, and it may have {most:,}: name an "
             "earlier --as-of"
         )
-
-
-# --- deliveries ----------------------------------------------------------------------------------
-
-
-def _told(rows: Iterable[Arrived], accounts: Mapping[str, Account]) -> list[Told]:
-    rows = list(rows)
-    bodies = {(row.source, row.digest): row.body for row in rows if row.body is not None}
-    return [
-        _told_one(row, bodies.get((row.source, row.digest)), accounts.get(row.source))
-        for row in rows
-    ]
-
-
-def _told_one(row: Arrived, body: bytes | None, account: Account | None) -> Told:
-    kept = read_headers(row.headers)
-    shown = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in kept.headers)
-    return Told(
-        arrived=row,
-        body=body,
-        method=kept.method,
-        url=("" if account is None else account.address) + (kept.url or f"/webhooks/{row.source}"),
-        headers=shown,
-        proven=_proven(row, body, account),
-    )
-
-
-def _proven(row: Arrived, body: bytes | None, account: Account | None) -> Proven:
-    whole = body if row.envelope is None else row.whole
-    if is_answer(row.headers):
-        return Proven(sentence="Fetched by us from the provider itself, over TLS: not signed.")
-    if account is None:
-        return Proven(sentence="Its source is no longer configured: nothing can be checked again.")
-    if account.profile.signature.mac == UNSIGNED:
-        return Proven(sentence="This provider signs nothing: its own answer, fetched, counts.")
-    if whole is None or row.pruned_at is not None:
-        return Proven(
-            sentence="Its body was let go: its signature was right when it arrived, and cannot be "
-            "checked again."
-        )
-    return _checked(account, _patient(row, whole, account))
-
-
-def _patient(row: Arrived, body: bytes, account: Account) -> Patient:
-    kept = read_headers(row.headers)
-    secrets = account.secrets
-    texts = secrets.values() if isinstance(secrets, Mapping) else secrets
-    token = account.profile.signature.mac in TOKENS
-    tokens = [each.encode("utf-8") for each in texts] if token else []
-    return Patient(
-        headers=restored(kept.headers, tokens),
-        body=body,
-        method=kept.method,
-        url=kept.url or f"/webhooks/{row.source}",
-        now=row.received_at,
-    )
-
-
-def _checked(account: Account, patient: Patient) -> Proven:
-    rule = account.profile.signature
-    signer, over = signer_of(account, patient), covered(account, patient)
-    proven = Proven(
-        sentence="No secret that is configured now makes it: the one it was signed with was taken "
-        "out since. It was right when it arrived.",
-        scheme=rule.mac,
-        signed=rule.signed,
-        where=rule.where,
-        content=over.content,
-        signed_at=over.signed_at,
-    )
-    if signer is None:
-        return proven
-    return replace(
-        proven,
-        key=signer.fingerprint,
-        public=signer.public,
-        sentence=_sentence(rule.mac, signer.fingerprint, public=signer.public is not None),
-    )
-
-
-def _sentence(mac: str, key: str, *, public: bool) -> str:
-    if mac in TOKENS:
-        return f"The request brought the secret {key} itself: that tells who sent it, not what."
-    if public:
-        return f"Signed with the key {key}; anyone can check it with key-{key}.pem."
-    how = "as the provider's own scheme says" if mac.startswith(NAMED) else "over what is told here"
-    return f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
-
-
-# --- personal data -------------------------------------------------------------------------------
-
-
-def _phones(told: Iterable[Told], sources: Mapping[str, Source]) -> set[str]:
-    """Every customer's number that a body names."""
-    found: set[str] = set()
-    for each in told:
-        source = sources.get(each.arrived.source)
-        body = each.body if each.arrived.envelope is None else each.arrived.whole
-        if source is None or body is None:
-            continue
-        headers = read_headers(each.arrived.headers).headers
-        try:
-            found |= set(source.phones(body, headers=headers, method=each.method, url=each.url))
-        except Unreadable:
-            continue
-    return found
-
-
-def masked_history(history: History, masking: Masking) -> History:
-    """The history with its customers' numbers masked wherever a reference or a word holds one."""
-    return History(
-        order=masking.text(history.order),
-        deliveries=frozenset(_masked_delivery(each, masking) for each in history.deliveries),
-        records=frozenset(_masked(each, masking) for each in history.records),
-    )
-
-
-def masked_leaves(sealed: Sealed, masking: Masking) -> Sealed:
-    """The proofs; of a leaf whose text holds a customer's number only the hash, which is salted."""
-    leaves = tuple(
-        replace(each, text=None) if each.text is None or masking.touches(each.text) else each
-        for each in sealed.leaves
-    )
-    return replace(sealed, leaves=leaves)
-
-
-def _masked_delivery(delivery: Delivery, masking: Masking) -> Delivery:
-    return replace(delivery, event=_masked(delivery.event, masking))
-
-
-_OURS: Final = frozenset(("source", "digest", "claim", "standing", "record_id", "kind"))
-
-
-def _masked(value: Text, masking: Masking) -> Text:
-    changes: dict[str, Any] = {}
-    for name in (each.name for each in fields(value)):
-        given = getattr(value, name)
-        if type(given) is str and name not in _OURS and masking.touches(given):
-            changes[name] = masking.text(given)
-    return replace(value, **changes) if changes else value
-
-
-# --- profiles ------------------------------------------------------------------------------------
 
 
 def _profiles(rows: Iterable[Arrived], providers: Providers) -> tuple[Profiled, ...]:

@@ -9,9 +9,11 @@ from pathlib import Path
 from app.errors import NotFoundError, UsageError
 from app.files.books import BookForm
 from app.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
+from app.files.rejects import rejects_beside
 from app.files.statements import StatementForm
 from app.operations.desk import Desk
-from app.operations.import_file import BOOK, STATEMENT, Imported, Wanted, import_file
+from app.operations.import_file import import_file
+from app.operations.import_kinds import BOOK, STATEMENT, Imported, Wanted
 from app.store.imports import Import, ImportKind
 from app.store.imports import imports as stored_imports
 
@@ -26,6 +28,7 @@ class Request:
     encoding: str | None = None
     dry_run: bool = False
     accept_good: bool = False
+    rejects: Path | None = None
     by: str | None = None
 
 
@@ -41,7 +44,7 @@ async def import_book(
         form=BookForm(mapping),
         kind=BOOK,
         dry_run=request.dry_run,
-        accept_good=request.accept_good,
+        rejects=_rejects(request),
     )
     return await import_file(desk, wanted, by=request.by, progress=progress)
 
@@ -62,9 +65,17 @@ async def import_statement(
         form=StatementForm(mapping, source=source),
         kind=STATEMENT,
         dry_run=request.dry_run,
-        accept_good=request.accept_good,
+        rejects=_rejects(request),
     )
     return await import_file(desk, wanted, by=request.by, progress=progress)
+
+
+def _rejects(request: Request) -> Path | None:
+    if request.rejects is not None and not request.accept_good:
+        raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
+    if not request.accept_good or request.dry_run:
+        return None
+    return request.rejects or rejects_beside(request.path)
 
 
 def _mapping(request: Request, fields: Fields) -> FileMapping:

@@ -30,7 +30,7 @@ _PROPOSED: Final[dict[str, Settling]] = {
 
 def proposed(found: SeenBreak) -> Settling:
     """What the desk proposes. Money of an order that the shop has canceled goes back."""
-    if "paid_after_cancel" in {value for _, value in found.seen.facts}:
+    if ("why", "canceled") in found.seen.facts:
         return "refund"
     return _PROPOSED[found.seen.cause]
 

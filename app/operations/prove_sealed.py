@@ -14,9 +14,8 @@ from app.errors import NotFoundError, UsageError
 from app.evidence.checkpoint import Checkpoint, read_checkpoint
 from app.operations.desk import Desk
 from app.store.engine import Connection
-from app.store.leaves import KINDS, Members, document
+from app.store.leaves import Members
 from app.store.sealed_log import (
-    Leaf,
     SignedHead,
     first_head_over,
     head_of,
@@ -24,7 +23,6 @@ from app.store.sealed_log import (
     leaves_of,
     newest_head,
 )
-from app.store.unsealed import rows_to_seal
 from reconcile.merkle import Hash, consistency_spans, inclusion_spans
 from reconcile.merkle_tiles import computed, needed
 
@@ -83,36 +81,19 @@ async def proofs_of(
     signed = await (first_head_over(connection, last) if earliest else newest_head(connection))
     if signed is None or signed.size <= last:
         raise NotFoundError("no checkpoint covers it; `tallyhook log verify` says what is wrong")
-    documents = await documents_of(connection, leaves.values())
     ordered = sorted(leaves.values(), key=lambda leaf: leaf.number)
     proofs = [
         Proof(
             subject=leaf.subject,
             kind=leaf.kind,
             number=leaf.number,
-            leaf=documents[leaf.subject],
+            leaf=leaf.members(),
             leaf_hash=leaf.hash,
             path=await path_to(connection, leaf.number, size=signed.size),
         )
         for leaf in ordered
     ]
     return Proofs(checkpoint=read_checkpoint(signed.note), note=signed.note, proofs=proofs)
-
-
-async def documents_of(connection: Connection, leaves: Collection[Leaf]) -> dict[str, Members]:
-    """The documents of leaves, from their rows. Raises NotFoundError where a row is gone."""
-    documents: dict[str, Members] = {}
-    for kind in KINDS:
-        own = {leaf.subject: leaf for leaf in leaves if leaf.kind == kind.name}
-        rows = await rows_to_seal(connection, kind, own)
-        if own.keys() - rows.keys():
-            gone = min(own.keys() - rows.keys())
-            raise NotFoundError(f"{gone} was sealed and is gone; run `tallyhook log verify`")
-        documents |= {
-            subject: document(rows[subject], salt=leaf.salt, kept=leaf.members)
-            for subject, leaf in own.items()
-        }
-    return documents
 
 
 async def path_to(connection: Connection, number: int, *, size: int) -> list[Hash]:

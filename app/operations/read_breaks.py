@@ -139,15 +139,18 @@ async def _with_lives(
 
 
 async def break_in(connection: Connection, name: str) -> SeenBreak:
-    """One break. Raises NotFoundError where no run has seen it."""
+    """One break. Raises NotFoundError where no run has given it life."""
     found = await _with_lives(connection, await latest_seen(connection, [name]))
     if not found:
-        raise NotFoundError(f"no run has seen a break {name}; `tallyhook breaks list` shows them")
+        raise NotFoundError(
+            f"no break {name} lives: `tallyhook breaks list` shows those that do; a run that only "
+            "looked gives life to none"
+        )
     return found[0]
 
 
 async def one_break(desk: Desk, name: str) -> SeenBreak:
-    """One break. Raises NotFoundError where no run has seen it."""
+    """One break. Raises NotFoundError where no run has given it life."""
     async with desk.store.reading() as connection:
         return await break_in(connection, name)
 

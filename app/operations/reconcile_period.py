@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from app.errors import UsageError
 from app.operations.desk import Desk
@@ -62,11 +63,15 @@ class Asked:
         return Period(since=self.since, until=self.until)
 
 
+BUILT_IN: Final = 0
+"""Stands for the number of saved rules where none were saved: nothing is tolerated."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """What a run came to. Its breaks are read with `breaks_of_run`.
 
-    rules   the number of the saved rules; None: those of a file, or none were ever saved
+    rules   the number of the saved rules; BUILT_IN where none were saved; None: those of a file
     lived   whether it moved the lives of breaks
     breaks  how many it saw; `open`: those that nobody has accepted
     """
@@ -107,12 +112,13 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
         as_of=known.as_of,
         since=asked.since,
         until=asked.until,
-        rules=None if saved is None else saved.number,
+        rules=_number_of(asked, saved),
         lived=asked == Asked(),
         breaks=work.breaks,
         ties=control.holds,
         result=control_text(control),
     )
+    await refresh_takings(desk, progress=progress)  # so that what came meanwhile can be cited
     await finish(desk, done)
     return await ran(desk, done)
 
@@ -124,6 +130,12 @@ async def _begin(desk: Desk, asked: Asked) -> tuple[int, Rules, SavedRules | Non
         saved = await rules_in_force(connection, as_of=asked.as_of) if given is None else None
         rules = given or (Rules() if saved is None else read_rules(saved.toml))
         return await take_run_number(connection), rules, saved
+
+
+def _number_of(asked: Asked, saved: SavedRules | None) -> int | None:
+    if asked.rules is not None:
+        return None
+    return BUILT_IN if saved is None else saved.number
 
 
 class _Work:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from app.operations.header_text import read_headers
 from app.operations.judge_delivery import digest_of
 from app.store.engine import Connection
-from app.store.leaves import KIND_OF, KINDS, Members, Sealable, document, leaf_bytes
+from app.store.leaves import KINDS, Leaf, Members, Sealable
 from app.store.log_checking import Content, contents_of
-from app.store.sealed_log import Leaf
 from app.store.unsealed import rows_to_seal
 from reconcile.merkle import leaf_hash
 
-INDEXED = frozenset(("event", "verdict"))
-"""Kept members that `reindex` may correct in the row."""
+OWN: Final = frozenset(("kind", "salt"))
+"""Members that are the leaf's own."""
+
+INDEXED: Final = frozenset(("event", "verdict"))
+"""What `reindex` may correct in a row."""
+
+ERASED: Final = frozenset((("record", "details"), ("deed", "reason")))
+"""Texts that may be empty by now; the leaf holds their digest."""
 
 Rows = Mapping[str, Sealable]
 
@@ -45,45 +51,42 @@ async def contents(connection: Connection, leaves: Sequence[Leaf]) -> Mapping[st
 def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | None:
     """Why a leaf and its row do not fit, one sentence; None where they do.
 
-    (1) kind, (2) row, (3) hash, (4) what may be let go, (5) body.
+    (1) hash, (2) row, (3) what was sealed of it, but what may be let go, (4) body.
     """
     name = f"leaf {leaf.number} ({_named(leaf)})"
-    if leaf.kind not in KIND_OF:  # 1
-        return f"{name} is of no kind that is sealed: it was changed, or put in by hand"
-    if row is None or row.kind != leaf.kind:  # 2
+    sealed = _sealed(leaf)
+    if sealed is None:  # 1
+        return f"{name} does not have its hash: the leaf was changed"
+    if row is None or (row.kind, row.kind) != (leaf.kind, sealed.get("kind")):  # 2
         return f"{name} seals a row that is gone: it was deleted"
-    try:
-        kept = leaf.members
-    except ValueError:
-        return f"{name} has lost what it kept: the leaf was changed"
-    if leaf_hash(_bytes(row, leaf, kept)) != leaf.hash:  # 3
-        return f"{name} does not have its row's hash: one of the two was changed after sealing"
-    for member in sorted(kept.keys() - INDEXED):  # 4
-        now = row.kept.get(member)
-        if now != kept[member] and not _let_go(member, now, content):
-            return f"{name} sealed other {member} than its row has: they were changed"
-    return None if content is None else next(_wrong_body(name, content), None)  # 5
+    for member in sorted(sealed.keys() - OWN - INDEXED):  # 3
+        now = row.members.get(member)
+        if now != sealed[member] and not _let_go(leaf.kind, member, now, content):
+            return f"{name} sealed another {member} than its row has: one of the two was changed"
+    return None if content is None else next(_wrong_body(name, content), None)  # 4
 
 
 def _named(leaf: Leaf) -> str:
     return leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
 
 
-def _bytes(row: Sealable, leaf: Leaf, kept: Members) -> bytes:
+def _sealed(leaf: Leaf) -> Members | None:
+    """The leaf's document, if it has the leaf's hash."""
+    content = leaf.document.encode("utf-8", "surrogatepass")
     try:
-        return leaf_bytes(document(row, salt=leaf.salt, kept=kept))
-    except TypeError:  # a value of a kind that was never sealed
-        return b""
+        return leaf.members() if leaf_hash(content) == leaf.hash else None
+    except ValueError:
+        return None
 
 
 _NO_TEXT = hashlib.sha256().hexdigest()
 
 
-def _let_go(member: str, now: object, content: Content | None) -> bool:
+def _let_go(kind: str, member: str, now: object, content: Content | None) -> bool:
     """Whether the row no longer has it, and may: headers with the body, other texts by erasure."""
     if member == "headers":
         return content is not None and content.pruned
-    return now is None or now == _NO_TEXT
+    return (kind, member) in ERASED and now in (None, _NO_TEXT)
 
 
 def _wrong_body(name: str, content: Content) -> Iterator[str]:
@@ -96,5 +99,5 @@ def _wrong_body(name: str, content: Content) -> Iterator[str]:
 
 def reread(leaf: Leaf, row: Sealable) -> bool:
     """Whether the row's index says otherwise than the door did: see `reindex`."""
-    kept = leaf.members
-    return any(kept.get(member) != row.kept.get(member) for member in INDEXED & row.kept.keys())
+    sealed = leaf.members()
+    return any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys())

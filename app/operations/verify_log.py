@@ -23,10 +23,10 @@ from app.operations.desk import Desk
 from app.operations.verify_leaves import contents, misfit, reread, rows_of
 from app.operations.verify_tree import Tree
 from app.store.engine import Connection
+from app.store.leaves import Leaf
 from app.store.log_checking import node_count, strays, whole_bodies
 from app.store.sealed_log import (
     Identity,
-    Leaf,
     SignedHead,
     heads_after,
     identity,
@@ -51,7 +51,10 @@ class Verified:
     waiting  rows that wait for a leaf
     reread   deliveries whose verdict or event id was corrected since they were sealed
     first    number of the first leaf that does not fit
+    tell     problems that are kept; the others are counted
     """
+
+    tell: int = MAX_PROBLEMS
 
     leaves: int = 0
     checkpoints: int = 0
@@ -62,11 +65,11 @@ class Verified:
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str, *, leaf: int | None = None) -> None:
-        """Count a problem; the first some are kept."""
+        """Count a problem, the first some of which are kept."""
         self.found += 1
-        if self.first is None:
-            self.first = leaf
-        if len(self.problems) < MAX_PROBLEMS:
+        if leaf is not None:
+            self.first = leaf if self.first is None else min(leaf, self.first)
+        if len(self.problems) < self.tell:
             self.problems.append(problem)
 
     def sentence(self) -> str:
@@ -96,9 +99,14 @@ class Verified:
 
 
 async def verify_log(
-    desk: Desk, *, against: str | None = None, progress: Callable[[int, int], None]
+    desk: Desk,
+    *,
+    against: str | None = None,
+    tell: int = MAX_PROBLEMS,
+    progress: Callable[[int, int], None],
 ) -> Verified:
-    """Verify everything. `against`: the text of a checkpoint that was kept elsewhere.
+    """Verify everything. `against`: the text of a checkpoint that was kept elsewhere; `tell`: how
+    many problems are told, not only counted.
 
     Raises NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
     """
@@ -107,7 +115,7 @@ async def verify_log(
         if known is None:
             raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
         kept = None if against is None else _kept_elsewhere(against, known)
-        verification = _Verification(connection, Tree(known, kept=kept))
+        verification = _Verification(connection, Tree(known, kept=kept), tell=tell)
         return await verification.run(against, kept, progress=progress)
 
 
@@ -124,12 +132,12 @@ def _kept_elsewhere(note: str, known: Identity) -> Checkpoint:
 class _Verification:
     """One pass over the log; what it found is `verified`."""
 
-    def __init__(self, connection: Connection, tree: Tree) -> None:
+    def __init__(self, connection: Connection, tree: Tree, *, tell: int) -> None:
         self._connection = connection
         self._tree = tree
         self._heads: deque[SignedHead] = deque()
         self._whole = True
-        self.verified = Verified()
+        self.verified = Verified(tell=tell)
 
     async def run(
         self,
@@ -185,9 +193,10 @@ class _Verification:
 
     async def _check_head(self, head: SignedHead) -> None:
         self.verified.checkpoints += 1
+        sound = self._tree.sound
         problem = self._tree.wrong_head(head)
         if problem is not None:
-            self.verified.add(problem)
+            self.verified.add(problem, leaf=sound)
         if not self._heads:
             await self._more_heads(head.size)
 
@@ -220,7 +229,7 @@ class _Verification:
             self.verified.add("hashes are kept of leaves that are not there")
 
     async def _check_unsealed(self) -> None:
-        for subject in await strays(self._connection, limit=MAX_PROBLEMS):
+        for subject in await strays(self._connection, limit=self.verified.tell):
             self.verified.add(
                 f"{subject} has no leaf, and nothing waits to seal it: it was put in by hand, or "
                 "its leaf was cut off; `tallyhook log seal` seals it as it is now"

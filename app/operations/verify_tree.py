@@ -21,7 +21,8 @@ class Tree:
         self._keys = [PublicKey(bytes.fromhex(each)) for each in known.keys]
         self._kept = kept
         self._tail, self._frontier = Tail(0, {}), Frontier()
-        self._sound = 0
+        self.sound = 0
+        """Leaves of the largest checkpoint so far that is the head of its leaves."""
         self._wrong_heads = 0
         self.made: dict[Node, Hash] = {}
         """Hashes of complete tiles since `take_nodes` was called."""
@@ -67,14 +68,14 @@ class Tree:
         if (said.size, said.head) != (head.size, head.head):
             return f"{name} was signed with another size or head than it is kept with"
         if head.head == self._frontier.head():
-            self._sound = head.size
+            self.sound = head.size
             return None
         self._wrong_heads += 1
         if self._wrong_heads > 1:
             return None
         return (
             f"{name}, signed {format_instant(head.at)}, is not the head of these leaves: something "
-            f"between leaves {self._sound} and {head.size - 1} was changed, added or put in "
+            f"between leaves {self.sound} and {head.size - 1} was changed, added or put in "
             "another order after it was signed"
         )
 

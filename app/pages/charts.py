@@ -1,4 +1,4 @@
-"""Charts from numbers, as SVG that stands in a page: bars, stacked bars, and a timeline.
+"""Charts from numbers, as SVG that stands in a page: bars, and bars of parts.
 
 Leaves out: colour as a carrier of meaning. Series differ by pattern and stand in a legend, so that
 a chart reads the same on paper and to whoever does not see colours; a title and a description say
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup, escape
-
-from reconcile.instants import Instant, format_duration, format_instant
 
 WIDTH: Final = 720
 _HEIGHT: Final = 240
@@ -56,15 +54,6 @@ class Series:
 
     name: str
     values: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Spell:
-    """One line of a timeline: from a moment to another, or at one."""
-
-    label: str
-    start: Instant
-    end: Instant
 
 
 def bars(
@@ -184,53 +173,6 @@ def _legend(name: str, series: Sequence[Series]) -> Iterator[str]:
         )
         yield f'<text x="{_number(x + 20)}" y="15">{escape(each.name)}</text>'
         x += 44 + 6.5 * len(each.name)
-
-
-# --- timeline ------------------------------------------------------------------------------------
-
-_ROW: Final = 20
-_NAMES: Final = 250
-_NAME_MAX: Final = 40
-"""Characters of a label that fit beside the line."""
-
-
-def timeline(name: str, *, title: str, about: str, spells: Sequence[Spell]) -> Markup:
-    """One line a spell, in the given order, on one axis of time: a disc where it starts, a square
-    where it ends, the length between. A spell of no length is a disc."""
-    first = min((min(each.start, each.end) for each in spells), default=0)
-    last = max((max(each.start, each.end) for each in spells), default=0)
-    span = max(last - first, 1)
-    height = 34 + _ROW * len(spells)
-
-    def x(instant: Instant) -> float:
-        return _NAMES + (WIDTH - _NAMES - _RIGHT - 8) * (instant - first) / span
-
-    parts = [*_time_axis(first, last, height=height)]
-    for row, spell in enumerate(spells):
-        parts += _spell(spell, (x(spell.start), x(spell.end)), y=14 + _ROW * row)
-    return _svg(name, title=title, about=about, height=height, parts=parts)
-
-
-def _spell(spell: Spell, ends: tuple[float, float], *, y: int) -> Iterator[str]:
-    start, end = ends
-    label = spell.label
-    label = label if len(label) <= _NAME_MAX else label[: _NAME_MAX - 1] + "…"
-    yield f'<text x="0" y="{y + 4}">{escape(label)}</text>'
-    if spell.start != spell.end:
-        yield (
-            f'<path d="M{_number(start)} {y} H{_number(end)}" stroke="#333" stroke-width="1.5"/>'
-            f'<rect x="{_number(end - 4)}" y="{y - 4}" width="8" height="8" fill="#fff" '
-            'stroke="#333" stroke-width="1.5"/>'
-        )
-    yield f'<circle cx="{_number(start)}" cy="{y}" r="4.5" fill="{_SOLID}"/>'
-
-
-def _time_axis(first: Instant, last: Instant, *, height: int) -> Iterator[str]:
-    y = height - 18
-    yield f'<path d="M{_NAMES} {y} H{WIDTH - _RIGHT}" stroke="#333" stroke-width="1"/>'
-    yield f'<text x="{_NAMES}" y="{y + 14}">{format_instant(first)}</text>'
-    length = f"{format_duration(last - first)} later"
-    yield f'<text x="{WIDTH - _RIGHT}" y="{y + 14}" text-anchor="end">{length}</text>'
 
 
 # --- the picture ---------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from reconcile.report_tables import TABLES, Column, Table
 ROWS_MAX: Final = 1_000
 """Rows of a table in the page: more would make it slow to open, and nobody reads them there."""
 
-_SMALL: Final = frozenset({"next_step", "cites"})
+_SMALL: Final = frozenset({"next_step", "since", "cites"})
 """Columns that stand in small print below the last one, for a page has no room beside it."""
 
 
@@ -58,7 +58,11 @@ def _section(table: Table, report: PeriodReport) -> dict[str, Any]:
         "rows": [
             {
                 "cells": [(cell_words(column, row), _look(column)) for column in wide],
-                "small": [words for column in small if (words := cell_words(column, row))],
+                "small": [
+                    (column.heading, words)
+                    for column in small
+                    if (words := cell_words(column, row))
+                ],
                 "wrong": table.name == "ties" and not row.holds,
             }
             for row in rows[:ROWS_MAX]

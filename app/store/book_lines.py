@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.imports import newest_published
@@ -86,14 +87,15 @@ def _deciding(
     dialect: str, rows: Sequence[tuple[Any, ...]]
 ) -> Script[tuple[Written, list[tuple[Any, ...]], Rows]]:
     """The counts, the rows to be added, and the keys of the versions that they supersede."""
+    keys = {row[0] for row in rows}
+    if not keys or not (yield from _any_between(dialect, min(keys), max(keys))):
+        return Written(new=len(rows)), list(rows), []
     sql = (
         f"SELECT match_key, kind, since, {', '.join(STAGED[2:])} FROM book_lines "  # noqa: S608
         "WHERE match_key IN ({}) AND until IS NULL"
     )
-    found = yield from selecting(dialect, sql=sql, values={row[0] for row in rows})
+    found = yield from selecting(dialect, sql=sql, values=keys)
     current = {row[:2]: row for row in found}
-    if not current:
-        return Written(new=len(rows)), list(rows), []
     fresh, behind, new = [], [], 0
     for row in rows:
         known = current.get(row[:2])
@@ -107,6 +109,23 @@ def _deciding(
                 behind.append(known[:3])
     counts = Written(new=new, changed=len(behind), unchanged=len(rows) - len(fresh))
     return counts, fresh, behind
+
+
+def _any_between(dialect: str, first: str, last: str) -> Script[bool]:
+    """Whether there is any line: a book that is all new, as the first one is, need not look up each
+    of its keys."""
+    one, other = ("?", "?") if dialect == "sqlite" else ("$1", "$2")
+    sql = f"SELECT 1 FROM book_lines WHERE match_key BETWEEN {one} AND {other} LIMIT 1"  # noqa: S608
+    return bool((yield sql, (first, last)))
+
+
+async def erase_phone(connection: AsyncConnection, digits: str) -> int:
+    """Empty this number in every version of every line, for good. Returns how many had it."""
+    found = await connection.execute(
+        text("UPDATE book_lines SET phone=:erased WHERE phone=:digits RETURNING since"),
+        {"erased": ERASED, "digits": digits},
+    )
+    return len(found.all())
 
 
 # --- reading -------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.statements import select_in, stream
+from app.store.locks_shared import RECONCILING, taking
+from app.store.statements import run, select_in, stream
 from reconcile.breaks import Break
 from reconcile.breaks_life import Step
 from reconcile.breaks_text import break_in
@@ -67,13 +68,13 @@ async def breaks_of_subject(connection: AsyncConnection, subject: str) -> list[s
     return [row[0] for row in rows]
 
 
-async def decided_breaks(connection: AsyncConnection, run: int) -> AsyncIterator[list[str]]:
+async def decided_breaks(connection: AsyncConnection, number: int) -> AsyncIterator[list[str]]:
     """Ids of breaks that a run saw and a person has decided about."""
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
         "WHERE break_deeds.break_id = break_seen.break_id AND deed IN ('accepted', 'settled'))"
     )
-    async for rows in stream(connection, sql, at_once=500, values={"run": run}):
+    async for rows in stream(connection, sql, at_once=500, values={"run": number}):
         yield [row[0] for row in rows]
 
 
@@ -124,6 +125,11 @@ class BreakDeed:
     value: str = ""
     reason: str = ""
     second: str | None = None
+
+
+async def deciding_alone(connection: AsyncConnection) -> None:
+    """Nobody else decides about breaks, and no run writes any, until the transaction ends."""
+    await run(connection, taking(connection.dialect.name, RECONCILING))
 
 
 async def add_break_deed(connection: AsyncConnection, done: BreakDeed) -> None:

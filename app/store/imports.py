@@ -11,7 +11,7 @@ imports published by then say (`newest_published`), whatever another one is writ
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from sqlalchemy import text
@@ -36,12 +36,12 @@ UNDOING: Final = 20_000
 class Import:
     """One import of a file. Counts are of rows; `published_at` is None while it is under way."""
 
-    number: int
     kind: ImportKind
     file: str
     sha256: str
     who: str
     started_at: Instant
+    number: int = 0
     published_at: Instant | None = None
     written: int = 0
     read: int = 0
@@ -72,15 +72,23 @@ async def under_way(connection: AsyncConnection) -> Import | None:
     return None if row is None else _import_of(row)
 
 
-async def begin_import(connection: AsyncConnection, started: Import) -> None:
-    """Write down that it is under way, instead of any other. Its number must be the next one."""
+async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
+    """Write down that it is under way, instead of any other, with the next number.
+
+    Returns it with its number, and whether another one was: what that wrote is then to be undone.
+    """
     await run(connection, taking(connection.dialect.name, IMPORTING))
-    await connection.execute(text("DELETE FROM imports WHERE published_at IS NULL"))
+    begun = replace(wanted, number=await newest_published(connection) + 1)
+    left = await connection.execute(
+        text("DELETE FROM imports WHERE published_at IS NULL RETURNING number")
+    )
+    another = left.first() is not None
     names = ", ".join(f":{name}" for name in _COLUMNS)
     await connection.execute(
         text(f"INSERT INTO imports ({', '.join(_COLUMNS)}) VALUES ({names})"),  # noqa: S608
-        {name: getattr(started, name) for name in _COLUMNS},
+        {name: getattr(begun, name) for name in _COLUMNS},
     )
+    return begun, another
 
 
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:

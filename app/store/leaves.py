@@ -1,11 +1,10 @@
-"""What is sealed of each kind of row, and how a leaf's document is made of it.
+"""What is sealed of each kind of row: the document of a leaf.
 
-A document has the members that the row keeps for ever (`fixed`), those that the row may lose or
-change and the leaf therefore keeps itself (`kept`), the kind, and a salt. Texts that may be let go
-stand in it as their SHA-256. Numbers are integers below 2**53; money is text, times are
-microseconds since 1970.
+A document has the kind, a salt, and what the row says. Texts that may be let go later stand in it
+as their SHA-256, so that nothing in the log has to go with them. Numbers are whole and below 2**53;
+money is text, times are microseconds since 1970.
 
-Members may be added to a kind only under a new kind's name: a document is for ever.
+A document is for ever: members may be added only under the name of a new kind.
 """
 
 from __future__ import annotations
@@ -14,23 +13,39 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.store.mapping import RECORD_COLUMNS
 from reconcile.canonical import canonical_json
+from reconcile.merkle import Hash, leaf_hash
 
 Members = dict[str, Any]
 """JSON: text, whole numbers, null."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sealable:
-    """One row as it is to be sealed. `subject` names it among all kinds."""
+class Sealable(NamedTuple):
+    """What one row says now. `subject` names it among all kinds."""
 
     kind: str
     subject: str
-    fixed: Members
-    kept: Members
+    members: Members
+
+
+class Leaf(NamedTuple):
+    """One entry of the log: the document as canonical JSON (RFC 8785), and its hash."""
+
+    number: int
+    kind: str
+    subject: str
+    document: str
+    hash: Hash
+
+    def members(self) -> Members:
+        """The document as values. Raises ValueError where it is none."""
+        found = json.loads(self.document)
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +71,10 @@ class Kind:
         return int(subject.partition(":")[2]) if self.numbered else subject
 
 
-def document(sealed: Sealable, *, salt: bytes, kept: Members | None = None) -> Members:
-    """The leaf's document. `kept`: as it was sealed, where the row may say otherwise by now."""
-    own = sealed.kept if kept is None else kept
-    return {"kind": sealed.kind, "salt": salt.hex(), **sealed.fixed, **own}
-
-
-def leaf_bytes(members: Members) -> bytes:
-    """What the log's leaf hash is taken of: the document as canonical JSON (RFC 8785)."""
-    return canonical_json(members)
+def leaf_of(row: Sealable, *, number: int, salt: bytes) -> Leaf:
+    """The leaf that seals a row as it is now."""
+    content = canonical_json({"kind": row.kind, "salt": salt.hex(), **row.members})
+    return Leaf(number, row.kind, row.subject, content.decode(), leaf_hash(content))
 
 
 def digest_of_text(text: str | None) -> str | None:
@@ -72,19 +82,6 @@ def digest_of_text(text: str | None) -> str | None:
     if text is None:
         return None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def kept_text(kept: Members) -> str:
-    """Kept members as the store keeps them."""
-    return canonical_json(kept).decode()
-
-
-def kept_members(text: str) -> Members:
-    """Kept members from what the store keeps. Raises ValueError for any other text."""
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError("not an object")
-    return found
 
 
 # --- the kinds -----------------------------------------------------------------------------------
@@ -97,17 +94,15 @@ def _delivery(row: Sequence[Any]) -> Sealable:
      envelope) = row
     # fmt: on
     return Sealable(
-        kind="delivery",
-        subject=delivery_id,
-        fixed={
+        "delivery",
+        delivery_id,
+        {
             "id": delivery_id,
             "received_at": received_at,
             "source": source,
             "body": digest,
             "size": size,
             "whole": envelope,
-        },
-        kept={
             "event": event_id,
             "headers": None if pruned_at is not None else digest_of_text(headers),
             "verdict": verdict,
@@ -121,9 +116,9 @@ def _record(row: Sequence[Any]) -> Sealable:
      expires_at, reason, details) = row
     # fmt: on
     return Sealable(
-        kind="record",
-        subject=record_id,
-        fixed={
+        "record",
+        record_id,
+        {
             "id": record_id,
             "recorded_at": recorded_at,
             "record": kind,
@@ -136,17 +131,17 @@ def _record(row: Sequence[Any]) -> Sealable:
             "session": session,
             "expires_at": expires_at,
             "reason": reason,
+            "details": digest_of_text(details),
         },
-        kept={"details": digest_of_text(details)},
     )
 
 
 def _revision(row: Sequence[Any]) -> Sealable:
     seq, order, at, outcome, fulfillable, substance, before, before_fulfillable, because = row
     return Sealable(
-        kind="revision",
-        subject=f"revision:{seq}",
-        fixed={
+        "revision",
+        f"revision:{seq}",
+        {
             "id": seq,
             "order": order,
             "at": at,
@@ -157,16 +152,15 @@ def _revision(row: Sequence[Any]) -> Sealable:
             "before_fulfillable": before_fulfillable,
             "because": digest_of_text(because),
         },
-        kept={},
     )
 
 
 def _deed(row: Sequence[Any]) -> Sealable:
     number, at, who, role, action, subject, reason, facts = row
     return Sealable(
-        kind="deed",
-        subject=f"deed:{number}",
-        fixed={
+        "deed",
+        f"deed:{number}",
+        {
             "id": number,
             "at": at,
             "who": who,
@@ -174,8 +168,8 @@ def _deed(row: Sequence[Any]) -> Sealable:
             "action": action,
             "subject": subject,
             "facts": digest_of_text(facts),
+            "reason": digest_of_text(reason),
         },
-        kept={"reason": digest_of_text(reason)},
     )
 
 

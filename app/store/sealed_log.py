@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.leaves import Members, kept_members
+from app.store.leaves import Leaf
 from app.store.locks_shared import SEALING, taking
 from app.store.statements import Script, inserting, select_in
 from app.store.unsealed import Found
@@ -18,23 +18,6 @@ from reconcile.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
 """Kept hashes by level, first place and place behind the last: see `reconcile.merkle_tiles`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
-    """One entry of the log. `kept`: the members of its document that the row itself may lose."""
-
-    number: int
-    kind: str
-    subject: str
-    kept: str
-    salt: bytes
-    hash: Hash
-
-    @property
-    def members(self) -> Members:
-        """The kept members as values."""
-        return kept_members(self.kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +49,7 @@ def growing(dialect: str, growth: Growth) -> Script[bool]:
     rows = yield "SELECT coalesce(max(number) + 1, 0) FROM log_leaves", ()
     if int(rows[0][0]) != growth.found.size:
         return False
-    yield from inserting(
-        dialect, table="log_leaves", columns=_LEAF, rows=[_leaf_row(e) for e in growth.leaves]
-    )
+    yield from inserting(dialect, table="log_leaves", columns=_LEAF, rows=growth.leaves)
     yield from inserting(
         dialect,
         table="log_nodes",
@@ -103,19 +84,10 @@ def _noting(dialect: str, found: Found) -> Script[None]:
         )
 
 
-_LEAF = ("number", "kind", "subject", "kept", "salt", "hash")
-
-
-def _leaf_row(leaf: Leaf) -> tuple[Any, ...]:
-    return (leaf.number, leaf.kind, leaf.subject, leaf.kept, leaf.salt, leaf.hash)
+_LEAF: Final = ("number", "kind", "subject", "document", "hash")
 
 
 # --- reading -------------------------------------------------------------------------------------
-
-
-def _leaf_of(row: Sequence[Any]) -> Leaf:
-    number, kind, subject, kept, salt, found = row
-    return Leaf(number=number, kind=kind, subject=subject, kept=kept, salt=salt, hash=found)
 
 
 async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dict[str, Leaf]:
@@ -125,7 +97,7 @@ async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dic
         sql=f"SELECT {', '.join(_LEAF)} FROM log_leaves WHERE subject IN ({{}})",  # noqa: S608
         values=set(subjects),
     )
-    return {row[2]: _leaf_of(row) for row in rows}
+    return {leaf.subject: leaf for leaf in (Leaf(*row) for row in rows)}
 
 
 async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) -> list[Leaf]:
@@ -137,7 +109,7 @@ async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) 
         ),
         {"number": number, "limit": limit},
     )
-    return [_leaf_of(row) for row in rows]
+    return [Leaf(*row) for row in rows]
 
 
 async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:

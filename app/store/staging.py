@@ -25,7 +25,7 @@ class Staged:
     """Rows of the same columns, to be read again in the order of some of these."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
-        self._order = ", ".join(order)
+        self._columns, self._order = columns, ", ".join(order)
         self._insert = f"INSERT INTO staged VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_KIB}"):
@@ -38,27 +38,31 @@ class Staged:
         with _explained():
             self._database.executemany(self._insert, rows)
 
-    def in_order(self, *, where: str = "TRUE") -> Iterator[Rows]:
+    def in_order(self) -> Iterator[Rows]:
         """All of them in order, some thousand at a time."""
-        yield from self._batches(f"SELECT * FROM staged WHERE {where} ORDER BY {self._order}")  # noqa: S608
+        yield from self._batches(f"SELECT * FROM staged ORDER BY {self._order}")  # noqa: S608
 
-    def doubles(self, of: Sequence[str], *, number: str) -> Iterator[tuple[int, int]]:
-        """(number of the first, number of another) of rows that are equal in these columns."""
-        names = ", ".join(of)
-        equal = " AND ".join(f"staged.{name}=twice.{name}" for name in of)
+    def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
+        """The rows of which more than `at_most` are equal in these columns: of each the first
+        column, after that of the first of its equals."""
+        number, names = self._columns[0], ", ".join(of)
+        equal = " AND ".join(f"staged.{name}=crowd.{name}" for name in of)
         sql = (
-            f"SELECT twice.first, staged.{number} FROM (SELECT {names}, min({number}) AS first "  # noqa: S608
-            f"FROM staged GROUP BY {names} HAVING count(*) > 1) AS twice "
-            f"JOIN staged ON {equal} AND staged.{number} <> twice.first"
+            f"SELECT crowd.first, staged.{number} FROM (SELECT {names}, min({number}) AS first "  # noqa: S608
+            f"FROM staged GROUP BY {names} HAVING count(*) > {at_most}) AS crowd "
+            f"JOIN staged ON {equal} ORDER BY 1, 2"
         )
         for rows in self._batches(sql):
             yield from rows
 
-    def drop(self, column: str, values: Iterable[Any]) -> None:
-        """Forget the rows that have one of these values."""
-        sql = f"DELETE FROM staged WHERE {column}=?"  # noqa: S608
+    def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
+        """Forget these rows."""
+        names = ", ".join(of)
         with _explained():
-            self._database.executemany(sql, ((value,) for value in values))
+            self._database.execute(
+                f"DELETE FROM staged WHERE ({names}) IN (SELECT {names} FROM staged "  # noqa: S608
+                f"GROUP BY {names} HAVING count(*) > {at_most})"
+            )
 
     def _batches(self, sql: str) -> Iterator[Rows]:
         with _explained():

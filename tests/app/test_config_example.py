@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
-from app.config import SECTIONS, Settings, known_variables, load_settings
+from app.config import OF_COMMANDS, SECTIONS, Settings, known_variables, load_settings
+from app.config_reading import PREFIX
 from app.errors import ConfigurationError
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.env"
@@ -24,7 +25,7 @@ def lines() -> dict[str, tuple[bool, str]]:
 
 def test_it_lists_every_setting_and_no_other() -> None:
     known = {name.replace("<NAME>", "SHOP") for name in known_variables()}
-    assert set(lines()) == known - {"TALLYHOOK_CONFIG"}
+    assert set(lines()) == known - {PREFIX + name for name in OF_COMMANDS}
 
 
 @pytest.mark.parametrize("field", sorted(Settings.model_fields.keys() - {"sources", *SECTIONS}))
@@ -69,3 +70,9 @@ def test_blanks_left_in_are_refused(tmp_path: Path) -> None:
     path.write_text(EXAMPLE.read_text().replace("#TALLYHOOK_SOURCES", "TALLYHOOK_SOURCES"))
     with pytest.raises(ConfigurationError, match="SECRETS"):
         load_settings({"TALLYHOOK_CONFIG": str(path)}, serving=True)
+
+
+def test_words_of_commands_are_no_mistakes() -> None:
+    """Who asks, and the token of a replay, may stand in the environment of every command."""
+    words = {"TALLYHOOK_OPERATOR": "Sue", "TALLYHOOK_PLAY_TOKEN": "t"}
+    assert load_settings({"TALLYHOOK_ENVIRONMENT": "sandbox", **words}).environment == "sandbox"

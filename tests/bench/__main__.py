@@ -16,20 +16,46 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench import figures
+from tests.bench.bundles import bundle_figures
 from tests.bench.engine import SignedKilobyte, cost, crooked_history, fold_once, found_in
 from tests.bench.flood import flood
+from tests.bench.importing import import_book, import_figures
 from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
+from tests.bench.matching import match_figures, match_month
+from tests.bench.period import adding_up_figure, workbook_figure
 from tests.bench.rebuild import rebuild
+from tests.bench.reconcile import reconcile_figures
 from tests.bench.recovery import recover, recovery_figure
 from tests.bench.report import Figure, print_facts, print_figures, write_json
 from tests.bench.schemes import verify_each
+from tests.bench.sealing_figures import sealing_figures
 from tests.bench.shared import run_shared
 from tests.bench.shared_figures import shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 VAR = Path(__file__).parents[2] / "var"
-PARTS = ("fold", "reading", "rebuild", "ingest", "flatness", "flood", "postgresql", "recovery")
+PARTS = (
+    "evidence",
+    "fold",
+    "reading",
+    "rebuild",
+    "ingest",
+    "flatness",
+    "flood",
+    "postgresql",
+    "recovery",
+    "import",
+    "match",
+    "reconcile",
+    "report",
+    "sealing",
+)
+
+
+def bundling(folder: Path, _: Sizes) -> list[Figure]:
+    """Evidence bundles."""
+    return bundle_figures(folder)
 
 
 def folding(_: Path, sizes: Sizes) -> list[Figure]:
@@ -68,9 +94,27 @@ def sharing(folder: Path, sizes: Sizes) -> list[Figure]:
     return shared_figures(run_shared(folder, sizes=sizes))
 
 
+def importing(folder: Path, sizes: Sizes) -> list[Figure]:
+    """An order book from a file."""
+    return import_figures(import_book(folder, rows=sizes.import_rows))
+
+
 def recovering(folder: Path, sizes: Sizes) -> list[Figure]:
     """From a kill to readiness."""
     return [recovery_figure(recover(folder, orders=sizes.recovery_orders))]
+
+
+def matching(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Takings, book and statement side by side."""
+    return match_figures(match_month(folder, orders=sizes.match_orders))
+
+
+def reporting(folder: Path, sizes: Sizes) -> list[Figure]:
+    """A report added up, and its workbook."""
+    return [
+        adding_up_figure(sizes.report_orders),
+        workbook_figure(folder, rows=sizes.report_rows),
+    ]
 
 
 def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]:
@@ -84,12 +128,18 @@ def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]
 def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
     """The figures of the named parts. Databases are made on the disk and removed afterwards."""
     parts: list[tuple[str, Callable[[Path, Sizes], list[Figure]]]] = [
+        ("evidence", bundling),
         ("fold", folding),
         ("reading", reading),
         ("rebuild", rebuilding),
         ("flood", flooding),
         ("postgresql", sharing),
         ("recovery", recovering),
+        ("import", importing),
+        ("match", matching),
+        ("reconcile", reconcile_figures),
+        ("report", reporting),
+        ("sealing", sealing_figures),
     ]
     found: list[Figure] = []
     for name, part in parts:

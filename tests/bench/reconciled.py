@@ -10,7 +10,7 @@ import asyncio
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,23 @@ from tests.reconcile.books_truth import AS_OF, SOURCE, START, Case, Month
 
 AT_ONCE = 20_000
 
+RULES = """
+[tolerance]
+KES = "0.05"
+[[fee]]
+source = "checkout"
+currency = "KES"
+percent = "1.5"
+"""
+"""The rules that the truth goes by, as a merchant would write them."""
+
 BOOK = ("match_key", "kind", "since", "line", "reference", "minor", "currency", "placed_at",
         "status", "group_key", "group_name")  # fmt: skip
 STATEMENT = ("subject", "kind", "source", "ordinal", "since", "line", "match_key", "payment",
              "order_ref", "currency", "gross", "fee", "net", "settled_at", "payout")  # fmt: skip
+IMPORT = ("number", "kind", "file", "sha256", "who", "started_at", "published_at", "written",
+          "read", "new", "changed", "unchanged", "rejected")  # fmt: skip
+DELIVERY = ("id", "received_at", "source", "verdict", "digest", "size", "headers")
 DUE = ("order_key", "due_at", "generation")
 
 
@@ -35,16 +48,28 @@ def fill(path: Path, month: Month) -> None:
     asyncio.run(_make(f"sqlite+aiosqlite:///{path.absolute()}"))
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA synchronous=OFF")
-        for table, columns, rows in (
-            ("takings", takings.COLUMNS, _takings(month)),
-            ("order_due", DUE, _due(month)),
-            ("book_lines", BOOK, _book(month)),
-            ("statement_lines", STATEMENT, _statement(month)),
-        ):
+        for table, columns, rows in tables(month):
             print(f"reconcile: writing {table}", file=sys.stderr)
             _write(connection, table, columns, rows)
-        _ends(connection)
     connection.close()
+
+
+def tables(month: Month) -> Iterator[tuple[str, tuple[str, ...], Iterable[Any]]]:
+    """What the month is in a database: tables, columns and rows.
+
+    Webhooks, book and statement reach over the whole time, and the import is published.
+    """
+    book = ("~", "order", 1, "bok_~", "~", 1, "KES", AS_OF, "unpaid", None, None)
+    fees = [
+        ("~", "fee", SOURCE, place, 1, f"stm_{place}", "~", None, "~", "KES", 0, 1, -1, at, "po")
+        for place, at in enumerate((START, AS_OF))
+    ]
+    yield "imports", IMPORT, [(1, "book", "month", "", "bench", START, START, *(0,) * 6)]
+    yield "deliveries", DELIVERY, [("dlv_0", START, SOURCE, "unreadable", "", 0, "")]
+    yield "takings", takings.COLUMNS, _takings(month)
+    yield "order_due", DUE, _due(month)
+    yield "book_lines", BOOK, chain(_book(month), [book])
+    yield "statement_lines", STATEMENT, chain(_statement(month), fees)
 
 
 async def _make(url: str) -> None:
@@ -98,25 +123,3 @@ def _lines(case: Case) -> Iterator[tuple[Any, ...]]:
             each.payment, each.order, each.currency, each.gross, each.fee, each.net,
             each.settled_at, each.payout,
         )  # fmt: skip
-
-
-def _ends(connection: sqlite3.Connection) -> None:
-    """Webhooks, book and statement reach over the whole time, and the import is published."""
-    connection.execute(
-        "INSERT INTO deliveries (id, received_at, source, verdict, digest, size, headers) "
-        "VALUES ('dlv_0', ?, ?, 'unreadable', '', 0, '')",
-        (START, SOURCE),
-    )
-    book = ("~", "order", 1, "bok_~", "~", 1, "KES", AS_OF, "unpaid", None, None)
-    _write(connection, "book_lines", BOOK, [book])
-    fees = [
-        ("~", "fee", SOURCE, place, 1, f"stm_{place}", "~", None, "~", "KES", 0, 1, -1, at, "po")
-        for place, at in enumerate((START, AS_OF))
-    ]
-    _write(connection, "statement_lines", STATEMENT, fees)
-    connection.execute(
-        "INSERT INTO imports (number, kind, file, sha256, who, started_at, published_at, written, "
-        "read, new, changed, unchanged, rejected) "
-        "VALUES (1, 'book', 'bench', '', 'bench', ?, ?, 0, 0, 0, 0, 0, 0)",
-        (START, START),
-    )

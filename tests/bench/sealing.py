@@ -135,7 +135,7 @@ def alone(folder: Path, *, orders: int) -> Alone:
     """Fill a database, seal all of it, verify it."""
     path, stretch = folder.absolute() / "alone.db", Stretch(seed=SEED, first=0, count=orders)
     fill(path, stretch, source(secret_text(new_secret())))
-    return asyncio.run(_alone(path))
+    return asyncio.run(_alone(path.absolute()))
 
 
 async def _alone(path: Path) -> Alone:

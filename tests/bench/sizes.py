@@ -11,17 +11,27 @@ BARS = {
     "fold": 40.0,
     "rebuild": 60_000.0,
     "rebuild memory": 400.0,
+    "reconcile": 60_000.0,
+    "reconcile memory": 400.0,
     "flatness": 0.85,
     "flood share": 1.0,
     "flood p99": 250.0,
     "flood memory": 20.0,
     "verifying": 15.0,
     "recovery": 5.0,
+    "import": 50_000.0,
+    "match": 60_000.0,
+    "match memory": 400.0,
+    "workbook": 10.0,
+    "sealing share": 0.9,
+    "sealing": 5_000.0,
+    "proof": 50.0,
+    "proof memory": 64.0,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
-deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery:
-seconds."""
+deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery, workbook, bundle: seconds; import,
+match, reconcile: rows a second; sealing: of the rate without it, leaves a second; proof: ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +52,12 @@ class Sizes:
     flood_unsigned unsigned requests in a flood, beside `flood_slow` slow connections and
                    `flood_rate` genuine deliveries a second
     recovery_orders orders in the database of a service that is killed; each has four deliveries
+    import_rows    rows of an order book
+    match_orders   orders that are matched with as many book and statement lines
+    reconcile_orders orders that are reconciled; each has about one line in book and statement
+    report_rows    breaks in the report that a workbook is made of
+    report_orders  orders that are added up to a report
+    log_leaves     leaves of the log in which `log_proofs` are proved
     """
 
     round_orders: int = 12_500
@@ -61,6 +77,13 @@ class Sizes:
     flood_slow: int = 1_000
     flood_rate: float = 100.0
     recovery_orders: int = 250_000
+    import_rows: int = 1_000_000
+    match_orders: int = 1_000_000
+    reconcile_orders: int = 1_000_000
+    report_rows: int = 100_000
+    report_orders: int = 200_000
+    log_leaves: int = 10_000_000
+    log_proofs: int = 500
 
 
 FULL = Sizes()
@@ -77,5 +100,12 @@ QUICK = Sizes(
     shared_rounds=4,
     shared_warm=500,
     recovery_orders=12_500,
+    import_rows=50_000,
+    match_orders=50_000,
+    reconcile_orders=50_000,
+    report_rows=5_000,
+    report_orders=10_000,
+    log_leaves=500_000,
+    log_proofs=200,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""

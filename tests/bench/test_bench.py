@@ -18,6 +18,7 @@ import pytest
 from rich.console import Console
 
 from app.clock import SystemClock
+from reconcile.breaks import BREAK_CAUSES
 from reconcile.events import Delivery
 from reconcile.fold import fold
 from reconcile.history import History
@@ -30,6 +31,7 @@ from tests.bench.figures import fold_figure, ingest_figures
 from tests.bench.generator import prepared
 from tests.bench.ingest import Rounds, Served
 from tests.bench.load import Course, Leg, Target, is_whole, quantile, send
+from tests.bench.matching import match_figures, match_month
 from tests.bench.orders import SCRIPTS, Message, Stretch
 from tests.bench.report import Figure, number, print_figures, write_json
 from tests.bench.requests import mixed
@@ -358,3 +360,15 @@ def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         arguments(["nothing"])
     assert "there is no 'nothing'" in capsys.readouterr().err
+
+
+# --- matching ------------------------------------------------------------------------------------
+
+
+def test_a_month_is_matched_in_a_process_of_its_own_and_compared(tmp_path: Path) -> None:
+    """Every break of the truth, none besides; and speed with one wrong answer holds nothing."""
+    found = match_month(tmp_path, orders=2_500)
+    assert (found.false, found.missed, found.ties) == (0, 0, True)
+    assert (found.breaks, found.of_each) == (len(BREAK_CAUSES), 1)
+    for wrong in (replace(found, false=1), replace(found, missed=1), replace(found, ties=False)):
+        assert not match_figures(wrong)[0].holds

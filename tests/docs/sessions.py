@@ -20,7 +20,10 @@ _CHANGING = (
     (re.compile(r"\b(evt|dlv|rec|cs|pay|re|thk|key)_[0-9A-Za-z_-]*…?"), r"\1_…"),
     (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+Z"), "MOMENT"),
     (re.compile(r"sha256:[0-9a-f]*…?"), "sha256:…"),
+    (re.compile(r"\bkey [0-9A-F]{16}\b"), "key …"),
+    (re.compile(r"\btallyhook\.(sandbox|live)/[0-9a-f]{12}\b"), r"tallyhook.\1/…"),
     (re.compile(r"\bin \d+ s\b"), "in N s"),
+    (re.compile(r"\b\d+ leaves( lie in the log of \d+)?"), "N leaves"),
     (re.compile(r"\b[\d,]+ bytes\b"), "N bytes"),
     (re.compile(r"\s+"), " "),
 )

@@ -1,4 +1,7 @@
-"""Makes a generated month to play with: `python -m tests.finance FOLDER [ORDERS]`.
+"""Makes a generated month to play with.
+
+    python -m tests.finance FOLDER [ORDERS]          fills the folder
+    python -m tests.finance FOLDER [ORDERS] --late   lets the webhooks come that were missed
 
 The folder then holds a database, the merchant's order book, the provider's statement and the
 merchant's rules of October 2024: long past, whatever the clock says.
@@ -10,18 +13,39 @@ import asyncio
 import sys
 from pathlib import Path
 
+from app.clock import SystemClock
 from reconcile.instants import parse_instant
-from tests.finance.loading import into_store
+from tests.finance.loading import into_store, keep_arrivals
 from tests.finance.month import Month
+from tests.store.builders import opened
+
+ORDERS = 40
+"""One of each plot."""
 
 
 def main(words: list[str]) -> None:
-    """Fill the folder."""
-    folder = Path(words[0])
-    orders = int(words[1]) if len(words) > 1 else 200
-    month = Month(orders=orders, starts=parse_instant("2024-10-01T00:00:00Z"))
+    """Fill the folder, or add to it."""
+    late = "--late" in words
+    folder, *orders = [Path(word) for word in words if word != "--late"]
+    count = int(str(orders[0])) if orders else ORDERS
+    month = Month(orders=count, starts=parse_instant("2024-10-01T00:00:00Z"))
+    url = f"sqlite+aiosqlite:///{folder.absolute()}/shop.db"
+    if late:
+        print(f"{asyncio.run(_hear_late(url, month))} webhooks came that had been missed.")
+    else:
+        _fill(folder, month, url)
+
+
+async def _hear_late(url: str, month: Month) -> int:
+    late = month.late(SystemClock().now())
+    async with opened(url) as store:
+        await keep_arrivals(store, late)
+    return len(late)
+
+
+def _fill(folder: Path, month: Month, url: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    asyncio.run(into_store(f"sqlite+aiosqlite:///{folder.absolute()}/shop.db", month))
+    asyncio.run(into_store(url, month))
     month.write_book(folder / "book.csv")
     month.write_statement(folder / "statement.csv")
     month.write_rules(folder / "rules.toml")

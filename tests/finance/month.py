@@ -15,8 +15,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant, parse_instant
-from tests.finance.plots import CYCLE, never_notified
+from reconcile.instants import (
+    DAY,
+    HOUR,
+    MILLISECOND,
+    SECOND,
+    Instant,
+    format_instant,
+    parse_instant,
+)
+from tests.finance.plots import CYCLE, UNDECIDED, Plot, never_notified, pays
 from tests.finance.story import FEE_PERCENT, Arrived, Gap, Story, Telling, major
 
 CURRENCIES = ("KES", "JPY", "KWD")
@@ -24,9 +32,6 @@ DAYS = 31
 OCTOBER = parse_instant("2026-10-01T00:00:00Z")
 CLOSED_AT = parse_instant("2026-11-12T09:00:00Z")
 """When the month is closed: everything but the late events has come, and every margin is over."""
-
-LATE_AT = parse_instant("2026-11-16T08:00:00Z")
-"""When webhooks come at last that were missed in October."""
 
 ACCOUNT_FEE = 900
 """Minor units that the provider takes for the account in each currency."""
@@ -52,7 +57,8 @@ class Truth:
     outcomes    orders by (currency, outcome): those that anybody spoke to us of
     gaps        every break, by (cause, order)
     captured, returned, fees, settled
-                sums by currency; `fees` and `settled` (net) are those of the statement
+                sums by currency; `fees` and `settled` (net) are those of the statement: of lines
+                whose payment is of the month and, where no payment is known, of lines that are
     """
 
     orders: int = 0
@@ -78,8 +84,8 @@ class Truth:
                 found[gap.currency] += gap.minor
         return found
 
-    def add(self, story: Story) -> None:
-        """Count one story."""
+    def add(self, story: Story, *, ends: Instant) -> None:
+        """Count one story of a month that ends then."""
         self.deliveries += len(story.arrivals)
         self.book_rows += len(story.book)
         self.statement_rows += len(story.statement)
@@ -89,6 +95,8 @@ class Truth:
         self.captured[story.currency] += story.captured
         self.returned[story.currency] += story.returned
         for row in story.statement:
+            if not story.captured and row.settled_at >= ends:
+                continue
             self.fees[row.currency] += row.fee
             self.settled[row.currency] += row.net
         for gap in story.gaps:
@@ -97,9 +105,15 @@ class Truth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Month:
-    """So many orders, placed evenly from the first day's first hour to the last day's evening."""
+    """So many orders, placed evenly from the first day's first hour to the last day's evening.
+
+    undecided_every  of so many cycles of plots only the first has orders that a person must decide
+                     before the month can be closed: one by one, whatever the size of the month
+    """
 
     orders: int
+    undecided_every: int = 1
+    plots: tuple[Plot, ...] = CYCLE
     seed: int = 1
     starts: Instant = OCTOBER
     prefix: str = "10-"
@@ -110,7 +124,10 @@ class Month:
             yield self._story(number)
 
     def _story(self, number: int) -> Story:
-        plot = CYCLE[number % len(CYCLE)]
+        cycle, place = divmod(number, len(self.plots))
+        plot = self.plots[place]
+        if plot in UNDECIDED and cycle % self.undecided_every:
+            plot = pays
         telling = Telling(
             plot.__name__,
             number=number,
@@ -121,7 +138,7 @@ class Month:
         )
         plot(telling)
         if plot is never_notified:
-            telling.hears_late("succeeded", 60, at=LATE_AT + number * SECOND)
+            telling.hears_late("succeeded", 60)
         telling.story.arrivals.sort(key=lambda each: each.at)
         return telling.story
 
@@ -133,15 +150,21 @@ class Month:
         """What is true of the month, as known when it is closed."""
         truth = Truth()
         for story in self.stories():
-            truth.add(story)
-        truth.statement_rows += len(CURRENCIES)
+            truth.add(story, ends=self.starts + DAYS * DAY)
+        truth.statement_rows += 2 * len(CURRENCIES)
+        for currency in CURRENCIES:
+            truth.fees[currency] += ACCOUNT_FEE
+            truth.settled[currency] -= ACCOUNT_FEE
         return truth
 
-    def late(self) -> list[Arrived]:
-        """Webhooks of October that come after it was closed, in the order of their arrival."""
-        return sorted(
-            (each for story in self.stories() for each in story.late), key=lambda each: each.at
-        )
+    def late(self, at: Instant) -> list[Arrived]:
+        """Webhooks of the month that were missed and come at last, one a millisecond from `at` on:
+        the payments of which only the statement has known."""
+        late = (each for story in self.stories() for each in story.late)
+        return [
+            Arrived(at + place * MILLISECOND, each.event_id, each.body)
+            for place, each in enumerate(late)
+        ]
 
     def write_book(self, path: Path) -> Path:
         """The merchant's order book as CSV."""
@@ -187,22 +210,14 @@ class Month:
         return path
 
     def _account_fees(self) -> Iterator[tuple[str, ...]]:
-        """What the provider takes for the account, nine days into the next month: so far does the
-        statement reach, and what is not on it by then is missing."""
-        at = format_instant(self.starts + (DAYS + 9) * DAY)
-        for currency in CURRENCIES:
-            fee = major(ACCOUNT_FEE, currency)
-            yield (
-                "",
-                "",
-                "fee",
-                major(0, currency),
-                fee,
-                "-" + fee,
-                currency,
-                at,
-                f"fee_{currency}",
-            )
+        """What the provider takes for the account, as the month begins and nine days after it: from
+        then on, and so far, does the statement reach. What is not on it by then is missing."""
+        for day in (0, DAYS + 9):
+            at = format_instant(self.starts + day * DAY)
+            for currency in CURRENCIES:
+                fee = major(ACCOUNT_FEE, currency)
+                names = ("", "", "fee", major(0, currency), fee, f"-{fee}")
+                yield (*names, currency, at, f"fee_{currency}_{day}")
 
     def write_rules(self, path: Path) -> Path:
         """The merchant's rules: which fee was agreed in each currency."""

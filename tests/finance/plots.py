@@ -365,5 +365,8 @@ BROKEN: tuple[Plot, ...] = (
     two_rows_fit,
 )
 
+UNDECIDED: tuple[Plot, ...] = (price_unclear, two_bodies, two_rows_fit)
+"""Those that must be decided before a month is closed."""
+
 CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *(pays,) * 10)
 """Forty, so that with three currencies each plot comes in each."""

@@ -91,7 +91,7 @@ class Gap:
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """One order's story. `late`: what came after the month was closed."""
+    """One order's story. `late`: what we did not hear before the month was closed."""
 
     order: str
     plot: str
@@ -191,11 +191,10 @@ class Telling:
             self.story.arrivals.append(Arrived(at + delay * SECOND, event, body))
         return event
 
-    def hears_late(self, kind: str, after: int, *, at: Instant) -> None:
-        """The same, but heard only at an instant after the month was closed."""
-        event = self._new_event()
-        body = self._body(kind, event, self.placed_at + after * SECOND)
-        self.story.late.append(Arrived(at, event, body))
+    def hears_late(self, kind: str, after: int) -> None:
+        """The provider says something, and we do not hear it before the month is closed."""
+        at, event = self.placed_at + after * SECOND, self._new_event()
+        self.story.late.append(Arrived(at, event, self._body(kind, event, at)))
 
     def _new_event(self) -> str:
         self._ids += 1

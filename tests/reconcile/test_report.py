@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -204,6 +205,19 @@ def test_a_list_ends_at_its_bound_with_the_oldest_and_says_what_is_left_out() ->
     assert report.breaks == whole.breaks
     assert sum(row.count for row in report.breaks) == 95
     assert [(each.listed, each.left_out) for each in report.unlisted] == [(10, 85), (0, 0), (0, 0)]
+
+
+def test_memory_does_not_grow_with_the_orders() -> None:
+    def peak(count: int) -> int:
+        tally = PeriodTally(scope())
+        tracemalloc.start()
+        for each in orders(count):
+            tally.order(each)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert peak(8_000) < peak(1_000) + 20_000
 
 
 def test_a_report_as_json_is_that_report_again() -> None:

@@ -21,7 +21,7 @@ from app.operations.read_breaks import SeenBreak, breaks_of_run, living_breaks, 
 from app.operations.reconcile_period import finish
 from app.operations.takings import refresh_takings
 from app.store.audit import deeds
-from app.store.breaks import hand_matches
+from app.store.breaks import hand_matches, steps_of
 from app.store.runs import Run, save_seen, take_run_number
 from app.store.store import Store
 from reconcile.breaks import Break, Candidate
@@ -52,10 +52,17 @@ def missing(order: str, *, minor: int = 150_000, lines: Sequence[str] = ()) -> B
     )
 
 
-def late(order: str) -> Break:
+def late(order: str, why: str = "given_up") -> Break:
     """Money came after the shop had canceled."""
     return Break(
-        cause="late_money", order=order, payment="p", subject=None, money=KES, since=T, cites=("e",)
+        cause="late_money",
+        order=order,
+        payment="p",
+        subject=None,
+        money=KES,
+        since=T,
+        cites=("e",),
+        facts=(("captured", KES), ("why", why)),
     )
 
 
@@ -172,6 +179,7 @@ class BreakContract:
             "opened", "assigned", "commented", "accepted", "changed",
         ]  # fmt: skip
         async with store.reading() as connection:
+            earlier = await steps_of(connection, [name], as_of=seconds(1))
             trail = await deeds(connection, limit=9, subject=name)
         assert [(each.action, each.who, each.reason) for each in trail] == [
             ("break_assigned", "ann", ""),
@@ -179,6 +187,7 @@ class BreakContract:
             ("break_accepted", "ann", "small"),
         ]
         assert trail[-1].facts["amount"] == "1500.00"
+        assert [step.kind for step in earlier[name]] == ["opened"]
 
     async def test_above_the_limit_two_operators_accept(self, store: Store) -> None:
         """One alone is refused, the same one twice is refused, and so is one who may not."""
@@ -225,18 +234,19 @@ class BreakContract:
         """A refund is owed until evidence ends it; what is accepted is open no more."""
         at = desk(store, at=2)
         twice = replace(late("B"), cause="paid_twice")
-        await run(store, late("A"), twice, missing("C"), at=1)
+        await run(store, late("A"), twice, missing("C"), late("D", "canceled"), at=1)
         items = [each async for part in late_items(at, closed=False) for each in part]
         told = {each.seen.order: late_document(each) for each in items}
         assert {o: (t["proposed"], t["state"]) for o, t in told.items()} == {
             "A": ("accept", "to_decide"),
             "B": ("refund", "to_decide"),
+            "D": ("refund", "to_decide"),
         }
         with pytest.raises(UsageError, match="not late money"):
             await settle_late(at, missing("C").identity, action="refund", reason="x", by="ann")
         for found, action in ((late("A"), "accept"), (twice, "refund")):
             await settle_late(at, found.identity, action=action, reason="agreed", by="ann")
-        assert await living(store) == {"A": "accepted", "B": "open", "C": "open"}
+        assert await living(store) == {"A": "accepted", "B": "open", "C": "open", "D": "open"}
         items = [each async for part in late_items(at, closed=False) for each in part]
         assert [late_document(each)["state"] for each in items if each.seen.order == "B"] == [
             "waits_for_refund"

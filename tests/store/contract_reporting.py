@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import UsageError
 from app.operations.break_desk import accept_break
+from app.operations.reconcile_period import Asked, reconcile_period
 from app.operations.report_journal import report_journal
 from app.operations.report_period import report_period
 from app.reports.render import render
@@ -128,10 +129,17 @@ class ReportingContract:
         """Paid twice, and accepted by a person before the report's instant."""
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
         await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
-        report = await report_period(desk(store, at=LATER), scope(), progress=quiet)
-        (line,) = report.break_lines
-        assert (line.cause, line.state, line.order) == ("paid_twice", "open", "A")
-        assert line.sentence.startswith("Paid more than once")
+        await reconcile_period(desk(store, at=100), Asked(), progress=quiet)
+        seen = []
+        for at in (200, 300):
+            now = desk(store, at=at)
+            report = await report_period(now, scope(as_of=seconds(at)), progress=quiet)
+            (line,) = report.break_lines
+            assert (line.cause, line.order) == ("paid_twice", "A")
+            assert line.sentence.startswith("Paid more than once")
+            seen.append([line.state, *(row.state for row in report.breaks)])
+            await accept_break(now, line.identity, reason="agreed", by=None, second=None)
+        assert seen == [["open", "open"], ["accepted", "accepted"]]
 
     async def test_a_journal_has_every_movement_and_line_once(self, store: Store) -> None:
         """Captures on the provider's date, settlement on the statement's."""

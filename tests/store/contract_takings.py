@@ -117,6 +117,20 @@ class TakingsContract:
         assert await cached(store, at=4) == await folded(store, at=4)
         assert [row.whole is None for row in await cached(store, at=4)] == [False, False]
 
+    async def test_an_event_that_names_no_order_reaches_all_that_share_its_payment(
+        self, store: Store
+    ) -> None:
+        """It is kept under one of them; the taking of the other is not stale by itself."""
+        both = [said(f"e-{order}", order=order, payment="p", order_money=DUE) for order in "AB"]
+        await keep(store, arrival(both[0], at=1))
+        await keep(store, arrival(both[1], at=1))
+        await refresh_takings(desk(store, at=2), progress=quiet)
+        before = await cached(store, at=3)
+        await keep(store, arrival(said("n", "succeeded", payment="p", money=DUE), at=3))
+        after = await cached(store, at=3)
+        assert after == await folded(store, at=3)
+        assert [old != new for old, new in zip(before, after, strict=True)] == [True, True]
+
     async def test_takings_of_the_past_are_those_of_what_was_known(self, store: Store) -> None:
         """An order of which nothing had arrived is not among them."""
         await several(store)

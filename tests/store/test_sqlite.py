@@ -10,13 +10,17 @@ from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
 from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
+from tests.store.contract_evidence import EvidenceContract
 from tests.store.contract_histories import HistoryContract
+from tests.store.contract_imports import ImportContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_personal import PersonalContract
+from tests.store.contract_reconciling import ReconcilingContract
 from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
+from tests.store.contract_sealing import SealingContract
 from tests.store.contract_takings import TakingsContract
 from tests.store.contract_verdicts import VerdictContract
 from tests.store.contract_watching import WatchingContract
@@ -30,13 +34,17 @@ class TestSqlite(
     CheckingContract,
     ClosingContract,
     ConfirmingContract,
+    EvidenceContract,
     PersonalContract,
     ReportingContract,
     RetentionContract,
     OutboxContract,
     TakingsContract,
     BreakContract,
+    ReconcilingContract,
     WatchingContract,
+    ImportContract,
+    SealingContract,
 ):
     """Every property of the contract, on a database file."""
 

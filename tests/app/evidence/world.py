@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 from app.operations.desk import Desk
+from app.operations.refold import refold_until_quiet
 from app.store.records import add_records
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.money import Money
@@ -69,11 +69,12 @@ async def live_through(driver: Driver, *, customer: Words | None = None) -> None
         for again in range(times):
             driver.clock.put(T + arrived * MINUTE + again * 2 * SECOND)
             assert (await driver.send(body)).status_code == 200
-        await asyncio.sleep(0.02)  # for the worker to publish
+        await refold_until_quiet(driver.desk, limit=10, progress=lambda count: None)
     driver.clock.put(LATER)
+    await refold_until_quiet(driver.desk, limit=10, progress=lambda count: None)
 
 
 async def make(folder: Path) -> None:
     """Leave a database of this world in a folder."""
-    async with driving(folder) as driver:
+    async with driving(folder, with_worker=False) as driver:
         await live_through(driver)

@@ -31,8 +31,8 @@ def upgrade() -> None:
     op.create_table(
         "log_leaves",
         _big("number"),
-        *(_text(name) for name in ("kind", "subject", "kept")),
-        *(_blob(name) for name in ("salt", "hash")),
+        *(_text(name) for name in ("kind", "subject", "document")),
+        _blob("hash"),
         sa.PrimaryKeyConstraint("number", name=op.f("pk_log_leaves")),
         sa.UniqueConstraint("subject", name=op.f("uq_log_leaves_subject")),
         sqlite_strict=True,

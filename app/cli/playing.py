@@ -1,0 +1,65 @@
+"""`tallyhook sandbox --play`: a scenario against a running receiver, then what came otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.output import note
+
+PlayOption = Annotated[
+    Path | None,
+    typer.Option("--play", help="Play a scenario of `evidence scenario` instead, and end."),
+]
+SpeedOption = Annotated[
+    float, typer.Option(min=0.001, max=1_000_000, help="With --play: so many times as fast.")
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="TALLYHOOK_PLAY_TOKEN",
+        help="With --play: an API token, to speak for the shop and to compare the outcome.",
+    ),
+]
+
+
+def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
+    """Play it. Exit code 1 where something came otherwise than the scenario says."""
+    import anyio
+
+    from app.cli.running import run_loop
+    from app.clock import SystemClock
+    from app.errors import UsageError
+    from app.sandbox.courier import courier_client
+    from app.sandbox.playing import Stage, play
+    from app.sandbox.script import read_script
+    from app.sandbox.settings import SANDBOX_SECRET, SandboxSettings, is_absolute_http
+
+    if not is_absolute_http(webhook_url):
+        raise UsageError("--webhook-url is an absolute http or https address")
+    script = read_script(path, secret=SANDBOX_SECRET)
+    lasts = (script.acts[-1].at - script.acts[0].at) / 1_000_000 / speed
+    note(f"{len(script.acts)} steps, {lasts:,.0f} s; verify with {SANDBOX_SECRET}")
+    if speed != 1:
+        note("Faster than it was: divide the receiver's windows of time by as much.")
+
+    async def playing() -> list[str]:
+        async with courier_client(SandboxSettings(webhook_url=webhook_url), None) as client:
+            stage = Stage(
+                client=client,
+                webhook_url=webhook_url,
+                clock=SystemClock(),
+                sleep=anyio.sleep,
+                speed=speed,
+                token=token,
+            )
+            return await play(script, stage, note)
+
+    differences = run_loop(playing())
+    for each in differences:
+        print(each)
+    if differences:
+        raise typer.Exit(1)
+    note("Everything came as it did then." if token else "Every event was taken as it was then.")

@@ -1,0 +1,161 @@
+"""Plays a script: each act at its time, events signed afresh, then compares what was concluded.
+
+Times keep their distances, divided by `speed`; dates within events move along. What a script tells
+of the shop goes to the API, which takes a token; without one only the events are played.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import httpx2
+
+from app.clock import Clock
+from app.errors import UnreachableError, UsageError
+from app.sandbox.courier import USER_AGENT, Sleep
+from app.sandbox.script import EXPECTED, Act, Script
+from reconcile.instants import SECOND, Instant, format_instant
+from reconcile.money import Money, to_json
+
+TIMEOUT_S: Final = 10.0
+"""Seconds for one answer."""
+
+_PASSING: Final = (
+    re.compile(r"\brec_[0-9a-z]+"),
+    re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"),
+    re.compile(r"\b\d+ (?:d|h|min|s|ms)\b"),
+)
+"""What differs from one life of an order to another: ids of records, moments, lengths of time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where a script is played. `token`: of the API; None: nobody speaks for the shop."""
+
+    client: httpx2.AsyncClient
+    webhook_url: str
+    clock: Clock
+    sleep: Sleep
+    speed: float = 1.0
+    token: str | None = field(default=None, repr=False)
+
+    def target(self, source: str, *, several: bool) -> str:
+        """Where a source's events go: of several, each to the path of its name."""
+        base = self.webhook_url.rpartition("/")[0]
+        return f"{base}/{quote(source)}" if several else self.webhook_url
+
+    def order(self, reference: str) -> str:
+        """The order's address in the API of the same host."""
+        split = urlsplit(self.webhook_url)
+        path = f"/api/v1/orders/{quote(reference, safe='')}"
+        return urlunsplit((split.scheme, split.netloc, path, "", ""))
+
+
+async def play(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
+    """Play it to its end. Returns what came otherwise than the script says; none: all as then.
+
+    Raises UnreachableError where the receiver does not answer, UsageError for a wrong token.
+    """
+    begin, first = stage.clock.now(), script.acts[0].at
+
+    def moved(moment: Instant) -> Instant:
+        return begin + round((moment - first) / stage.speed)
+
+    player = _Player(script, stage, moved)
+    for number, act in enumerate(script.acts, 1):
+        await _until(stage, moved(act.at))
+        told = await (player.tell(act) if act.record is not None else player.send(act))
+        say(f"{number}/{len(script.acts)} {told}")
+    if stage.token is None:
+        say("No --token: what was concluded is not compared, and the shop said nothing.")
+    else:
+        await _until(stage, moved(script.ends_at))
+        await player.compare()
+    return player.differences
+
+
+async def _until(stage: Stage, moment: Instant) -> None:
+    wait = moment - stage.clock.now()
+    if wait > 0:
+        await stage.sleep(wait / SECOND)
+
+
+class _Player:
+    def __init__(self, script: Script, stage: Stage, moved: Callable[[Instant], Instant]) -> None:
+        self._script, self._stage, self._moved = script, stage, moved
+        self._price: Money | None = None
+        self.differences: list[str] = []
+
+    async def send(self, act: Act) -> str:
+        """One event, signed now."""
+        url = self._stage.target(act.source, several=len(self._script.signers) > 1)
+        signed = self._script.signers[act.source].signed(
+            act.body(self._moved), event_id=act.event_id, now=self._stage.clock.now(), url=url
+        )
+        headers = [("content-type", "application/json"), ("user-agent", USER_AGENT)]
+        answer = await self._ask(
+            "POST", signed.url or url, content=signed.body, headers=headers + signed.headers
+        )
+        # A profile may say what its provider wants to hear: then no verdict is told.
+        taken = act.verdict if 200 <= answer.status_code < 300 else f"status {answer.status_code}"
+        verdict = _json(answer).get("verdict", taken)
+        if verdict != act.verdict:
+            self.differences.append(f"{act.event_id}: {verdict}, and it was {act.verdict} then")
+        return f"event {act.event_id}: {verdict}"
+
+    async def tell(self, act: Act) -> str:
+        """What the shop said of the order."""
+        record, token = act.record, self._stage.token
+        assert record is not None
+        self._price = record.money or self._price
+        word = record.kind.removeprefix("order_")
+        if token is None or self._price is None:
+            return f"the shop: {word}, left out"
+        answer = await self._ask(
+            "PUT",
+            self._stage.order(self._script.order),
+            json={**to_json(self._price), f"{word}_at": format_instant(self._moved(record.at))},
+            headers=[("authorization", f"Bearer {token}")],
+        )
+        if answer.status_code != 200:
+            raise UsageError(f"the API refused the shop's word with status {answer.status_code}")
+        return f"the shop: {word}"
+
+    async def compare(self) -> None:
+        """What was concluded, with what was concluded then."""
+        headers = [("authorization", f"Bearer {self._stage.token}")]
+        answer = await self._ask("GET", self._stage.order(self._script.order), headers=headers)
+        document = _json(answer)
+        found = {name: document.get(name) for name in EXPECTED}
+        found["findings"] = [each["code"] for each in document.get("findings", ())]
+        for name, wanted in self._script.expected.items():
+            if plain(found[name]) != plain(wanted):
+                self.differences.append(f"{name}: {found[name]}, and it was {wanted} then")
+
+    async def _ask(self, method: str, url: str, **words: Any) -> httpx2.Response:
+        try:
+            return await self._stage.client.request(method, url, **words)
+        except httpx2.HTTPError as error:
+            where = urlsplit(url).netloc
+            raise UnreachableError(f"{where} does not answer: {type(error).__name__}") from None
+
+
+def plain(value: Any) -> Any:
+    """Without what differs from one life of an order to another."""
+    if isinstance(value, str):
+        for pattern in _PASSING:
+            value = pattern.sub("…", value)
+        return value
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _json(answer: httpx2.Response) -> dict[str, Any]:
+    try:
+        document = answer.json()
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -1,0 +1,94 @@
+"""Checkpoints as signed notes: a published note verifies, ours have the form, changes are found."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from app.evidence.checkpoint import (
+    Checkpoint,
+    NotACheckpoint,
+    note_holds,
+    read_checkpoint,
+    signed_checkpoint,
+    signed_note,
+    verified_checkpoint,
+    verifier_key,
+)
+from app.evidence.keys import EvidenceKey, PublicKey
+
+PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
+NOTE = (
+    "If you think cryptography is the answer to your problem,\n"
+    "then you don't know what your problem is.\n"
+    "\n"
+    "— PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpR"
+    "Zb6KE6RyyBwJnAM=\n"
+)
+"""The example of golang.org/x/mod/sumdb/note, whose form C2SP's signed-note keeps."""
+
+KEY = EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"only for these tests, 32 bytes!!"))
+OTHER = EvidenceKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
+ORIGIN = "tallyhook.sandbox/0123456789ab"
+POINT = Checkpoint(origin=ORIGIN, size=20_852_163, head=bytes(range(32)))
+SIGNED = signed_checkpoint(KEY, POINT)
+
+
+def test_the_published_note_verifies_with_its_published_key() -> None:
+    name, _, encoded = PETER.split("+", 2)
+    public = PublicKey(base64.b64decode(encoded)[1:])
+    assert verifier_key(name, public) == PETER
+    assert note_holds(NOTE, name=name, public=public)
+    assert not note_holds(NOTE.replace("answer", "Answer"), name=name, public=public)
+
+
+def test_a_checkpoint_has_the_form_that_other_tools_read() -> None:
+    lines = SIGNED.split("\n")
+    assert lines[:4] == [ORIGIN, "20852163", base64.b64encode(POINT.head).decode(), ""]
+    assert lines[4].startswith(f"— {ORIGIN} ")
+    assert lines[5:] == [""]
+    assert verified_checkpoint(SIGNED, origin=ORIGIN, public=KEY.public) == POINT
+
+
+def test_signatures_of_others_and_further_lines_are_passed_over() -> None:
+    body = POINT.body() + "an extension\n"
+    note = signed_note(OTHER, name="witness", body=body)
+    note += signed_note(KEY, name=ORIGIN, body=body).split("\n\n")[1]
+    assert verified_checkpoint(note, origin=ORIGIN, public=KEY.public) == POINT
+    assert note_holds(note, name="witness", public=OTHER.public)
+
+
+def test_every_single_byte_that_is_changed_is_found() -> None:
+    for place in range(len(SIGNED)):
+        for other in (chr(ord(SIGNED[place]) ^ 1), ""):
+            with pytest.raises(NotACheckpoint):
+                verified_checkpoint(
+                    SIGNED[:place] + other + SIGNED[place + 1 :],
+                    origin=ORIGIN,
+                    public=KEY.public,
+                )
+
+
+def test_another_key_and_another_log_are_told_apart() -> None:
+    with pytest.raises(NotACheckpoint, match="not signed"):
+        verified_checkpoint(SIGNED, origin=ORIGIN, public=OTHER.public)
+    with pytest.raises(NotACheckpoint, match="another log"):
+        verified_checkpoint(SIGNED, origin="elsewhere", public=KEY.public)
+    other = signed_checkpoint(KEY, replace(POINT, size=3))
+    swapped = POINT.body() + "\n" + other.split("\n\n")[1]
+    with pytest.raises(NotACheckpoint, match="not signed"):
+        verified_checkpoint(swapped, origin=ORIGIN, public=KEY.public)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a\n", "a\n1\n", "a b\n1\nAAAA\n", "a\n01\nAAAA\n", "a\n-1\nAAAA\n", "a\n1\nAAAA\n",
+     "a\n1\n!\n", "a+b\n1\n" + "A" * 43 + "=\n", "a\n" + "9" * 20 + "\n" + "A" * 43 + "=\n",
+     SIGNED + "x" * 70_000],
+)  # fmt: skip
+def test_what_is_no_checkpoint_is_refused(text: str) -> None:
+    with pytest.raises(NotACheckpoint):
+        read_checkpoint(text)

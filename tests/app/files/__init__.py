@@ -1,0 +1,1 @@
+"""Tables from files, good and bad ones."""

@@ -1,0 +1,141 @@
+"""Reconcile a month: as many ledgers, book lines and statement lines, in one SQLite file.
+
+The command runs in a process of its own, so that its memory is its own; what it found is compared
+with the truth, break by break. `python -m tests.bench.reconcile DATABASE` is that process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+from app.cli.running import run_loop
+from app.clock import SetClock
+from app.operations.desk import Desk
+from app.operations.read_breaks import breaks_of_run
+from app.operations.reconcile_period import Asked, reconcile_period
+from app.store.store import StoreSettings, open_store
+from reconcile.match_control import BUCKETS, FAMILIES
+from reconcile.policy import Policy
+from tests.bench.processes import Ran, last_core, run
+from tests.bench.reconciled import RULES, fill
+from tests.bench.report import Figure
+from tests.bench.sizes import BARS, Sizes
+from tests.reconcile.books_truth import AS_OF, Month
+
+EACH = 400
+"""Orders of each kind of trouble, and of each kind that is calm but not plain, in a million."""
+
+Found = Counter[tuple[str, str | None, int]]
+"""(cause, order, minor units at stake)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """What came of it. `seconds` and `cpu` are those of the reconciliation alone."""
+
+    rows: int
+    ran: Ran
+    seconds: float
+    cpu: float
+    missed: int
+    false: int
+    matches_right: bool
+    ties: bool
+
+
+def reconcile(folder: Path, *, orders: int) -> Reconciled:
+    """Fill a database, reconcile it, and compare what was found with the truth."""
+    month = Month(orders=orders, each=max(1, orders * EACH // 1_000_000))
+    path, told = folder / "month.db", folder / "month.json"
+    fill(path, month)
+    print("reconcile: running", file=sys.stderr)
+    command = ("tests.bench.reconcile", str(path), str(told))
+    ran = run(command, log=folder / "reconcile.log", env={}, core=last_core())
+    result = json.loads(told.read_text(encoding="utf-8"))
+    truth = Found(found for case in month.cases() for found in case.breaks)
+    found = Found({tuple(key): count for key, count in result["breaks"]})
+    kinds = Counter(kind for case in month.cases() for kind, _ in case.matches)
+    return Reconciled(
+        rows=result["rows"],
+        ran=ran,
+        seconds=result["seconds"],
+        cpu=result["cpu"],
+        missed=(truth - found).total(),
+        false=(found - truth).total(),
+        matches_right=all(result["orders"].get(kind, 0) == count for kind, count in kinds.items()),
+        ties=result["ties"],
+    )
+
+
+def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Speed and peak memory, with correctness beside them."""
+    done = reconcile(folder, orders=sizes.reconcile_orders)
+    checks = {
+        "no break is missed": done.missed == 0,
+        "no break is false": done.false == 0,
+        "what matched otherwise than by reference did so": done.matches_right,
+        "all sums tie": done.ties,
+    }
+    speed = Figure(
+        name="reconciliation",
+        value=done.rows / done.seconds,
+        unit="book rows per second",
+        bar=BARS["reconcile"],
+        checks=checks,
+        details={
+            "book rows": done.rows,
+            "seconds": done.seconds,
+            "seconds of processor time": done.cpu,
+            "book rows per second of processor time": done.rows / done.cpu,
+        },
+    )
+    memory = Figure(
+        name="reconciliation's peak memory",
+        value=done.ran.peak_rss_mib,
+        unit="MiB",
+        bar=BARS["reconcile memory"],
+        sense="at most",
+    )
+    return [speed, memory]
+
+
+# --- the process that is measured ----------------------------------------------------------------
+
+
+async def _measured(path: str) -> dict[str, Any]:
+    settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+    async with open_store(settings, purpose="writing") as store:
+        desk = Desk(store=store, policy=Policy(), clock=SetClock(AS_OF))
+        began, cpu = perf_counter(), process_time()
+        done = await reconcile_period(desk, Asked(rules=RULES), progress=lambda _: None)
+        seconds, cpu = perf_counter() - began, process_time() - cpu
+        found = Found()
+        async for part in breaks_of_run(desk, done.number):
+            found.update((b.seen.cause, b.seen.order, b.seen.money.minor) for b in part)
+    lines = done.control.lines
+    return {
+        "seconds": seconds,
+        "cpu": cpu,
+        "rows": sum(each.count for each in done.control.read if each.side == "book"),
+        "breaks": [(list(key), count) for key, count in found.items()],
+        "orders": {
+            bucket: sum(
+                line.count
+                for line in lines
+                if line.bucket == bucket and line.side in ("takings", "settlement")
+            )
+            for bucket in BUCKETS
+            if FAMILIES[bucket] == "matched"
+        },
+        "ties": done.control.holds,
+    }
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(json.dumps(run_loop(_measured(sys.argv[1]))), encoding="utf-8")

@@ -1,0 +1,43 @@
+"""A real browser, where one is installed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+Seen = TypeVar("Seen")
+Looking = Callable[[Callable[[Any], Seen]], Seen]
+
+
+@pytest.fixture(scope="session")
+def look() -> Looking[Any]:
+    """Opens Chromium, without a window, for a function that returns what it saw there.
+
+    In a thread of its own: the driver's event loop must not be that of the tests. Skips where no
+    browser is installed.
+    """
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser: {CHROMIUM} is not installed")
+    driver = pytest.importorskip("playwright.sync_api")
+
+    def looking(use: Callable[[Any], Any]) -> Any:
+        # A root user's browser has no sandbox of its own; it only opens files that tests made.
+        words = ["--no-sandbox"] if os.geteuid() == 0 else []
+        with driver.sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=words)
+            try:
+                return use(browser)
+            finally:
+                browser.close()
+
+    def in_a_thread(use: Callable[[Any], Any]) -> Any:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(looking, use).result(timeout=60)
+
+    return in_a_thread

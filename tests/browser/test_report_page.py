@@ -1,0 +1,114 @@
+"""The report's page as a reader has it: on a screen, on paper, and read aloud."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.reports.render import render
+from tests.app.reports.samples import sample
+from tests.browser.conftest import Looking
+
+pytestmark = pytest.mark.browser
+
+NARROW = 800
+PAPER = 672
+"""A4 less its margins, at 96 dots an inch."""
+
+OVERFLOWING = """() => [...document.querySelectorAll('table, svg, h1, h2, p, figcaption')]
+    .filter(each => each.getBoundingClientRect().right > document.documentElement.clientWidth)
+    .map(each => each.outerHTML.slice(0, 120))"""
+
+CHARTS = """() => [...document.querySelectorAll('svg[role=img]')].map(each => ({
+    words: each.getAttribute('aria-labelledby').split(' ').map(
+        id => document.getElementById(id).textContent),
+    tables: each.closest('section').querySelectorAll('table').length,
+    fills: [...new Set([...each.querySelectorAll('rect[stroke]')].map(
+        part => part.getAttribute('fill')))]}))"""
+
+COUNTS = """() => Object.fromEntries(['script', 'table', 'table > caption', 'thead th',
+    'thead th[scope=col]'].map(name => [name, document.querySelectorAll(name).length]))"""
+
+
+@dataclass
+class Seen:
+    """What a browser saw of the page."""
+
+    address: str
+    asked: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    width: int = 0
+    wide: list[str] = field(default_factory=list)
+    wide_on_paper: list[str] = field(default_factory=list)
+    pages: int = 0
+    charts: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """A report with long references and large amounts, opened from a disk."""
+    report = sample(600, broken=60)
+    long = replace(
+        report.break_lines[0], order="ORD-" + "0123456789" * 6, payment="p" * 90, sum=10**12
+    )
+    path: Path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_bytes(render(replace(report, break_lines=(long, *report.break_lines)), "html"))
+
+    def use(browser: Any) -> Seen:
+        found = Seen(path.as_uri())
+        page = browser.new_page(viewport={"width": NARROW, "height": 900})
+        page.on("request", lambda request: found.asked.append(request.url))
+        page.on("console", lambda message: found.said.append(message.text))
+        page.goto(found.address, wait_until="networkidle")
+        found.width = page.evaluate("document.documentElement.scrollWidth")
+        found.wide = page.evaluate(OVERFLOWING)
+        found.charts = page.evaluate(CHARTS)
+        found.counts = page.evaluate(COUNTS)
+        found.pages = page.pdf(format="A4").count(b"/Type /Page\n")
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": PAPER, "height": 900})
+        found.wide_on_paper = page.evaluate(OVERFLOWING)
+        return found
+
+    return look(use)
+
+
+def test_it_asks_for_nothing_but_itself_and_runs_nothing(seen: Seen) -> None:
+    assert seen.asked == [seen.address]
+    assert seen.said == []
+    assert seen.counts["script"] == 0
+
+
+def test_nothing_is_wider_than_a_narrow_screen(seen: Seen) -> None:
+    assert seen.width == NARROW
+    assert seen.wide == []
+
+
+def test_nothing_is_wider_than_paper_and_the_pages_are_few(seen: Seen) -> None:
+    assert seen.wide_on_paper == []
+    assert 8 < seen.pages < 25
+
+
+def test_every_chart_is_told_in_words_and_has_a_table(seen: Seen) -> None:
+    assert len(seen.charts) == 3
+    for chart in seen.charts:
+        title, about = chart["words"]
+        assert title
+        assert any(sign.isdigit() for sign in about)
+        assert chart["tables"] == 1
+
+
+def test_series_differ_without_colour(seen: Seen) -> None:
+    """One is solid, each other has a pattern of its own."""
+    fills = seen.charts[0]["fills"]
+    assert len(fills) == 4
+    assert sum(fill.startswith("url(#times-") for fill in fills) == 3
+
+
+def test_every_table_has_a_caption_and_every_column_a_header(seen: Seen) -> None:
+    assert seen.counts["table"] == seen.counts["table > caption"] > 10
+    assert seen.counts["thead th"] == seen.counts["thead th[scope=col]"] > 0

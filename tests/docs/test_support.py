@@ -1,0 +1,32 @@
+"""Every command on the page for support does what the page says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.sessions import Shell, differences, sessions
+from tests.docs.test_readme import environment, free_ports, needs_curl, on_ports
+
+PAGE = Path(__file__).resolve().parents[2] / "app" / "evidence" / "SUPPORT.md"
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A shell in an empty folder."""
+    opened = Shell(tmp_path, environment())
+    yield opened
+    opened.close()
+
+
+@needs_curl
+@pytest.mark.slow
+def test_the_sessions_of_support_do_what_the_page_shows(shell: Shell) -> None:
+    """From an empty folder: built, checked, changed, told as a scenario and played again."""
+    ports = free_ports(2)
+    for session in sessions(PAGE):
+        for command in session:
+            printed = shell.run(on_ports(command.text, ports))
+            assert differences(command.output, printed) == [], command.text

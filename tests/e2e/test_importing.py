@@ -1,0 +1,56 @@
+"""An import that is killed, as a process of its own, beside a service that goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.clock import SystemClock
+from tests.app.web.driving import event
+from tests.e2e.processes import command, running, serving
+
+ROWS = 40_000
+SOON_S = 30
+PHONE = "254700000001"
+
+
+def written(database: Path) -> int:
+    """Rows that an import under way has written; 0 where none is."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        found = connection.execute("SELECT written FROM imports WHERE published_at IS NULL")
+        return int((found.fetchone() or (0,))[0])
+
+
+def published(folder: Path, what: str) -> list[dict[str, object]]:
+    listed = command(folder, "records", what, "--limit", "1", "--format", "json")
+    found: list[dict[str, object]] = json.loads(listed.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_a_killed_import_has_imported_nothing_and_the_next_one_everything(tmp_path: Path) -> None:
+    """While it writes, and after it was killed, deliveries are stored; the next import waits until
+    the first has been silent, and then undoes it."""
+    path = tmp_path / "book.csv"
+    rows = "".join(f"R-{n},{n}.00,KES,{PHONE}\n" for n in range(ROWS))
+    path.write_text("reference,amount,currency,phone\n" + rows)
+    now = SystemClock().now()
+    with serving(tmp_path) as service:
+        with running(tmp_path, "records", "import", str(path), stays=False) as importing:
+            until = time.monotonic() + SOON_S
+            while not (count := written(tmp_path / "t.db")) and time.monotonic() < until:
+                time.sleep(0.002)
+            assert service.send(event("e1"), at=now)[0] == 200
+            assert importing.end(signal.SIGKILL) == -signal.SIGKILL
+        assert 0 < count < ROWS
+        assert published(tmp_path, "list") == []
+        assert service.send(event("e2"), at=now)[0] == 200
+        done = command(tmp_path, "records", "import", str(path), "--format", "json")
+        assert json.loads(done.stdout)["new"] == ROWS
+        assert [each["new"] for each in published(tmp_path, "imports")] == [ROWS]

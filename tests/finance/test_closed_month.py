@@ -1,0 +1,156 @@
+"""A month from the first webhook to the closed books, and what is learned of it afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.reports.render import REPORT_FORMATS
+from reconcile.books import match_key
+from reconcile.breaks import BREAK_CAUSES
+from reconcile.money import from_major
+from tests.finance.month import Month, Truth
+from tests.finance.shop import LONG_AGO, Shop
+
+OCTOBER, NOVEMBER = ("2024-10-01", "2024-10-31"), ("2024-11-01", "2024-11-30")
+
+
+@pytest.mark.slow
+def test_a_month_of_two_thousand_orders_is_reconciled_closed_and_adjusted(tmp_path: Path) -> None:
+    """Every break is found, every sum is the truth, and the closed report stays what it is."""
+    whole_month(Shop(tmp_path, Month(orders=2_000, undecided_every=10, starts=LONG_AGO)))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+def test_the_same_of_a_hundred_thousand(tmp_path: Path) -> None:
+    """The same at the size of a large shop."""
+    whole_month(Shop(tmp_path, Month(orders=100_000, undecided_every=250, starts=LONG_AGO)))
+
+
+def whole_month(shop: Shop) -> None:
+    """Everything that finance does in a month, each step compared with the truth."""
+    truth = shop.month.truth()
+    shop.fill()
+    every_break_is_found(shop.reconcile(), truth)
+    it_closes_once_the_blockers_are_dealt_with(shop, truth)
+    closed = printed(shop)
+    every_sum_is_the_truth(
+        shop.did("period", "show", "2024-10", "--format", "json").document, truth
+    )
+    late = shop.hear_late()
+    shop.did("reconcile", "run")
+    adjusted = shop.report(*NOVEMBER)["adjustments"]
+    late_money_is_an_adjustment(adjusted, truth, late=late)
+    closed_and_adjusted_is_what_a_fresh_report_says(shop, adjusted)
+    assert printed(shop) == closed
+    verified = shop.did("period", "verify", "--format", "json").document
+    assert [each["step"] for each in verified] == ["chain", "prints", "history", "figures"]
+
+
+def every_break_is_found(run: Any, truth: Truth) -> None:
+    """Every cause in its number, each break with its order and its money, and no other."""
+    found = {
+        (each["cause"], match_key(each["order"])): minor(each["money"]) for each in run["breaks"]
+    }
+    true = {
+        (gap.cause, match_key(gap.order)): (gap.minor, gap.currency) for gap in truth.gaps.values()
+    }
+    assert found == true
+    assert len(run["breaks"]) == len(true)
+    assert {cause for cause, _ in true} == set(BREAK_CAUSES)
+    assert run["ties"] is True
+
+
+def minor(money: dict[str, str]) -> tuple[int, str]:
+    """(minor units, currency) of money in JSON."""
+    return from_major(money["amount"], money["currency"]).minor, money["currency"]
+
+
+def it_closes_once_the_blockers_are_dealt_with(shop: Shop, truth: Truth) -> None:
+    """The undecided breaks are told, and nothing else; a person accepts them."""
+    refused = shop.run("period", "close", "2024-10", "--format", "json")
+    undecided = [truth.count(cause) for cause in ("ambiguous", "unresolved")]
+    assert refused.code == 1
+    assert [each["reason"] for each in refused.document] == ["breaks", "breaks"]
+    assert [each["sentence"].split()[0] for each in refused.document] == [
+        f"{count:,}" for count in undecided
+    ]
+    assert shop.accept("ambiguous", "unresolved") == sum(undecided)
+    shop.did("period", "close", "2024-10", "--by", "Ann")
+
+
+def printed(shop: Shop) -> dict[str, str]:
+    """The SHA-256 of the closed report in every format."""
+    return {
+        form: hashlib.sha256(
+            shop.did("period", "show", "2024-10", "--format", form, "-o", "-").out
+        ).hexdigest()
+        for form in REPORT_FORMATS
+    }
+
+
+def every_sum_is_the_truth(report: Any, truth: Truth) -> None:
+    """Outcomes, captured, given back, fees and settled money, by currency; and the ties hold."""
+    control = report["control"]
+    assert report["ties_hold"] is True
+    assert +Counter({(r["currency"], r["bucket"]): r["count"] for r in control}) == truth.outcomes
+    assert summed(control, "captured") == truth.captured
+    assert summed(control, "refunded") == truth.returned
+    assert summed([r for r in report["money"] if r["flow"] == "fees"], "sum") == truth.fees
+    assert summed([r for r in report["money"] if r["flow"] == "settled"], "sum") == truth.settled
+    for cause in BREAK_CAUSES:
+        rows = [row for row in report["breaks"] if row["cause"] == cause]
+        assert sum(row["count"] for row in rows) == truth.count(cause)
+        assert summed(rows, "sum") == +truth.at_stake(cause)
+
+
+def summed(rows: list[dict[str, Any]], name: str) -> Counter[str]:
+    """A column of money added up by currency; what comes to nothing is left out."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        if row[name] and row["currency"]:
+            found[row["currency"]] += minor(row[name])[0]
+    return +found
+
+
+def late_money_is_an_adjustment(adjusted: list[Any], truth: Truth, *, late: int) -> None:
+    """The payments that were missed: so many orders, so much money, and their breaks are gone."""
+    at_stake = truth.at_stake("settled_never_notified")
+    captured = [each for each in adjusted if each["figure"] == "money/captured"]
+    assert sum(each["count_change"] for each in captured) == late
+    assert summed(captured, "sum_change") == at_stake
+    assert summed(captured, "sum_original") == +truth.captured
+    gone = [each for each in adjusted if each["figure"] == "breaks/settled_never_notified"]
+    assert sum(each["count_change"] for each in gone) == -late
+    assert {each["period"] for each in adjusted} == {"2024-10"}
+
+
+def closed_and_adjusted_is_what_a_fresh_report_says(shop: Shop, adjusted: list[Any]) -> None:
+    """The law, on what is printed: what the closed report says of captured money by outcome, with
+    the adjustments, is what a report of October says now."""
+    closed = shop.did("period", "show", "2024-10", "--format", "json").document
+    fresh = shop.report(*OCTOBER)
+    for what in ("captured", "refunded", "lost"):
+        changes = [
+            (each["currency"], each["figure"].split("/")[1], each["sum_change"])
+            for each in adjusted
+            if each["figure"].startswith("control/") and each["figure"].endswith(f"/{what}")
+        ]
+        assert by_bucket(closed, what) + by_bucket_of(changes) == by_bucket(fresh, what)
+
+
+def by_bucket(report: Any, what: str) -> Counter[tuple[str, str]]:
+    """A column of the control totals."""
+    return by_bucket_of([(r["currency"], r["bucket"], r[what]) for r in report["control"]])
+
+
+def by_bucket_of(rows: list[tuple[str, str, Any]]) -> Counter[tuple[str, str]]:
+    """Money by currency and outcome."""
+    return Counter(
+        {(currency, line): minor(money)[0] for currency, line, money in rows if money is not None}
+    )

@@ -1,0 +1,304 @@
+"""When a month can be closed, by whom, what is kept, and how a change of it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.clock import SetClock
+from app.errors import NotFoundError, UsageError
+from app.operations import print_report
+from app.operations.close_period import Request, close_period, scope_of
+from app.operations.closed_periods import closed_report, list_closed
+from app.operations.desk import Desk
+from app.operations.people import register_operator
+from app.operations.report_period import report_period
+from app.operations.verify_periods import Verified, verify_periods
+from app.reports import json_form
+from app.store.audit import deeds
+from app.store.retention import prune
+from reconcile.closing import Closing
+from reconcile.figures import added, figures
+from reconcile.instants import DAY, MINUTE, parse_instant
+from reconcile.periods import month_named
+from reconcile.policy import Policy
+from tests.app.web.driving import driving, signed
+from tests.finance.loading import READER, into_store, keep_arrivals
+from tests.finance.month import CLOSED_AT, Month
+from tests.finance.plots import ORDINARY, never_notified, pays
+from tests.store.builders import opened, rows, tamper
+
+QUIET = Month(orders=len(ORDINARY))
+"""A month in which nothing is wrong."""
+
+DECEMBER = parse_instant("2026-12-12T09:00:00Z")
+JANUARY = parse_instant("2027-01-12T09:00:00Z")
+
+
+def quiet(count: int) -> None:
+    """Progress that nobody watches."""
+
+
+@pytest.fixture(autouse=True)
+def text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closing prints text only: page, workbook and PDF take longer than all else here."""
+    monkeypatch.setattr(print_report, "REPORT_FORMATS", ("table", "json", "csv"))
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    """A quiet October, seen when every margin is over."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    await into_store(url, QUIET)
+    async with opened(url) as store:
+        yield Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+
+
+def asked(period: str = "2026-10", **words: Any) -> Request:
+    """A request to close, by nobody in particular."""
+    given = {"by": None, "as_of": None, "margin_days": 10, "sources": {}, "still_s": 0.0, **words}
+    return Request(period=period, **given)
+
+
+async def close(desk: Desk, period: str = "2026-10", **words: Any) -> Closing:
+    """Close a month against which nothing stands."""
+    done = await close_period(desk, asked(period, **words), progress=quiet)
+    assert isinstance(done, Closing), done
+    return done
+
+
+async def codes(desk: Desk, **words: Any) -> list[str]:
+    """What stands against closing October."""
+    done = await close_period(desk, asked(**words), progress=quiet)
+    assert not isinstance(done, Closing)
+    return [each.code for each in done]
+
+
+async def verified(desk: Desk, only: str | None = None) -> list[Verified]:
+    """Every step of a verification."""
+    return [each async for each in verify_periods(desk, only=only, progress=quiet)]
+
+
+async def wrong(desk: Desk) -> list[tuple[str, str]]:
+    """The steps that fail, and why."""
+    return [(each.step, each.sentence) for each in await verified(desk) if not each.passed]
+
+
+# --- when, in which order, by whom ---------------------------------------------------------------
+
+
+async def test_a_month_is_not_closed_before_its_margin_is_over(desk: Desk) -> None:
+    """Neither now nor as of an earlier moment, and nothing is written."""
+    early = month_named("2026-10").end + 10 * DAY - 1
+    assert await codes(desk, as_of=early) == ["too_early"]
+    assert await codes(desk, margin_days=12) == ["too_early"]
+    assert await codes(desk, as_of=parse_instant("2026-10-15T00:00:00Z")) == ["too_early"]
+    assert await list_closed(desk) == []
+    assert (await close(desk, as_of=early + 1)).as_of == early + 1
+
+
+async def test_months_are_closed_once_in_order_and_without_gaps(desk: Desk) -> None:
+    """The first may be any month; then only the one that follows."""
+    first = await close(desk)
+    for period in ("2026-09", "2026-10"):
+        with pytest.raises(UsageError, match="the next is 2026-11"):
+            await close(desk, period)
+    with pytest.raises(UsageError, match="close 2026-11 first"):
+        await close(desk, "2026-12")
+    desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    second = await close(desk, "2026-11")
+    assert second.before == first.digest
+    assert second.known_after == first.as_of
+    assert [each.period for each in await list_closed(desk)] == ["2026-10", "2026-11"]
+    assert await wrong(desk) == []
+
+
+async def test_of_two_who_close_at_once_one_is_told_that_it_is_closed(desk: Desk) -> None:
+    """Both look, one writes."""
+    done = await asyncio.gather(
+        *(close_period(desk, asked(by=name), progress=quiet) for name in ("Ann", "Ben")),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in done) == ["Closing", "UsageError"]
+    assert len(await list_closed(desk)) == 1
+
+
+@pytest.mark.parametrize("period", ["October", "2026-13", ""])
+async def test_what_is_no_month_is_refused(desk: Desk, period: str) -> None:
+    with pytest.raises(UsageError, match="a period is a month, such as 2026-10"):
+        await close(desk, period)
+
+
+async def test_nothing_is_known_of_the_future(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="lies in the future"):
+        await close(desk, as_of=CLOSED_AT + 1)
+
+
+async def test_who_closes_is_of_finance_and_stands_in_the_trail(desk: Desk) -> None:
+    """A viewer may not; the deed names the person, the month and the closing's digest."""
+    await register_operator(desk, name="Root", role="admin", by=None)
+    await register_operator(desk, name="Vic", role="viewer", by="Root")
+    await register_operator(desk, name="Fin", role="finance", by="Root")
+    desk.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="Vic has the role viewer"):
+        await close(desk, by="Vic")
+    closing = await close(desk, by="Fin")
+    assert (closing.by, closing.role) == ("Fin", "finance")
+    async with desk.store.reading() as connection:
+        (deed,) = await deeds(connection, limit=9, subject="2026-10")
+    assert (deed.who, deed.action, deed.facts["digest"]) == ("Fin", "period_closed", closing.digest)
+
+
+# --- what blocks ---------------------------------------------------------------------------------
+
+
+async def test_an_order_whose_deadline_is_ahead_blocks(desk: Desk) -> None:
+    """With a payment window of sixty days one of the orders is still pending."""
+    patient = replace(desk, policy=Policy(payment_window=60 * DAY))
+    assert await codes(patient) == ["pending"]
+
+
+async def test_a_rejected_delivery_that_proves_genuine_blocks(tmp_path: Path) -> None:
+    """Refused in October under a wrong secret; the right one is configured since. What no secret of
+    ours proves does not block: strangers could keep every month open."""
+    arrived = next(QUIET.stories()).arrivals[0]
+    wrong_secret = "whsec_" + base64.b64encode(b"another key than the provider's").decode()
+    async with driving(tmp_path, with_worker=False, SOURCES__SHOP__SECRETS=wrong_secret) as driver:
+        driver.clock.put(arrived.at)
+        refused = await driver.send(arrived.body, signed(arrived.body, at=arrived.at))
+        assert refused.status_code == 401
+        driver.clock.put(CLOSED_AT)
+        assert await codes(driver.desk, sources={"shop": READER}) == ["rejected"]
+        await close(driver.desk)
+
+
+# --- what is kept --------------------------------------------------------------------------------
+
+
+async def test_a_closed_report_is_printed_again_as_it_was(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even by a version that prints otherwise; verification says which format that is."""
+    await close(desk)
+    before = await closed_report(desk, "2026-10", "json")
+    monkeypatch.setattr(json_form, "render", lambda report: b"otherwise")
+    assert await closed_report(desk, "2026-10", "json") == before
+    found = {each.step: each for each in await verified(desk)}
+    assert found["prints"].passed
+    assert found["prints"].sentence.endswith("this version would print json differently")
+
+
+async def test_a_format_that_was_not_printed_is_printed_from_what_was_kept(desk: Desk) -> None:
+    """The report's value is kept beside its bytes."""
+    await close(desk)
+    before = await closed_report(desk, "2026-10", "csv")
+    await tamper(desk.store, "closing_prints", "DELETE FROM closing_prints WHERE format = 'csv'")
+    assert await closed_report(desk, "2026-10", "csv") == before
+
+
+async def test_a_month_that_is_not_closed_is_not_found(desk: Desk) -> None:
+    for ask in (closed_report(desk, "2026-10", "json"), verified(desk, "2026-10")):
+        with pytest.raises(NotFoundError, match="2026-10 is not closed"):
+            await ask
+
+
+async def test_pruned_bodies_change_nothing(desk: Desk) -> None:
+    """What retention lets go is not what a closing rests on."""
+    await close(desk)
+    ids = [row[0] for row in await rows(desk.store, "SELECT id FROM deliveries")]
+    async with desk.store.writing() as connection:
+        await prune(connection, ids, now=CLOSED_AT)
+    assert await wrong(desk) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "step", "told"),
+    [
+        ("closings", "UPDATE closings SET document = replace(document, 'succ', 'fail')",
+         "chain", "its digest is another"),
+        ("closings", "UPDATE closings SET document = '{'", "chain", "its digest is another"),
+        ("closing_prints", "UPDATE closing_prints SET content = (SELECT content FROM "
+         "closing_prints AS other WHERE other.format = 'json') WHERE format = 'csv'",
+         "prints", "what was kept of csv"),
+        ("deliveries", "DELETE FROM deliveries WHERE verdict = 'duplicate'",
+         "history", "deliveries of 2026-10-01: "),
+        ("events", "UPDATE events SET amount = amount + 100 WHERE claim = 'succeeded'",
+         "history", "events of 2026-10-01: "),
+        ("events", "UPDATE events SET amount = amount + 100 WHERE claim = 'succeeded'",
+         "figures", "beyond what was closed"),
+    ],
+)  # fmt: skip
+async def test_whatever_is_changed_behind_a_closing_is_named(
+    desk: Desk, table: str, change: str, step: str, told: str
+) -> None:
+    """The closing, its prints, the evidence: the first difference is told."""
+    await close(desk)
+    assert await wrong(desk) == []
+    await tamper(desk.store, table, change)
+    assert [told in sentence for each, sentence in await wrong(desk) if each == step] == [True]
+
+
+async def test_a_closing_that_is_exchanged_breaks_the_chain(desk: Desk) -> None:
+    """A closing made anew, with a digest of its own, is not the one that the next one names."""
+    await close(desk)
+    desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    await close(desk, "2026-11")
+    await tamper(
+        desk.store, "closings", "UPDATE closings SET digest = 'x' WHERE period = '2026-10'"
+    )
+    assert [step for step, _ in await wrong(desk)] == ["chain", "chain"]
+
+
+# --- what is learned later -----------------------------------------------------------------------
+
+
+async def test_closed_figures_and_all_adjustments_are_what_a_fresh_report_says(
+    tmp_path: Path,
+) -> None:
+    """Over two closings after the first, with a late event before each: every figure adds up, and
+    what was told once is not told again."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    month = Month(orders=6, plots=(pays, never_notified))
+    await into_store(url, month)
+    async with opened(url) as store:
+        desk = Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+        told = list((await close(desk)).figures)
+        for place, (period, at) in enumerate((("2026-11", DECEMBER), ("2026-12", JANUARY))):
+            await keep_arrivals(store, [month.late(at - DAY)[place]])
+            desk.clock.put(at)  # type: ignore[attr-defined]
+            closing = await close(desk, period)
+            (adjusted,) = [each for each in closing.adjusted if each.period == "2026-10"]
+            assert adjusted.figures
+            told += adjusted.figures
+            fresh = scope_of(desk, month_named("2026-10"), at)
+            now = figures(await report_period(desk, fresh, progress=quiet))
+            assert sorted(added(told), key=repr) == sorted(now, key=repr)
+        assert await wrong(desk) == []
+
+
+async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -> None:
+    """Only the one that begins where the closed books end, once something was learned."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    month = Month(orders=6, plots=(pays, never_notified))
+    await into_store(url, month)
+    async with opened(url) as store:
+        desk = Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+        await close(desk)
+        await keep_arrivals(store, month.late(CLOSED_AT + DAY))
+        desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
+
+        async def adjusted(period: str, as_of: int) -> bool:
+            scope = scope_of(desk, month_named(period), as_of)
+            return bool((await report_period(desk, scope, progress=quiet)).adjustments)
+
+        assert await adjusted("2026-11", DECEMBER)
+        assert not await adjusted("2026-11", CLOSED_AT)
+        assert not await adjusted("2026-11", CLOSED_AT + DAY - 1)
+        assert not await adjusted("2026-10", DECEMBER)
+        assert not await adjusted("2026-12", DECEMBER)

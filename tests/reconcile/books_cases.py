@@ -1,0 +1,49 @@
+"""A case or a few, decided, and what came of it in words that a test can compare."""
+
+from __future__ import annotations
+
+from reconcile.breaks import Break
+from reconcile.instants import DAY, Instant
+from reconcile.match import Decision, Matching
+from reconcile.match_control import Control
+from reconcile.match_rows import book_row, statement_row, taking_row
+from reconcile.match_rules import Coverage, HandMatch, MatchRules
+from tests.reconcile.books_strategies import in_key_order
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, Case
+
+AT = START + DAY
+
+
+def case(reference: str = "ORD-1", minor: int = 1_500, at: Instant = AT) -> Case:
+    """One order's case."""
+    return Case(reference, minor, at)
+
+
+def decided(
+    *cases: Case,
+    rules: MatchRules = RULES,
+    coverage: Coverage = COVERAGE,
+    as_of: Instant = AS_OF,
+    hands: tuple[tuple[str, str], ...] = (),
+) -> tuple[list[Decision], Control]:
+    """What is told of these cases together."""
+    paired = [HandMatch(one=one, other=other) for one, other in hands]
+    matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=paired)
+    told = matching.decide(
+        takings=in_key_order([taking_row(each) for one in cases for each in one.takings]),
+        book=in_key_order([book_row(each) for one in cases for each in one.book]),
+        statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
+    )
+    found = list(told)
+    assert matching.control().holds
+    return found, matching.control()
+
+
+def causes(told: list[Decision]) -> list[str]:
+    """The causes and kinds that are told, sorted."""
+    return sorted(each.cause if isinstance(each, Break) else each.kind for each in told)
+
+
+def stands(control: Control, side: str) -> list[str]:
+    """The buckets in which rows of one side stand."""
+    return sorted(line.bucket for line in control.lines if line.side == side)

@@ -1,0 +1,155 @@
+"""What no key brings together: by hand, payment, group, amount and date; and near misses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reconcile.breaks import Break
+from reconcile.breaks_words import apart_words
+from reconcile.instants import DAY, HOUR
+from reconcile.match import Match
+from reconcile.match_rules import MatchRules
+from tests.reconcile.books_cases import AT, case, causes, decided, stands
+from tests.reconcile.books_truth import RULES, Case
+
+
+def test_two_orders_with_one_key_are_ambiguous_and_a_person_can_tell_them_apart() -> None:
+    """Nothing is merged silently; what a person pairs is matched, and the rest judged anew."""
+    one, other = case("ORD-1").pays().books(), case("ord 1").pays(payment="pay_9")
+    one.settles(), other.settles(payment="pay_9")
+    told, control = decided(one, other)
+    assert causes(told) == ["ambiguous", "ambiguous"]
+    assert stands(control, "book") == ["ambiguous"]
+    told, _ = decided(one, other, hands=(("bok_ORD-1_0", "ORD-1"),))
+    assert causes(told) == ["by_hand", "paid_not_in_book"]
+
+
+def test_a_person_pairs_an_order_with_a_line_of_another_reference() -> None:
+    """By hand the amounts still have to agree: a difference stays a break."""
+    order, line = case("ORD-1").pays().settles(), case("XYZ").books()
+    assert causes(decided(order, line)[0]) == ["book_paid_not_received", "paid_not_in_book"]
+    hands = (("ORD-1", "bok_XYZ_0"),)
+    assert causes(decided(order, line, hands=hands)[0]) == ["by_hand"]
+    dear = case("XYZ").books(minor=1_700)
+    assert causes(decided(order, dear, hands=hands)[0]) == ["amount_differs"]
+
+
+def test_a_person_pairs_several_orders_with_one_line() -> None:
+    """Several payments for one invoice, where nothing but a person knows it."""
+    first = case("ORD-1", 1_000).pays().settles()
+    second = case("ORD-2", 500).pays().settles()
+    line = case("INV-9").books()
+    hands = (("ORD-1", "bok_INV-9_0"), ("bok_INV-9_0", "ORD-2"))
+    (found,) = decided(first, second, line, hands=hands)[0]
+    assert isinstance(found, Match)
+    assert (found.kind, found.money.minor) == ("by_hand", 1_500)
+
+
+def test_a_person_pairs_a_statement_line() -> None:
+    """With an order's open capture; or with the book line whose webhook will never come."""
+    order, line = case("ORD-1").pays().books(), case("XYZ").settles()
+    assert causes(decided(order, line, hands=(("ORD-1", "stm_XYZ_0"),))[0]) == ["by_hand"]
+    booked = case("ORD-1").books()
+    hands = (("bok_ORD-1_0", "stm_XYZ_0"),)
+    assert causes(decided(booked, line, hands=hands)[0]) == ["by_hand"]
+
+
+def test_a_payment_settled_under_another_order_is_found_by_its_reference() -> None:
+    """The provider's payment reference is stronger than an order that someone typed."""
+    order = case("ORD-1").pays().books()
+    line = case("ORD-2").settles(payment="pay_ORD-1")
+    assert causes(decided(order, line)[0]) == ["by_payment"]
+
+
+def test_one_payment_for_the_lines_of_a_group() -> None:
+    """The payment names the group, and its amount is that of all its lines."""
+    paid = case("FAM-7", 900).pays().settles()
+    lines = [case(f"MEM-{n}", 300).books(group="fam 7") for n in range(3)]
+    (found,) = decided(paid, *lines)[0]
+    assert isinstance(found, Match)
+    assert (found.kind, len(found.lines)) == ("by_group", 3)
+    short = decided(paid, *lines[:2])[0]
+    assert causes(short) == ["book_paid_not_received", "book_paid_not_received", "paid_not_in_book"]
+
+
+def test_several_payments_for_the_lines_of_a_group() -> None:
+    """Two orders whose references are lines of the group, and together they are what it costs."""
+    paid = [case("MEM-0", 500).pays().settles(), case("MEM-1", 400).pays().settles()]
+    lines = [case(f"MEM-{n}", 300).books(group="F") for n in range(3)]
+    assert causes(decided(*paid, *lines)[0]) == ["by_group"]
+
+
+def test_two_payments_that_each_fit_a_group_are_ambiguous() -> None:
+    """Which of the two is for the group, nobody has said."""
+    paid = [case(f"MEM-{n}", 600).pays().settles() for n in range(2)]
+    lines = [case(f"MEM-{n}", 300).books(group="F") for n in range(2)]
+    told, control = decided(*paid, *lines)
+    assert causes(told) == ["ambiguous", "ambiguous"]
+    assert stands(control, "book") == ["ambiguous"]
+
+
+WINDOW = replace(RULES, date_window=2 * DAY)
+
+
+def test_amount_and_date_match_only_where_a_rule_says_so() -> None:
+    """And then as a match of its own kind, which names how far apart they were."""
+    order, line = case("ORD-1").pays().settles(), case("XYZ").books()
+    assert causes(decided(order, line, rules=RULES)[0]) != ["by_date_window"]
+    assert causes(decided(order, line, rules=WINDOW)[0]) == ["by_date_window"]
+
+
+def test_two_that_fit_by_amount_and_date_are_ambiguous() -> None:
+    """Whichever were chosen would be a guess; a second order is in the way as well."""
+    order, other = case("ORD-1").pays().settles(), case("ORD-2").pays().settles()
+    line, again = case("XYZ").books(), case("XYW").books()
+    told, control = decided(order, line, again, rules=WINDOW)
+    assert causes(told) == ["ambiguous"]
+    assert stands(control, "book") == ["ambiguous"]
+    assert causes(decided(order, other, line, rules=WINDOW)[0]) == ["ambiguous", "ambiguous"]
+
+
+def test_a_statement_line_that_names_no_payment_is_found_by_amount_and_date() -> None:
+    """Only within the window."""
+    order = case("ORD-1").pays().books()
+    line = case("XYZ").settles()
+    line.lines[0] = replace(line.lines[0], payment=None)
+    assert causes(decided(order, line, rules=WINDOW)[0]) == ["by_date_window"]
+    strict = causes(decided(order, line)[0])
+    assert strict == ["not_settled", "settled_never_notified"]
+
+
+NEAR = [
+    (case("ORD-1O42").books(), "reference differs in one character", RULES),
+    (case("ORD1-042").books(), "digits differ only by separators", RULES),
+    (case("XYZ", 150_000).books(), "amount 100 times larger: minor units?", RULES),
+    (case("XYZ", 15).books(), "amount 100 times smaller: minor units?", RULES),
+    (case("XYZ").books(), "another reference", RULES),
+    (case("XYZ", at=AT + 4 * DAY + HOUR).books(), "2 d outside the window", WINDOW),
+    (case("ORD-1O42", 1_510).books(), "amount differs by KES 0.10", RULES),
+    (case("XYZ").books(currency="UGX"), None, RULES),
+]
+
+
+@pytest.mark.parametrize(("line", "apart", "rules"), NEAR)
+def test_the_one_field_that_keeps_the_nearest_apart(
+    line: Case, apart: str | None, rules: MatchRules
+) -> None:
+    """Told in words, from both sides."""
+    order = case("ORD-1042").pays().settles()
+    told = {each.cause: each for each in decided(order, line, rules=rules)[0]}
+    found = told["paid_not_in_book"].candidates
+    assert [apart_words(each) for each in found] == ([] if apart is None else [apart])
+    back = told["book_paid_not_received"].candidates
+    assert [each.line for each in back] == ([] if apart is None else ["ORD-1042"])
+
+
+def test_no_more_than_three_candidates_the_nearest_first() -> None:
+    """The nearest differ least; of equals the first by name."""
+    order = case("ORD-1042").pays().settles()
+    lines = [case(name).books() for name in ("XA", "XB", "ORD-1O42", "XC", "ORD-10-42")]
+    told = decided(order, *lines)[0]
+    (found,) = [each for each in told if isinstance(each, Break) and each.candidates and
+                each.cause == "paid_not_in_book"]  # fmt: skip
+    assert [each.reference for each in found.candidates] == ["ORD-10-42", "ORD-1O42", "XA"]

@@ -1,0 +1,256 @@
+"""The decision table: evidence on one side, what is told and where each row stands on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from reconcile.books import BookStatus
+from reconcile.breaks import BREAK_CAUSES, Break
+from reconcile.breaks_words import break_sentence, next_step
+from reconcile.instants import DAY, HOUR
+from reconcile.match import Match, Matching
+from reconcile.match_rules import Coverage
+from tests.reconcile.books_cases import AT, case, causes, decided, stands
+from tests.reconcile.books_truth import (
+    AS_OF,
+    CALM,
+    COVERAGE,
+    RULES,
+    START,
+    TROUBLES,
+    Case,
+    Month,
+)
+
+
+@pytest.mark.parametrize("cause", BREAK_CAUSES)
+def test_each_cause_is_found_alone_with_its_money(cause: str) -> None:
+    """One case of one trouble gives one break, of that cause, with that money at stake."""
+    trouble = TROUBLES[cause](case())
+    (found,) = decided(trouble)[0]
+    assert isinstance(found, Break)
+    assert (found.cause, found.order, found.money.minor) == trouble.breaks[0]
+    assert found.since <= AS_OF
+    assert found.cites
+
+
+@pytest.mark.parametrize("calm", CALM)
+def test_what_is_in_order_is_no_break(calm: str) -> None:
+    """Cases without trouble tell of matches at most."""
+    made = CALM[calm](case())
+    told, _ = decided(made)
+    assert [(each.kind, each.order) for each in told if isinstance(each, Match)] == made.matches
+    assert not [each for each in told if isinstance(each, Break)]
+
+
+@pytest.mark.parametrize("status", ["canceled", "unpaid"])
+def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
+    """Nothing is kept and the book claims nothing: whatever it says the order costs."""
+    back = case()
+    back.pays(more=(back.taken(minor=-1_500),)).books(status, minor=9_000).settles()
+    told, control = decided(back)
+    assert told == []
+    assert stands(control, "takings") == stands(control, "book") == ["returned"]
+
+
+SOON = AT + 2 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("made", "side", "bucket"),
+    [
+        (lambda c: c.pays(), "takings", "awaiting_book"),
+        (lambda c: c.pays().books("unpaid"), "takings", "awaiting_book"),
+        (lambda c: c.pays().books(), "settlement", "awaiting_settlement"),
+        (lambda c: c.books(), "book", "awaiting_money"),
+        (lambda c: c.pays().books("refunded"), "book", "awaiting_refund"),
+    ],
+)
+def test_within_its_margin_nothing_is_a_break(
+    made: Callable[[Case], Case], side: str, bucket: str
+) -> None:
+    """What is still on its way is awaited, and counted as that; later it is a break."""
+    told, control = decided(made(case()), as_of=SOON)
+    assert told == []
+    assert bucket in stands(control, side)
+    assert causes(decided(made(case()))[0]) != []
+
+
+def test_without_statements_or_books_nothing_is_missed() -> None:
+    """A shop that imported no statement, or no book, gets no break for each of its orders."""
+    told, control = decided(case().pays(), coverage=Coverage())
+    assert told == []
+    assert stands(control, "takings") == ["not_covered"]
+    assert stands(control, "settlement") == ["not_covered"]
+
+
+def test_money_after_the_last_statement_is_awaited() -> None:
+    """A statement that does not reach beyond the settle margin cannot hold the money."""
+    early = replace(
+        COVERAGE,
+        statements=tuple(
+            replace(reach, span=replace(reach.span, until=AT + HOUR + RULES.settle_margin - 1))
+            for reach in COVERAGE.statements
+        ),
+    )
+    told, control = decided(case().pays().books(), coverage=early)
+    assert told == []
+    assert stands(control, "settlement") == ["awaiting_settlement"]
+
+
+def test_money_of_before_the_books_begin_is_not_covered() -> None:
+    """An October book says nothing of an order of September."""
+    old = case(at=START - 3 * DAY).pays()
+    assert stands(decided(old)[1], "takings") == ["not_covered"]
+
+
+def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
+    """What was paid before we listened, we could not hear."""
+    since = replace(COVERAGE, takings=AT + 1)
+    assert decided(case().books(), coverage=since)[0] == []
+    assert causes(decided(case().books(), coverage=replace(since, takings=AT))[0]) != []
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        # one difference, one break
+        (lambda c: c.books().settles(), ["settled_never_notified"]),
+        (lambda c: c.pays(findings=("success_after_deadline",)).settles(), ["late_money"]),
+        (
+            lambda c: c.pays(findings=("paid_after_cancel",)).books(None).settles(),
+            ["late_money"],
+        ),
+        (
+            lambda c: c.pays(
+                outcome="unresolved", findings=("amount_mismatch",)
+            ).books(minor=1_400).settles(),
+            ["amount_differs"],
+        ),
+        (
+            lambda c: c.pays(outcome="unresolved", findings=("amount_mismatch",)).books().settles(),
+            ["unresolved"],
+        ),
+        # two differences, two breaks
+        (lambda c: c.pays(), ["not_settled", "paid_not_in_book"]),
+        (
+            lambda c: c.pays(findings=("paid_twice",), more=(c.taken(payment="pay_2"),))
+            .settles()
+            .settles(payment="pay_2"),
+            ["paid_not_in_book", "paid_twice"],
+        ),
+        (
+            lambda c: c.pays().books("unpaid").settles(gross=1_450),
+            ["amount_differs", "book_unpaid_but_received"],
+        ),
+        # books that write a refund as a line of its own, or as a smaller amount
+        (
+            lambda c: c.pays(more=(c.taken(minor=-500),)).books().books(minor=-500).settles(),
+            ["by_group"],
+        ),
+        (lambda c: c.pays(more=(c.taken(minor=-500),)).books(minor=1_000).settles(), []),
+        (
+            lambda c: c.pays(more=(c.taken(minor=-500),)).books("refunded").settles(),
+            ["refund_not_received"],
+        ),
+        # several lines of one reference
+        (
+            lambda c: c.pays().books(minor=1_000).books(minor=500).settles(),
+            ["by_group"],
+        ),
+        (lambda c: c.pays().books().books().settles(), ["ambiguous"]),
+        (
+            lambda c: c.pays().books().books(minor=900).settles(),
+            ["book_paid_not_received"],
+        ),
+        # statements
+        (
+            lambda c: c.pays().books().settles(gross=1_000, fee=15).settles(gross=500, fee=8),
+            ["by_group"],
+        ),
+        (lambda c: c.pays().books().settles().settles(), ["ambiguous"]),
+        (lambda c: c.pays().books().settles(gross=150_000), ["off_by_minor_unit"]),
+        (
+            lambda c: c.pays().books().settles(payment="pay_other"),
+            ["not_settled", "settled_never_notified"],
+        ),
+        (
+            lambda c: c.pays().books().settles().settles(kind="refund", gross=-500, fee=0),
+            ["settled_never_notified"],
+        ),
+        (
+            lambda c: c.pays(more=(c.taken(minor=-500),))
+            .books()
+            .books(minor=-500)
+            .settles()
+            .settles(kind="refund", gross=-500, fee=0),
+            ["by_group"],
+        ),
+        (lambda c: c.pays().books().settles().settles(kind="fee", gross=0, fee=3), []),
+    ],
+)  # fmt: skip
+def test_evidence_and_what_is_told_of_it(made: Callable[[Case], Case], expected: list[str]) -> None:
+    """The rows of the README's decision table that the truth's month does not have."""
+    assert causes(decided(made(case()))[0]) == expected
+
+
+def test_a_break_keeps_its_identity_while_its_difference_is_the_same() -> None:
+    """Other money, later, a new version of the line: the same break."""
+    first = decided(case().pays().books(minor=2_000).settles())[0][0]
+    again = case().pays().books(minor=2_100).settles()
+    again.book[0] = replace(again.book[0], line_id="bok_ORD-1_0.2")
+    second = decided(again, as_of=AS_OF + DAY)[0][0]
+    assert first.identity == second.identity
+    assert first.money != second.money
+    alone = case().books(minor=2_000)
+    changed = case().books(minor=2_100)
+    changed.book[0] = replace(changed.book[0], line_id="bok_ORD-1_0.2")
+    assert decided(alone)[0][0].identity == decided(changed)[0][0].identity
+
+
+@pytest.mark.parametrize("cause", BREAK_CAUSES)
+def test_every_break_says_what_differs_and_what_to_do(cause: str) -> None:
+    """Whole sentences, in which no fact is missing."""
+    for made in (case(), case(minor=77)):
+        (found,) = decided(TROUBLES[cause](made))[0]
+        assert isinstance(found, Break)
+        for sentence in (break_sentence(found), next_step(found)):
+            assert sentence.endswith(".")
+            assert "missing" not in sentence
+            assert "{" not in sentence
+
+
+def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is too much for the second look is a break by its key alone; the totals still tie."""
+    monkeypatch.setattr("reconcile.match_left.MOST_LEFT", 2)
+    lines = [case(f"XYZ-{n}").books() for n in range(5)]
+    told, control = decided(*lines)
+    assert causes(told) == ["book_paid_not_received"] * 5
+    unsearched = [each for each in told if "No partner was looked for" in break_sentence(each)]
+    assert len(unsearched) == control.unsearched == 3
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_month_with_every_trouble_has_none_false_and_none_missed(seed: int) -> None:
+    """Every break and every special match of the ground truth, with its money, and no other."""
+    month = Month(orders=3_000, each=9, seed=seed)
+    expected = sorted(
+        (str(cause), str(order), minor)
+        for one in month.cases()
+        for cause, order, minor in one.breaks
+    )
+    matches = sorted((kind, str(order)) for one in month.cases() for kind, order in one.matches)
+    matching = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
+    told = list(
+        matching.decide(takings=month.takings(), book=month.book(), statements=month.statements())
+    )
+    breaks = [each for each in told if isinstance(each, Break)]
+    assert sorted((e.cause, str(e.order), e.money.minor) for e in breaks) == expected
+    assert sorted((e.kind, str(e.order)) for e in told if isinstance(e, Match)) == matches
+    assert len(expected) == 9 * len(BREAK_CAUSES)
+    assert matching.control().holds

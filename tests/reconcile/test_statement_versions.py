@@ -1,0 +1,99 @@
+"""Which known line a row of a later statement speaks of: money neither doubles nor disappears."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcile.instants import DAY, HOUR
+from reconcile.statement_versions import Moved, paired
+
+D = 20_000 * DAY
+
+
+def moved(
+    kind: str = "refund",
+    *,
+    gross: int = -500,
+    currency: str = "KES",
+    settled_at: int | None = D,
+    payout: str | None = "po_1",
+    fee: int = 0,
+) -> Moved:
+    return Moved(
+        kind=kind, told=(gross, currency, settled_at, payout, fee), money=(currency, gross),
+        settled_at=settled_at, payout=payout,
+    )  # fmt: skip
+
+
+MOVED = st.builds(
+    moved,
+    gross=st.sampled_from([-500, -300]),
+    settled_at=st.sampled_from([None, D, D + HOUR, D + DAY]),
+    payout=st.sampled_from([None, "po_1", "po_2"]),
+)
+FILES = st.lists(MOVED, max_size=5)
+
+
+@given(rows=FILES)
+def test_the_same_file_again_speaks_of_the_same_lines(rows: list[Moved]) -> None:
+    """Each row of one line of its own, in whatever order the rows come."""
+    for again in (rows, rows[::-1]):
+        places = paired(told=again, known=rows)
+        assert sorted(place for place in places if place is not None) == list(range(len(rows)))
+        assert all(
+            rows[place] == row
+            for row, place in zip(again, places, strict=True)
+            if place is not None
+        )
+
+
+@given(rows=FILES, known=FILES)
+def test_no_line_is_claimed_twice_and_equal_ones_come_first(
+    rows: list[Moved], known: list[Moved]
+) -> None:
+    places = paired(told=rows, known=known)
+    claimed = [place for place in places if place is not None]
+    assert len(claimed) == len(set(claimed))
+    equal = Counter(row.told for row in rows) & Counter(line.told for line in known)
+    same = [p for row, p in zip(rows, places, strict=True) if p is not None and known[p] == row]
+    assert len(same) == equal.total()
+
+
+@pytest.mark.parametrize(("change", "same"), [
+    ({"fee": 7}, True),
+    ({"settled_at": D + HOUR}, True),
+    ({"settled_at": D + 3 * DAY}, True),
+    ({"settled_at": None}, True),
+    ({"payout": None}, True),
+    ({"payout": None, "settled_at": D + DAY}, False),
+    ({"payout": "po_2"}, False),
+    ({"gross": -300}, False),
+    ({"currency": "USD"}, False),
+])  # fmt: skip
+def test_a_refund_that_differs_is_another_unless_it_can_only_be_the_same(
+    change: dict[str, object], same: bool
+) -> None:
+    known = moved()
+    told = moved(**change)  # type: ignore[arg-type]
+    assert paired(told=[told], known=[known]) == [0 if same else None]
+    assert paired(told=[known], known=[told]) == [0 if same else None]
+
+
+def test_the_amount_of_a_payment_may_be_corrected_for_it_is_captured_once() -> None:
+    known = moved("payment", gross=1500)
+    assert paired(told=[moved("payment", gross=1400)], known=[known]) == [0]
+    assert paired(told=[moved("payment", gross=1400, payout="po_2")], known=[known]) == [None]
+
+
+def test_the_second_of_two_equal_refunds_is_new() -> None:
+    assert paired(told=[moved(), moved()], known=[moved()]) == [0, None]
+
+
+def test_a_changed_row_takes_no_line_from_an_equal_one() -> None:
+    first = replace(moved(fee=1), told=("first",))
+    assert paired(told=[moved(fee=2), first], known=[first]) == [None, 0]

@@ -1,0 +1,83 @@
+"""A taking says of a ledger's money what the ledger says, and survives being written down."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from reconcile.books import match_key
+from reconcile.breaks import Break, Candidate
+from reconcile.breaks_text import break_in, break_text
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import Instant
+from reconcile.ledger import Balance, Facts
+from reconcile.money import Money
+from reconcile.policy import Policy
+from reconcile.takings import Taken, Taking
+from reconcile.takings_of import taking, taking_in, taking_text
+from tests.reconcile.build import ORDER, T
+from tests.reconcile.strategies import histories, moments
+
+
+def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
+    """Captured and given back, per currency."""
+    found = []
+    for currency in sorted({each.currency for each in taken}):
+        of = [each.minor for each in taken if each.currency == currency]
+        captured = sum(minor for minor in of if minor > 0)
+        found.append(Balance(currency=currency, captured=captured, refunded=captured - sum(of)))
+    return tuple(found)
+
+
+def check(found: Taking, history: History, as_of: Instant) -> None:
+    """What must hold of every taking."""
+    ledger = fold(history, policy=Policy(), as_of=as_of)
+    assert balances(found.taken) == ledger.balances
+    assert [(e.at, e.kind, e.money.minor, e.attempt, e.cites) for e in ledger.entries] == [
+        (t.at, t.kind, t.minor, t.payment, t.cites) for t in found.taken
+    ]
+    assert {(each.source, each.payment) for each in found.taken} <= set(found.payments)
+    known = history.known_at(as_of)
+    arrived = [each.received_at for each in known.deliveries]
+    assert all(each.received_at in arrived for each in found.taken)
+    assert found.key == match_key(ORDER)
+
+
+@settings(max_examples=150, derandomize=True, database=None, deadline=None)
+@given(histories(), moments())
+def test_a_taking_is_what_the_ledger_says_of_money(history: History, as_of: Instant) -> None:
+    """Entry by entry, with sources and first arrivals; and nothing of an order nobody spoke of."""
+    ledger = fold(history, policy=Policy(), as_of=as_of)
+    found = taking(ledger)
+    if found is None:
+        assert not ledger.case.heard
+        assert not ledger.entries
+        return
+    check(found, history, as_of)
+    assert taking_in(taking_text(found), as_of=as_of) == found
+
+
+def test_an_order_of_which_nothing_had_arrived_has_no_taking() -> None:
+    """Nor has one that nobody ever spoke of."""
+    empty = History(order=ORDER)
+    assert taking(fold(empty, policy=Policy(), as_of=T)) is None
+
+
+def test_a_break_is_read_as_it_was_written() -> None:
+    """With facts of every kind, and its candidates."""
+    money = Money(minor=-5, currency="JPY")
+    facts: Facts = (("money", money), ("name", "x"), ("none", None), ("at", T), ("yes", True))
+    found = Break(
+        cause="ambiguous",
+        order=None,
+        payment="p|é",
+        subject="bok_1",
+        money=Money(minor=7, currency="KES"),
+        since=T,
+        cites=("evt_1", "stm_2.1"),
+        facts=facts,
+        candidates=(
+            Candidate(line="stm_2.1", reference="R", money=money, apart="amount", facts=facts),
+        ),
+    )
+    assert break_in(break_text(found)) == found
