@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -146,11 +147,15 @@ def prune(
     if form is not Format.table:
         document({"dry_run": dry_run, **found}, form)
         return
+    _print_pruning(found, "To let go" if dry_run else "Let go")
+
+
+def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
     columns = ("order", "outcome", "last_heard", "deliveries", "bytes")
-    emit(found["settled"], columns=columns, form=form)
+    emit(found["settled"], columns=columns, form=Format.table)
     gone = counted(found["deliveries"], "delivery", "deliveries")
     note(
-        f"{'To let go' if dry_run else 'Let go'}: bodies and headers of {gone} of "
+        f"{verb}: bodies and headers of {gone} of "
         f"{counted(found['orders'], 'order')}, {found['bytes']:,} bytes, and "
         f"{counted(found['rejections'], 'rejection')}."
     )

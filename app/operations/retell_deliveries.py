@@ -17,6 +17,7 @@ from app.store.dossiers import Arrived
 
 
 def retold(rows: Iterable[Arrived], accounts: Mapping[str, Account]) -> list[Told]:
+    """Each of an order's deliveries. A repeated one has its body from the first that brought it."""
     rows = list(rows)
     bodies = {(row.source, row.digest): row.body for row in rows if row.body is not None}
     return [
