@@ -75,7 +75,7 @@ def in_report(report: PeriodReport) -> Iterator[Blocker]:
     if pending:
         yield Blocker(
             code="pending",
-            sentence=f"{pending:,} of its orders are still pending.",
+            sentence=f"Orders that are still pending: {pending:,}.",
             do="See `tallyhook orders list --outcome pending`; wait for their deadline or the "
             "provider's confirmation.",
         )
@@ -91,7 +91,7 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
         more = " …" if count > NAMED else ""
         yield Blocker(
             code="breaks",
-            sentence=f"{count:,} {cause} breaks are undecided: {', '.join(named)}{more}.",
+            sentence=f"Breaks to be decided, {cause}: {count:,} ({', '.join(named)}{more}).",
             do=f"See `tallyhook breaks list --cause {cause}`; put each right at its source, "
             "match it by hand, or accept it with a reason.",
         )
@@ -99,7 +99,7 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
     if hidden:
         yield Blocker(
             code="breaks",
-            sentence=f"{hidden:,} more breaks than a report can list are open.",
+            sentence=f"Open breaks beyond those that a report can list: {hidden:,}.",
             do="Bring their number down first: a cause with so many is one mistake.",
         )
 
@@ -109,6 +109,6 @@ def rejected(count: int) -> Iterator[Blocker]:
     if count:
         yield Blocker(
             code="rejected",
-            sentence=f"{count:,} rejected deliveries would be accepted now.",
+            sentence=f"Rejected deliveries that would be accepted now: {count:,}.",
             do="Run `tallyhook deliveries reverify`, then close.",
         )

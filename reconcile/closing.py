@@ -61,7 +61,9 @@ class Closing:
     by, role     who closed it
     margin_days  how long after its end it could be closed at the earliest
     policy       what folds and matches depended on: the merchant's policy and rules
-    program      what made it: the program's version, and that of the form of reports
+    program      what made it: the program's version
+    checkpoint   size and head of the sealed log then; None where nothing was sealed. The deed of
+                 closing, which bears the closing's digest, is sealed after it
     """
 
     month: Month
@@ -74,6 +76,7 @@ class Closing:
     before: str | None
     policy: Mapping[str, Any]
     program: Mapping[str, str]
+    checkpoint: Mapping[str, Any] | None
     evidence: tuple[Sealed, ...]
     figures: tuple[Figure, ...]
     adjusted: tuple[Adjusted, ...]
@@ -113,6 +116,7 @@ def closing_document(closing: Closing) -> dict[str, Any]:
         "before": closing.before,
         "policy": dict(closing.policy),
         "program": dict(closing.program),
+        "checkpoint": None if closing.checkpoint is None else dict(closing.checkpoint),
         "evidence": [_sealed_document(each) for each in closing.evidence],
         "figures": [each.document() for each in closing.figures],
         "adjusted": [
@@ -143,6 +147,7 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
         before=document["before"],
         policy=document["policy"],
         program=document["program"],
+        checkpoint=document["checkpoint"],
         evidence=tuple(
             Sealed(part=part, day=day, count=count, digest=digest)
             for part, day, count, digest in document["evidence"]

@@ -11,6 +11,7 @@ from app.cli.files import OutputOption, check_output, whole_file
 from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, emit, note, progress
 from app.cli.report import PeriodFormat
+from app.words import counted
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -63,7 +64,7 @@ def close(
             print(f"{row['sentence']}\n  {row['do']}")
     else:
         emit(rows, columns=("reason", "sentence", "do"), form=form)
-    note(f"{period} is not closed: {len(rows)} reasons against it.")
+    note(f"{period} stays open: {counted(len(rows), 'reason')} against closing it.")
     raise typer.Exit(1)
 
 

@@ -12,23 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 from app.errors import UsageError
 from app.operations.closed_periods import CLOSING_BASIS
 from app.operations.desk import Desk
 from app.operations.people import note_deed, permitted
 from app.operations.print_report import printed
-from app.operations.report_period import report_period
+from app.operations.report_period import Progress, report_period
 from app.operations.reverify import count_genuine
 from app.providers.source import Source
 from app.store.closings import Closed, add_closing, closed_periods
 from app.store.engine import Connection
 from app.store.history_digest import history_digests
 from app.store.operators import Operator
+from app.store.sealed_log import newest_head
 from reconcile.blockers import Blocker, in_report, rejected, too_early
 from reconcile.closing import Closing, Print, adjusted_in
 from reconcile.figures import figures
@@ -60,7 +61,7 @@ class Request:
 
 
 async def close_period(
-    desk: Desk, request: Request, *, progress: Callable[[int], None]
+    desk: Desk, request: Request, *, progress: Progress
 ) -> Closing | tuple[Blocker, ...]:
     """Close the month, or say everything that is against it.
 
@@ -145,19 +146,16 @@ async def _write(
     report: PeriodReport,
     *,
     before: Closed | None,
-    progress: Callable[[int], None],
+    progress: Progress,
 ) -> Closing:
-    known_after = 0 if before is None else before.as_of
-    async with desk.store.reading() as connection:  # 4
-        evidence = await history_digests(
-            connection, after=known_after, until=report.scope.as_of, progress=progress
-        )
+    rests = await _rests_on(desk, report.scope.as_of, before=before, progress=progress)  # 4
     prints = printed(report)  # 5
     async with desk.store.writing() as connection:  # 6
         who = await permitted(connection, by=request.by, action="period_closed")
         if next_in_order(await closed_periods(connection), month) != before:
             raise UsageError(f"another month was closed in the meantime; close {month.name} again")
         closing = Closing(
+            **rests,
             month=month,
             as_of=report.scope.as_of,
             # After its evidence even where the clock stands: the deed is not part of it.
@@ -165,11 +163,8 @@ async def _write(
             by=who.name,
             role=who.role,
             margin_days=request.margin_days,
-            known_after=known_after,
-            before=None if before is None else before.digest,
             policy=asdict(desk.policy),
             program={"tallyhook": version("tallyhook")},
-            evidence=evidence,
             figures=figures(report),
             adjusted=adjusted_in(report.adjustments),
             report=report_document(report),
@@ -181,6 +176,24 @@ async def _write(
         await add_closing(connection, closing, prints=prints)
         await _note(connection, who, closing)
     return closing
+
+
+async def _rests_on(
+    desk: Desk, as_of: Instant, *, before: Closed | None, progress: Progress
+) -> dict[str, Any]:
+    """The fields of a closing that say what it rests on."""
+    known_after = 0 if before is None else before.as_of
+    async with desk.store.reading() as connection:
+        evidence = await history_digests(
+            connection, after=known_after, until=as_of, progress=progress
+        )
+        head = await newest_head(connection)
+    return {
+        "known_after": known_after,
+        "before": None if before is None else before.digest,
+        "evidence": evidence,
+        "checkpoint": None if head is None else {"size": head.size, "head": head.head.hex()},
+    }
 
 
 async def _note(connection: Connection, who: Operator, closing: Closing) -> None:

@@ -1,6 +1,7 @@
 """Looks whether closed months still follow from the evidence that they were closed on.
 
-    1 chain     the closing is what was written, and names the closing before it
+    1 chain     the closing is what was written, and names the closing before it and a checkpoint of
+                the sealed log
     2 prints    the bytes that were kept are those of the closing
     3 history   everything that was known then is there, and is what it was
     4 figures   the report made again, as of then and by the policy of then, has the same figures
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -21,17 +22,16 @@ from app.errors import NotFoundError
 from app.operations.close_period import scope_of
 from app.operations.desk import Desk
 from app.operations.print_report import printed
-from app.operations.report_period import report_period
+from app.operations.report_period import Progress, report_period
 from app.store.closings import Closed, closed_periods, closing_text, print_of
 from app.store.history_digest import history_digests
+from app.store.sealed_log import head_of
 from reconcile.closing import Closing, adjusted_in, closing_of, first_difference
 from reconcile.figures import Figure, difference, figures
 from reconcile.policy import Policy
 from reconcile.report_document import report_of
 
 Step = Literal["chain", "prints", "history", "figures"]
-
-Progress = Callable[[int], None]
 
 UNREADABLE: Final = (KeyError, TypeError, ValueError)
 """What reading a document raises that is none."""
@@ -87,10 +87,21 @@ async def _chain(
         sentence = "the closing is not what was written; its digest is another"
     elif closing.before != expected:
         sentence = f"it names the closing {closing.before} before it, and that is {expected}"
+    elif not await _is_sealed(desk, closing):
+        sentence = "it names a checkpoint that is not one of the sealed log"
     else:
         sentence = f"the closing is {written}"
         return closing, _verified(closed.period, "chain", None, sentence)
     return None, _verified(closed.period, "chain", sentence, "")
+
+
+async def _is_sealed(desk: Desk, closing: Closing) -> bool:
+    named = closing.checkpoint
+    if named is None:
+        return True
+    async with desk.store.reading() as connection:
+        head = await head_of(connection, named["size"])
+    return head is not None and head.head.hex() == named["head"]
 
 
 def _verified(period: str, step: Step, wrong: str | None, right: str) -> Verified:

@@ -31,7 +31,7 @@ def main(words: list[str]) -> None:
     month = Month(orders=count, starts=parse_instant("2024-10-01T00:00:00Z"))
     url = f"sqlite+aiosqlite:///{folder.absolute()}/shop.db"
     if late:
-        print(f"{asyncio.run(_hear_late(url, month))} webhooks came that had been missed.")
+        print(f"Webhooks that were missed, and come now: {asyncio.run(_hear_late(url, month))}.")
     else:
         _fill(folder, month, url)
 

@@ -19,9 +19,11 @@ from app.operations.closed_periods import closed_report, list_closed
 from app.operations.desk import Desk
 from app.operations.people import register_operator
 from app.operations.report_period import report_period
+from app.operations.seal import Sealer
 from app.operations.verify_periods import Verified, verify_periods
 from app.reports import json_form
 from app.store.audit import deeds
+from app.store.leaves import digest_of_text
 from app.store.retention import prune
 from reconcile.closing import Closing
 from reconcile.figures import added, figures
@@ -32,7 +34,7 @@ from tests.app.web.driving import driving, signed
 from tests.finance.loading import READER, into_store, keep_arrivals
 from tests.finance.month import CLOSED_AT, Month
 from tests.finance.plots import ORDINARY, never_notified, pays
-from tests.store.builders import opened, rows, tamper
+from tests.store.builders import SIGNER, opened, rows, tamper
 
 QUIET = Month(orders=len(ORDINARY))
 """A month in which nothing is wrong."""
@@ -255,6 +257,31 @@ async def test_a_closing_that_is_exchanged_breaks_the_chain(desk: Desk) -> None:
     assert [step for step, _ in await wrong(desk)] == ["chain", "chain"]
 
 
+async def test_a_closing_is_verified_by_the_policy_of_then(desk: Desk) -> None:
+    """A payment window that was changed since judges orders otherwise, and not the closed month."""
+    await close(desk)
+    assert await wrong(replace(desk, policy=Policy(payment_window=60 * DAY))) == []
+
+
+async def test_a_closing_names_a_checkpoint_of_the_sealed_log(desk: Desk) -> None:
+    """What was sealed by then; the deed of closing, with its digest, is sealed after."""
+    sealer = Sealer(desk, SIGNER)
+    while await sealer.seal_some():
+        pass
+    closing = await close(desk)
+    assert closing.checkpoint is not None
+    while await sealer.seal_some():
+        pass
+    ((facts,),) = await rows(desk.store, "SELECT facts FROM audit")
+    ((sealed,),) = await rows(desk.store, "SELECT document FROM log_leaves WHERE kind = 'deed'")
+    assert closing.digest in facts
+    assert digest_of_text(facts) in sealed
+    assert await wrong(desk) == []
+    change = f"DELETE FROM log_checkpoints WHERE size = {closing.checkpoint['size']}"
+    await tamper(desk.store, "log_checkpoints", change)
+    assert [step for step, _ in await wrong(desk)] == ["chain"]
+
+
 # --- what is learned later -----------------------------------------------------------------------
 
 
@@ -263,7 +290,11 @@ async def test_closed_figures_and_all_adjustments_are_what_a_fresh_report_says(
 ) -> None:
     """Over two closings after the first, with a late event before each: every figure adds up, and
     what was told once is not told again."""
-    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    await three_closings(f"sqlite+aiosqlite:///{tmp_path}/t.db")
+
+
+async def three_closings(url: str) -> None:
+    """October to December are closed on a database; each late event is an adjustment once."""
     month = Month(orders=6, plots=(pays, never_notified))
     await into_store(url, month)
     async with opened(url) as store:
@@ -289,8 +320,9 @@ async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -
     await into_store(url, month)
     async with opened(url) as store:
         desk = Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+        await keep_arrivals(store, month.late(CLOSED_AT - 5 * DAY)[:1])
         await close(desk)
-        await keep_arrivals(store, month.late(CLOSED_AT + DAY))
+        await keep_arrivals(store, month.late(CLOSED_AT + DAY)[1:])
         desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
 
         async def adjusted(period: str, as_of: int) -> bool:
@@ -298,7 +330,7 @@ async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -
             return bool((await report_period(desk, scope, progress=quiet)).adjustments)
 
         assert await adjusted("2026-11", DECEMBER)
-        assert not await adjusted("2026-11", CLOSED_AT)
+        assert not await adjusted("2026-11", CLOSED_AT - 6 * DAY)
         assert not await adjusted("2026-11", CLOSED_AT + DAY - 1)
         assert not await adjusted("2026-10", DECEMBER)
         assert not await adjusted("2026-12", DECEMBER)

@@ -33,6 +33,7 @@ OCTOBER = Closing(
     before=None,
     policy={"grace": 5},
     program={"version": "1"},
+    checkpoint=None,
     evidence=(Sealed(part="events", day="2026-10-01", count=1, digest="sha256:00"),),
     figures=(FIGURE,),
     adjusted=(),

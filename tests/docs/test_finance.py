@@ -1,0 +1,33 @@
+"""Every command on the page for finance prints what the page says."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.sessions import Shell, differences, sessions
+from tests.docs.test_readme import ROOT, environment
+
+PAGE = ROOT / "app/cli/FINANCE.md"
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A shell in an empty folder, which finds the tests as a checkout does."""
+    opened = Shell(tmp_path, environment() | {"PYTHONPATH": str(ROOT)})
+    yield opened
+    opened.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the page's sessions need bash")
+def test_the_page_for_finance_does_what_it_shows(shell: Shell) -> None:
+    """From an empty folder to a closed month and its adjustments."""
+    for session in sessions(PAGE):
+        for command in session:
+            printed = shell.run(command.text)
+            assert differences(command.output, printed) == [], (command.text, printed)

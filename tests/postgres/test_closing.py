@@ -1,0 +1,18 @@
+"""Months are closed on PostgreSQL as on SQLite."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.operations import print_report
+from tests.finance.test_closing import three_closings
+
+pytestmark = pytest.mark.postgres
+
+
+async def test_three_months_are_closed_and_each_late_event_is_an_adjustment_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The law of adjustments, and a verification of everything that was closed."""
+    monkeypatch.setattr(print_report, "REPORT_FORMATS", ("json",))
+    await three_closings(url)
