@@ -11,6 +11,7 @@ from app.operations.desk import Desk
 from app.operations.read_breaks import breaks_of_run
 from app.operations.reconcile_period import BUILT_IN, Ran
 from app.operations.run_document import run_document
+from app.words import counted
 from reconcile.instants import Instant, format_instant
 
 BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sentence")
@@ -49,7 +50,8 @@ def _print_totals(found: Ran) -> None:
         print(f"All {told['ties_checked']} sums tie.")
     matched = told["matched"]
     sums = ", ".join(f"{each['currency']} {each['amount']}" for each in matched["sums"]) or "0"
-    print(f"{matched['count']} orders match: {sums}. {found.breaks} breaks, {found.open} open.")
+    orders, breaks = counted(matched["count"], "order"), counted(found.breaks, "break")
+    print(f"Matched: {orders}, {sums}. {breaks}, {found.open:,} open.")
 
 
 def _rules(found: Ran) -> str:
