@@ -99,9 +99,10 @@ class ImportContract:
         assert column(await streamed(store, book_rows), 3) == ["invoice", "order"]
 
     async def test_an_import_that_is_not_published_is_seen_by_nobody(
-        self, store: Store, tmp_path: Path
+        self, store: Store, tmp_path: Path, monkeypatch: Any
     ) -> None:
         """Neither what it adds nor what it supersedes; the next one undoes it, and stops it."""
+        monkeypatch.setattr(import_writing, "SILENT_S", 0.01)
         await book(store, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
         known = await streamed(store, book_rows)
         killed = Import(kind="book", file="k", sha256="0", who="x", started_at=seconds(5))
