@@ -9,6 +9,7 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, emit, note, progress
+from app.words import counted
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -81,10 +82,11 @@ def _tell(erasure: Erasure, left: list[Path], form: Format) -> None:
         emit(_rows(erasure, deed), columns=("what", "deed", "sentence"), form=form)
     counts = erasure.counts()
     note(
-        f"{'Would go' if erasure.dry_run else 'Erased'}: {counts['deliveries']} bodies with their "
-        f"headers, of {counts['orders']} orders; {counts['rejections']} rejections; "
-        f"{counts['session_requests']} session requests; "
-        f"{counts['book_lines']} phones in order books. Kept: {counts['kept']}."
+        f"{'Would go' if erasure.dry_run else 'Erased'}: bodies and headers of "
+        f"{counted(counts['deliveries'], 'delivery', 'deliveries')} of "
+        f"{counted(counts['orders'], 'order')}; {counted(counts['rejections'], 'rejection')}; "
+        f"{counted(counts['session_requests'], 'session request')}; "
+        f"{counted(counts['book_lines'], 'phone')} in order books. Kept: {counts['kept']}."
     )
     if erasure.dry_run:
         return
@@ -103,7 +105,8 @@ def _rows(erasure: Erasure, deed: str) -> list[dict[str, Any]]:
         {
             "what": each.order,
             "deed": deed,
-            "sentence": f"{each.outcome}; bodies and headers of {len(each.sizes)} deliveries",
+            "sentence": f"{each.outcome}; bodies and headers of "
+            + counted(len(each.sizes), "delivery", "deliveries"),
         }
         for each in erasure.orders
     ]

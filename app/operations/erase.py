@@ -155,7 +155,7 @@ async def erase(
         else:
             erasure = await finding.of_order(connection, asked.order or "")
     erasure.dry_run = dry_run
-    reason = checked_reason(asked.reason, erasure.phones)
+    reason = "" if dry_run else checked_reason(asked.reason, erasure.phones)
     async with desk.store.writing() as connection:
         who = await permitted(connection, by=asked.by, action="erased")
         if not dry_run:

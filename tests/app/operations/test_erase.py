@@ -29,6 +29,7 @@ from app.operations.verify_log import verify_log
 from app.store.audit import deeds
 from app.store.unanswered import Unanswered, forget, note_unanswered
 from reconcile.instants import DAY
+from tests.app.operations.test_several_events import PROFILE, item, send, service
 from tests.app.web.driving import Driver, driving, environ, event, of_order, signed
 from tests.reconcile.build import T
 
@@ -265,3 +266,27 @@ async def test_what_must_stay_is_listed_with_the_reason(tmp_path: Path, name: st
         assert kept.sentence.startswith(sentence)
         assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NULL") == [(0,)]
         assert driver.rows("SELECT count(*) FROM phones") == [(1,)]
+
+
+async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: Path) -> None:
+    """The other customer's own event stays, and is read as it was."""
+    profile = PROFILE + '[customer]\nphone = "json:phone"\n'
+    async with service(tmp_path, profile, with_worker=False) as driver:
+        driver.desk = driver.service.desk
+        await send(driver, item(1, phone=PHONE), item(2, phone=OTHER))
+        driver.clock.put(T + 40 * DAY)
+        erasure = await erase(
+            driver.desk,
+            Asked(phone=PHONE, reason="asked", by=None),
+            sources=driver.service.sources,
+            rules=rules_for(driver.service.sources, minimum_days=0),
+            dry_run=False,
+            progress=quiet,
+        )
+        assert ([each.order for each in erasure.orders], erasure.kept) == (["O-1"], [])
+        assert held(tmp_path, PHONE) == set()
+        before = driver.rows("SELECT event_id, order_key, claim FROM events ORDER BY 1")
+        assert [row[:2] for row in before] == [("EV1", "O-1"), ("EV2", "O-2")]
+        await reindex(driver.desk, sources=driver.service.sources, progress=quiet)
+        assert driver.rows("SELECT event_id, order_key, claim FROM events ORDER BY 1") == before
+        assert driver.rows("SELECT body IS NULL FROM deliveries ORDER BY id") == [(1,), (0,)]
