@@ -48,14 +48,14 @@ def erase(
     from app.config_places import sqlite_file
     from app.errors import UsageError
     from app.operations.erase import Asked, erase, traces_left
-    from app.operations.erase_rules import rules_for
+    from app.operations.erase_rules import Rules
     from app.operations.seal import seal_all
 
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")
     settings = load_settings()
     sources = compile_sources(settings)
-    rules = rules_for(sources, minimum_days=settings.retention_minimum_days)
+    rules = Rules.of_days(settings.retention_minimum_days)
     asked = Asked(phone=phone, order=order, reason=reason, by=by)
 
     async def work(desk: Desk, settings: Settings) -> Erasure:

@@ -283,7 +283,7 @@ class _Finding:
             if owned.order is not None or owned.pruned:
                 continue
             name, heard = owned.delivery_id, owned.received_at
-            kept = kept_since(name, {owned.source}, heard, self._rules, as_of=now)
+            kept = kept_since(name, heard, self._rules, as_of=now)
             if kept is None:
                 erasure.deliveries.append(name)
             else:

@@ -1,7 +1,8 @@
 """What of an order may be erased when its customer asks, and what must stay for now, and why.
 
 A body is the evidence of money: it stays while the payment is not over, while somebody still has to
-settle it, while the provider may deliver again, and for as long as the law may demand.
+settle it, and for as long as the law may demand. That the provider may deliver it again is no
+reason: a redelivery is known by its digest, and its body is not stored again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from app.providers.source import Source
 from reconcile.history import History
 from reconcile.instants import DAY, Duration, Instant, format_instant
 from reconcile.ledger import Ledger
@@ -21,9 +21,7 @@ Why = Literal[
     "disputed",
     "to_settle",
     "shared",
-    "delivered_again",
     "minimum",
-    "source_unknown",
     "in_the_reference",
     "changed",
 ]
@@ -33,9 +31,7 @@ SENTENCES: Final[Mapping[Why, str]] = {
     "disputed": "its payment is disputed: the provider decides",
     "to_settle": "a person must settle it first ({})",
     "shared": "it shares events with another order: a person must settle whose they are",
-    "delivered_again": "its provider may deliver it again until {}",
     "minimum": "TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until {}",
-    "source_unknown": "source {} is not configured: nobody knows until when it delivers again",
     "in_the_reference": "its reference is, or holds, the number: ledgers are kept",
     "changed": "something was said of it meanwhile: ask again",
 }
@@ -59,25 +55,14 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """By what it is judged.
+    """By what it is judged. `minimum`: how long after the last word everything is kept."""
 
-    redelivery  by source, how long after an arrival the provider may deliver again
-    minimum     how long after the last word everything is kept
-    """
-
-    redelivery: Mapping[str, Duration]
     minimum: Duration = 0
 
-
-def rules_for(sources: Mapping[str, Source], *, minimum_days: int) -> Rules:
-    """The rules that configured sources and a setting make."""
-    return Rules(
-        redelivery={
-            name: source.profile.acknowledgement.redelivery_days * DAY
-            for name, source in sources.items()
-        },
-        minimum=minimum_days * DAY,
-    )
+    @classmethod
+    def of_days(cls, minimum: int) -> Rules:
+        """The rules that a setting makes."""
+        return cls(minimum=minimum * DAY)
 
 
 def kept_order(history: History, ledger: Ledger, rules: Rules) -> Kept | None:
@@ -92,19 +77,11 @@ def kept_order(history: History, ledger: Ledger, rules: Rules) -> Kept | None:
         return Kept(what=order, why="not_over", detail=ledger.outcome)
     if ledger.case.foreign:
         return Kept(what=order, why="shared")
-    sources = {delivery.event.source for delivery in history.deliveries}
-    return kept_since(order, sources, last_heard(history), rules, as_of=ledger.as_of)
+    return kept_since(order, last_heard(history), rules, as_of=ledger.as_of)
 
 
-def kept_since(
-    what: str, sources: set[str], heard: Instant, rules: Rules, *, as_of: Instant
-) -> Kept | None:
+def kept_since(what: str, heard: Instant, rules: Rules, *, as_of: Instant) -> Kept | None:
     """Why something must stay that was heard of last at an instant; None where it may go."""
-    for source in sorted(sources - rules.redelivery.keys()):
-        return Kept(what=what, why="source_unknown", detail=source)
-    again = heard + max((rules.redelivery[each] for each in sources), default=0)
-    if as_of < again:
-        return Kept(what=what, why="delivered_again", until=again)
     if as_of < heard + rules.minimum:
         return Kept(what=what, why="minimum", until=heard + rules.minimum)
     return None

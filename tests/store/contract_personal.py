@@ -87,7 +87,7 @@ class PersonalContract:
             desk(store, at=40 * DAY // SECOND),
             Asked(phone=f"+{PHONE}", reason="asked", by="Ann"),
             sources={},
-            rules=Rules(redelivery={"shop": 3 * DAY}),
+            rules=Rules(),
             dry_run=False,
             progress=quiet,
         )

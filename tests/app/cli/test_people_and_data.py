@@ -100,12 +100,13 @@ def test_erasing(run: Run, old: None, tmp_path: Path) -> None:
 
 
 def test_what_must_stay_is_listed_and_told_by_the_exit_code(
-    run: Run, filled: dict[str, str]
+    run: Run, filled: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TALLYHOOK_RETENTION_MINIMUM_DAYS", "7")
     ended = run("erase", "--order", "ORD-1", "--reason", "asked", "--format", "json")
     assert ended.code == 1
     assert [(each["what"], each["why"]) for each in ended.document["kept"]] == [
-        ("ORD-1", "delivered_again")
+        ("ORD-1", "minimum")
     ]
     for words in ([], ["--phone", "1", "--order", "O"], ["--order", "ORD-1"]):
         assert run("erase", *words).code == 2

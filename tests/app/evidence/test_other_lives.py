@@ -10,7 +10,7 @@ from app.bootstrap_sources import compile_sources
 from app.config import load_settings
 from app.evidence.verify import unpack
 from app.operations.erase import Asked, erase
-from app.operations.erase_rules import rules_for
+from app.operations.erase_rules import Rules
 from app.operations.imports import Request, import_book, import_statement
 from app.operations.verify_evidence import verify_evidence
 from app.providers.profile import load_profile
@@ -33,7 +33,7 @@ async def erased(driver: Driver, folder: Path) -> None:
         driver.desk,
         Asked(phone=PHONE, reason="asked for it", by=None),
         sources=sources,
-        rules=rules_for(sources, minimum_days=0),
+        rules=Rules(),
         dry_run=False,
         progress=lambda count: None,
     )

@@ -18,7 +18,7 @@ from app.logs import configure_logging
 from app.operations.backup import back_up
 from app.operations.check_store import check_store
 from app.operations.erase import Asked, Erasure, erase, traces_left
-from app.operations.erase_rules import rules_for
+from app.operations.erase_rules import Rules
 from app.operations.imports import Request, import_book
 from app.operations.prove import prove_orders
 from app.operations.read_orders import order_document
@@ -98,7 +98,7 @@ async def erased(
         driver.desk,
         asked,
         sources=sources,
-        rules=rules_for(sources, minimum_days=minimum),
+        rules=Rules(minimum=minimum * DAY),
         dry_run=dry_run,
         progress=quiet,
     )
@@ -237,7 +237,6 @@ async def test_words_that_do_not_fit_erase_nothing(driver: Driver, words: dict[s
 KEPT = {
     "open": (of_order("ORD-9", "e9", "pending"), 0, "its payment is not over (pending)"),
     "disputed": (of_order("ORD-9", "e9", "disputed"), 40, "its payment is disputed"),
-    "within redelivery": (of_order("ORD-9", "e9"), 1, "its provider may deliver it again until "),
     "to settle": (
         event("e9", order={"reference": "ORD-9", "amount": 2000}),
         40,
@@ -279,7 +278,7 @@ async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: 
             driver.desk,
             Asked(phone=PHONE, reason="asked", by=None),
             sources=driver.service.sources,
-            rules=rules_for(driver.service.sources, minimum_days=0),
+            rules=Rules(),
             dry_run=False,
             progress=quiet,
         )
