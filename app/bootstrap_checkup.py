@@ -9,6 +9,7 @@ import httpx2
 
 from app.bootstrap import store_settings
 from app.bootstrap_evidence import key_path
+from app.bootstrap_keys import phone_key_path
 from app.bootstrap_sources import compile_sources, shop_of
 from app.clock import SystemClock
 from app.config import Settings, load_settings
@@ -46,6 +47,9 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
     for name, source in settings.sources.items():
         if source.secrets_file is not None:
             yield f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file
+    key = phone_key_path(settings)
+    if key.exists():
+        yield "TALLYHOOK_PHONES__KEY_FILE", key
     if settings.checkout.token_file is not None:
         yield "TALLYHOOK_CHECKOUT__TOKEN_FILE", settings.checkout.token_file
     if settings.shop.secret_file is not None:

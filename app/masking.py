@@ -21,6 +21,10 @@ _SIGNIFICANT: Final = 8
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
 
+_SOME_PHONE: Final = re.compile(
+    rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
+)
+
 _NOT_LETTERS: Final = re.compile(r"[^a-z]")
 
 _PHONE_WORDS: Final = ("phone", "msisdn", "mobile")
@@ -59,6 +63,11 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
     return re.compile(rf"\+?(?:\d{_BETWEEN}){{0,7}}{last}", re.ASCII)
 
 
+def looks_like_a_phone(text: str) -> bool:
+    """Whether some number stands in the text as people write it: behind a plus or a zero."""
+    return _SOME_PHONE.search(text) is not None
+
+
 def written_pattern(digits: str) -> re.Pattern[str]:
     """Finds this very number: whole, or national behind a zero, and no part of a longer one.
 
@@ -70,6 +79,12 @@ def written_pattern(digits: str) -> re.Pattern[str]:
     grouped = rf"(?<!\d[ ().-])(?:\+|00)?{_BETWEEN}{_spaced(digits)}"
     whole = rf"(?:\+|00)?{digits}"
     return re.compile(rf"(?<!\d)(?:{'|'.join((whole, grouped, *national))})(?!\d)", re.ASCII)
+
+
+def hint_pattern(digits: str) -> re.Pattern[bytes]:
+    """Finds, a good deal faster, what is in every text in which `written_pattern` finds something:
+    the last digits, which all forms share. It begins with a character to look for."""
+    return re.compile(_spaced(digits[-5:]).encode("ascii"))
 
 
 def _spaced(digits: str) -> str:
@@ -88,6 +103,12 @@ class Masking:
 
     def __repr__(self) -> str:
         return "Masking()"
+
+    def beside(self, phone: str) -> Masking:
+        """One that hides this number, too."""
+        other = Masking([phone])
+        other._patterns += self._patterns
+        return other
 
     def text(self, text: str) -> str:
         """The text with each number in its masked form."""

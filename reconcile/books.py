@@ -50,10 +50,11 @@ class BookLine:
 
 @frozen
 class StatementLine:
-    """One line of a provider's settlement or transaction file. At least one reference is given.
+    """One line of a provider's settlement or transaction file. At least one reference is given; a
+    fee may name its payout alone.
 
-    gross, fee, net  minor units of `currency`; fee is positive where it costs the merchant, and
-                     gross - fee = net has been checked where all three were given
+    gross, fee, net  minor units of `currency`: what leaves the merchant is negative, a refund's
+                     gross always; fee is positive where it costs; gross - fee = net holds
     settled_at       when the provider says the money was paid out, or will be
     payout           the transfer to the bank that it was part of
     """

@@ -118,9 +118,8 @@ class _Being:
 
     def _closed(self, step: Step) -> None:
         self._seen, self._closed_by = False, step.cites
-        rests = f": {', '.join(step.cites)}" if step.cites else ""
-        why = f" It rests on what came since{rests}." if rests else _NOTHING_SAID
-        self._because = f"Run {step.run} no longer saw it.{why}"
+        why = f"what came since closed it: {', '.join(step.cites)}" if step.cites else _NOTHING_SAID
+        self._because = f"Run {step.run} no longer saw it; {why}."
 
     def _settle(self, step: Step) -> None:
         self._settled = step
@@ -147,7 +146,7 @@ class _Being:
 
 
 _NOTHING_SAID: Final = (
-    " Nothing was said of it since: time has passed, or what belongs to it was found elsewhere."
+    "nothing was said of it since: time has passed, or what belongs to it was found elsewhere"
 )
 
 

@@ -11,10 +11,10 @@ from typing import Final, TypeVar
 from reconcile.match_funds import Capture
 from reconcile.match_rows import BookRow, StatementRow, TakingRow
 
-MOST_LEFT: Final = 50_000
-"""Rows kept of each kind, about a kilobyte each with the index that they are searched by: all
-kinds together stay well under 400 MB. What is beyond is decided at once, by its key alone, and
-says so; `Control.unsearched` counts it."""
+MOST_LEFT: Final = 30_000
+"""Rows kept of each kind: about a kilobyte each with its break and the indexes that it is searched
+by, so that all six kinds together, all of them full, take about 200 MB. What is beyond is decided
+at once, by its key alone, and says so; `Control.unsearched` counts it."""
 
 Kept = TypeVar("Kept")
 

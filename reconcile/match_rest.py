@@ -8,7 +8,7 @@ Where several rows fit equally, it is ambiguous and stays so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from reconcile.books import match_key
 from reconcile.instants import Duration
@@ -19,7 +19,7 @@ from reconcile.match_group import Deciding
 from reconcile.match_judge import Pair, amounts_fit
 from reconcile.match_left import Left
 from reconcile.match_lines import lines_of
-from reconcile.match_rows import BookRow, StatementRow, TakingRow, subject_of
+from reconcile.match_rows import BookRow, StatementRow, subject_of
 from reconcile.money import Money
 
 
@@ -177,7 +177,9 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
     window = deciding.terms.rules.date_window
     if window is None:
         return
-    found = _fitting(deciding, _offers(rest.orders), _booked(rest), window=window)
+    # A line of the order's own reference, if of another amount, is nearer than any date.
+    own = {row.key for row in rest.orders.values()} & {rows[0].key for rows in rest.book.values()}
+    found = _fitting(deciding, _paid(rest, own), _booked(rest, own), window=window)
     for order, name in found.pairs:
         deciding.pair(rest.take_orders([order]), rest.take_book([name]), kind="by_date_window")
     rows = {name: rest.take_book([name]) for name in found.right}
@@ -216,18 +218,22 @@ def _fitting(
     return fits(left, right, window=window, tolerance=deciding.terms.tolerance)
 
 
-def _offers(orders: dict[str, TakingRow]) -> list[Offer]:
+def _paid(rest: Rest, own: Set[str]) -> list[Offer]:
     found = []
-    for name, row in orders.items():
+    for name, row in rest.orders.items():
+        if row.key in own:
+            continue
         funds = funds_of([row])
         if not funds.unresolved and not funds.others and not funds.owed and funds.kept > 0:
             found.append(Offer(name, funds.currency, funds.captured, funds.at))
     return found
 
 
-def _booked(rest: Rest) -> list[Offer]:
+def _booked(rest: Rest, own: Set[str]) -> list[Offer]:
     found = []
     for name, rows in rest.book.items():
+        if rows[0].key in own:
+            continue
         lines = lines_of(rows)
         if lines.placed_at is not None and len(lines.currencies) == 1 and lines.charge:
             found.append(Offer(name, lines.currency, lines.charge, lines.placed_at))

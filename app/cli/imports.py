@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import Format, document, emit, note, progress, refuse_csv
+from app.cli.output import Format, document, emit, measure, note, refuse_csv
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -47,7 +47,8 @@ LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Lines at mos
 COLUMNS = ("number", "published_at", "file", "who", "read", "new", "changed", "unchanged",
            "rejected")  # fmt: skip
 
-Use = Callable[["Desk", "Settings", Callable[[int], None]], Awaitable["Imported"]]
+Use = Callable[["Desk", "Settings", Any], Awaitable["Imported"]]
+"""(desk, settings, what to tell of progress) → what became of the file"""
 
 
 def run_import(use: Use, form: Format) -> None:
@@ -58,8 +59,8 @@ def run_import(use: Use, form: Format) -> None:
     from app.cli.running import with_desk
 
     refuse_csv(form)
-    with progress("rows", None) as advance:
-        done = with_desk(lambda desk, settings: use(desk, settings, advance), purpose="writing")
+    with measure("rows") as show:
+        done = with_desk(lambda desk, settings: use(desk, settings, show), purpose="writing")
     if form is Format.table:
         _print(done)
     else:

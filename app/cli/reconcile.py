@@ -57,6 +57,7 @@ def run(
     from app.cli.reconcile_text import print_run
     from app.cli.running import with_desk
     from app.operations.reconcile_period import Asked, Ran, reconcile_period
+    from app.operations.reconcile_rows import rows_ahead
 
     asked = Asked(
         since=moment(since, "--from"),
@@ -66,7 +67,7 @@ def run(
     )
 
     async def work(desk: Desk) -> Ran:
-        with progress("reading", None) as advance:
+        with progress("reconciling", await rows_ahead(desk, as_of=asked.as_of)) as advance:
             found = await reconcile_period(desk, asked, progress=advance)
         await print_run(desk, found, form)
         return found
@@ -141,12 +142,13 @@ def preview(
     """Show what other rules would newly match, lose and change, with money. Nothing is kept."""
     from app.cli.running import with_desk
     from app.operations.match_rules import Preview, preview_rules
+    from app.operations.reconcile_rows import rows_ahead
 
     refuse_csv(form)
     text = _text_of(rules)
 
     async def work(desk: Desk) -> Preview:
-        with progress("reading", None) as advance:
+        with progress("comparing", 2 * await rows_ahead(desk, as_of=None)) as advance:
             return await preview_rules(desk, text, progress=advance)
 
     found = with_desk(lambda desk, settings: work(desk), purpose="writing")

@@ -59,7 +59,7 @@ def import_records(
         encoding=encoding,
         by=by,
     )
-    run_import(lambda desk, _, advance: import_book(desk, request, progress=advance), form)
+    run_import(lambda desk, _, show: import_book(desk, request, progress=show), form)
 
 
 @group.command("list")

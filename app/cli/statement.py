@@ -66,8 +66,8 @@ def import_statement(
         by=by,
     )
     run_import(
-        lambda desk, settings, advance: import_statement(
-            desk, request, source=_source(settings, source), progress=advance
+        lambda desk, settings, show: import_statement(
+            desk, request, source=_source(settings, source), progress=show
         ),
         form,
     )

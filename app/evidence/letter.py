@@ -39,7 +39,10 @@ WORDS: Final[Mapping[str, str]] = {
     "session_unknown": "The payment service gave no answer",
 }
 
-_TEXT: Final = 160
+_SENTENCE: Final = 260
+"""Characters of one sentence of the explanation, with its ids."""
+
+_TEXT: Final = 120
 """Characters of one cell: references and reasons may be longer, and are whole in the data."""
 
 
@@ -73,7 +76,7 @@ def _explanation(ledger: Ledger) -> list[str]:
     """The sentences, those that only remark on arrivals last."""
     remarks = {finding_text(each) for each in ledger.findings if each.severity == "info"}
     sentences = sorted(explain(ledger), key=lambda each: each in remarks)
-    return [_cut(each, 400) for each in sentences]
+    return [_cut(each, _SENTENCE) for each in sentences]
 
 
 def _first(what: str, rows: Sequence[Any]) -> list[Any]:
@@ -127,7 +130,7 @@ def _event(number: int, heard: Heard) -> dict[str, Any]:
         "delay": "" if delay <= 0 else f"after {format_duration(delay)}",
         "kind": _cut(event.kind),
         "money": "" if event.money is None else str(event.money),
-        "id": _cut(event.event_id, 60),
+        "id": _cut(event.event_id, 40),
         "count": heard.count,
     }
 

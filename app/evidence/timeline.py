@@ -21,8 +21,8 @@ LEFT: Final = 92
 HAPPENED, REACHED = 66, 134
 """Heights of the two lanes."""
 
-MAX_EVENTS: Final = 12
-"""That are drawn: more would be too narrow to read; they are in the tables' files."""
+MAX_COLUMNS: Final = 13
+"""Moments that are drawn: with more, their times would run into each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +68,17 @@ class Drawing:
 
 
 def drawing(spoken: Sequence[Spoken]) -> Drawing:
-    """At most MAX_EVENTS of them, the last ones."""
-    drawn = spoken[-MAX_EVENTS:]
-    moments = sorted({each.at for each in drawn} | {each.received_at for each in drawn})
+    """The last of them, as many as MAX_COLUMNS lets stand beside each other."""
+    drawn = list(spoken[-MAX_COLUMNS:])
+    while len(moments := _moments(drawn)) > MAX_COLUMNS:
+        del drawn[0]
     step = (WIDTH - LEFT - 44) // max(len(moments) - 1, 1)
     place = {moment: LEFT + 14 + min(step, 160) * n for n, moment in enumerate(moments)}
     return Drawing(columns=_columns(moments, place), marks=_marks(drawn, place))
+
+
+def _moments(spoken: Sequence[Spoken]) -> list[Instant]:
+    return sorted({each.at for each in spoken} | {each.received_at for each in spoken})
 
 
 def _columns(moments: Sequence[Instant], place: dict[Instant, int]) -> tuple[Column, ...]:

@@ -78,7 +78,8 @@ def _sheet(path: Path, name: str | None) -> CalamineSheet:
             raise Refused(1, "the workbook has no sheet that is shown")
         return book.get_sheet_by_name(shown[0] if name is None else name)
     except CalamineError as error:
-        raise Refused(1, f"the workbook cannot be read, export it again: {error}"[:300]) from None
+        name = type(error).__name__  # its text may quote a cell
+        raise Refused(1, f"the workbook cannot be read ({name}): save it anew, or as CSV") from None
     except BaseException as error:
         if type(error).__name__ != _PANIC:
             raise

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from dataclasses import dataclass
+from typing import Final
 
 from app.evidence.bundle import bundle_of
+from app.evidence.dossier import Dossier
 from app.operations.customers import checked_reason
 from app.operations.desk import Desk
 from app.operations.gather_evidence import Providers, gather_dossier
@@ -13,6 +16,10 @@ from app.operations.people import note_deed, permitted
 from app.operations.seal import Signer, seal_all
 from app.store.ledgers import marks_of
 from reconcile.instants import Instant, format_instant
+
+SEAL_TRIES: Final = 10
+SEAL_PAUSE_S: Final = 0.1
+"""How often, and how far apart, it is looked whether all is sealed: a batch takes less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +65,7 @@ async def build_evidence(
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
             await permitted(connection, by=request.by, action="unmasked")
-    await seal_all(desk, signer)  # what came a moment ago is to be proved too
-    dossier = await gather_dossier(
-        desk, request.order, as_of=request.as_of, full=full, providers=providers
-    )
+    dossier = await _sealed_dossier(desk, request, providers=providers, signer=signer)
     reason = checked_reason(request.reason, sorted(dossier.phones)) if request.reason else ""
     built = Built(
         archive=bundle_of(dossier, signer.key),
@@ -74,6 +78,25 @@ async def build_evidence(
     )
     await _write_down(desk, request, built, reason=reason)
     return built
+
+
+async def _sealed_dossier(
+    desk: Desk, request: Request, *, providers: Providers, signer: Signer
+) -> Dossier:
+    """With proofs of what came a moment ago, too; another sealer may be in the middle of it."""
+    for _ in range(SEAL_TRIES):
+        await seal_all(desk, signer)
+        dossier = await gather_dossier(
+            desk,
+            request.order,
+            as_of=request.as_of,
+            full=request.reason is not None,
+            providers=providers,
+        )
+        if not dossier.sealed.unsealed:
+            break
+        await asyncio.sleep(SEAL_PAUSE_S)
+    return dossier
 
 
 async def _is_due(desk: Desk, order: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.errors import UsageError
-from app.masking import Masking
+from app.masking import Masking, looks_like_a_phone
 from app.operations.desk import Desk
 from app.operations.header_text import read_headers
 from app.operations.people import note_deed, permitted
@@ -77,7 +77,7 @@ def checked_reason(reason: str, phones: list[str]) -> str:
     said = reason.strip()
     if not (0 < len(said) <= MAX_REASON) or not said.isprintable():
         raise UsageError(f"--reason says why, in 1 to {MAX_REASON} printable characters")
-    if Masking(phones).touches(said):
+    if Masking(phones).touches(said) or looks_like_a_phone(said):
         raise UsageError("leave the phone number out of --reason: the trail is kept for ever")
     return said
 

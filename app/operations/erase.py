@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from app.errors import NotFoundError, UsageError
-from app.masking import masked_phone, written_pattern
+from app.masking import hint_pattern, masked_phone, written_pattern
 from app.operations.customers import checked_reason, phones_of
 from app.operations.desk import Desk
 from app.operations.erase_rules import Kept, Rules, kept_order, kept_since
@@ -213,7 +213,7 @@ class _Finding:
             digest = self._desk.phone_key.digest(digits)
             orders |= set(await orders_by_phone(connection, digest, limit=MOST_ORDERS + 1))
             strays |= set(await deliveries_by_phone(connection, digest))
-        async for looked, held in deliveries_that_hold(connection, written):
+        async for looked, held in deliveries_that_hold(connection, written, hint_pattern(digits)):
             strays |= set(held)
             self._progress(looked)
         for owned in await owners(connection, strays):

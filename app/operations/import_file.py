@@ -13,7 +13,7 @@ Whoever is killed before the end has imported nothing; the next import undoes wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
@@ -25,7 +25,7 @@ from app.files.opening import digest_of, open_table
 from app.files.problems import Problem, Refused
 from app.files.rejects import refuse_to_replace, write_rejects
 from app.operations.desk import Desk
-from app.operations.import_kinds import Imported, Wanted
+from app.operations.import_kinds import Imported, Progress, Wanted
 from app.operations.import_writing import chunks, write_and_publish
 from app.operations.people import permitted
 from app.store.staging import Staged
@@ -33,13 +33,11 @@ from app.store.staging import Staged
 SHOWN: Final = 5
 """Rows that are shown as they were understood."""
 
-Progress = Callable[[int], None]
-
 
 async def import_file(
     desk: Desk, wanted: Wanted, *, by: str | None, progress: Progress
 ) -> Imported:
-    """Import it, or find out what an import would do. `progress` is told of rows.
+    """Import it, or find out what an import would do. `progress` is told how far it is.
 
     Raises NotFoundError for a file that is not there, UsageError for who may not.
     """
@@ -56,7 +54,7 @@ async def import_file(
                     done.count(await wanted.kind.compare(connection, rows))
         elif not done.found or (wanted.rejects is not None and not done.refused):
             reading.set_aside()
-            await write_and_publish(desk, wanted, reading.staged, done, who=who)
+            await write_and_publish(desk, wanted, reading.staged, done, who=who, progress=progress)
     done.problems.sort(key=lambda problem: problem.row)
     return done
 
@@ -110,7 +108,7 @@ class _Reading:
             if wanted.dry_run:
                 shown = found.rows[: SHOWN - len(done.rows)]
                 done.rows += [wanted.form.shown(row) for row in shown]
-            self._progress(found.read)
+            self._progress(done.read, None)
             await anyio.lowlevel.checkpoint()
         if not done.read:
             raise Refused(table.heading_row, "the file has a heading and no rows")

@@ -21,6 +21,10 @@ MAX_PROBLEMS: Final = 100
 
 Write = Callable[..., Awaitable[Written]]
 
+Progress = Callable[[int, int | None], None]
+"""(rows so far, rows in all): first as they are read, when nobody knows how many there are, then
+as they are written."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:

@@ -14,7 +14,7 @@ import anyio
 
 from app.errors import StoreUnavailable
 from app.operations.desk import Desk
-from app.operations.import_kinds import BOOK, STATEMENT, Imported, Wanted
+from app.operations.import_kinds import BOOK, STATEMENT, Imported, Progress, Wanted
 from app.operations.people import note_deed
 from app.store.engine import Connection
 from app.store.imports import (
@@ -54,7 +54,13 @@ def chunks(staged: Staged) -> Iterator[Rows]:
 
 
 async def write_and_publish(
-    desk: Desk, wanted: Wanted, staged: Staged, done: Imported, *, who: Operator
+    desk: Desk,
+    wanted: Wanted,
+    staged: Staged,
+    done: Imported,
+    *,
+    who: Operator,
+    progress: Progress,
 ) -> None:
     """Write what was staged, and complete `done`. Raises StoreUnavailable as the store does, and
     where another import took this one for killed."""
@@ -66,6 +72,7 @@ async def write_and_publish(
             written += len(rows)
             await _still_ours(connection, begun, written)
             done.count(await wanted.kind.write(connection, rows, number=begun.number))
+        progress(written, done.read - done.rejected)
         await anyio.sleep(PAUSE_S)
     async with desk.store.writing() as connection:
         await _still_ours(connection, begun, written)

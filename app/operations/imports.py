@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from app.files.rejects import rejects_beside
 from app.files.statements import StatementForm
 from app.operations.desk import Desk
 from app.operations.import_file import import_file
-from app.operations.import_kinds import BOOK, STATEMENT, Imported, Wanted
+from app.operations.import_kinds import BOOK, STATEMENT, Imported, Progress, Wanted
 from app.store.imports import Import, ImportKind
 from app.store.imports import imports as stored_imports
 
@@ -33,7 +32,7 @@ class Request:
 
 
 async def import_book(
-    desk: Desk, request: Request, *, progress: Callable[[int], None] = lambda count: None
+    desk: Desk, request: Request, *, progress: Progress = lambda done, total: None
 ) -> Imported:
     """Import an order book. It makes no records: a book is compared with ledgers, and never
     changes one. Raises as `import_file` does, and UsageError for a mapping."""
@@ -54,7 +53,7 @@ async def import_statement(
     request: Request,
     *,
     source: str,
-    progress: Callable[[int], None] = lambda count: None,
+    progress: Progress = lambda done, total: None,
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,9 +10,17 @@ from app.errors import NotFoundError
 from app.masking import Masking, masked_phone
 from app.operations.customers import phones_in
 from app.operations.desk import Desk
+from app.operations.header_text import URL
 from app.operations.people import note_deed, permitted
 from app.providers.source import Source
 from app.store.deliveries import DiaryEntry, find_in_diary, list_diary, raw_delivery
+
+_SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
+_TIMES: Final = ("time", "date", "length")
+"""Parts of headers' names: of what is hidden, and of what is a number and no phone's."""
+
+_NUMBER: Final = re.compile(r"(?<![\w.-])[1-9][0-9]{10,14}(?![\w.-])", re.ASCII)
+"""Digits that may be somebody's phone number."""
 
 VERDICTS: Final = (
     "stored",
@@ -75,7 +84,24 @@ async def masked_parts(
     async with desk.store.reading() as connection:
         delivery = await raw_delivery(connection, entry.delivery_id)
     phones = [] if delivery is None else phones_in(delivery, sources)
-    masking = Masking(phones)
     lines = [line.partition(": ") for line in entry.headers.split("\n") if line]
-    headers = [f"{name}{colon}{masking.value({name: value})[name]}" for name, colon, value in lines]
+    headers = [f"{name}: {_shown(name, value, Masking(phones))}" for name, _, value in lines]
     return [masked_phone(digits) for digits in phones], headers
+
+
+def _shown(name: str, value: str, masking: Masking) -> str:
+    """A header as it may be seen: nobody knows what a sender has put where. Of an address, each
+    value of its query likewise."""
+    if name == URL:
+        path, _, query = value.partition("?")
+        pairs = [pair.partition("=") for pair in query.split("&")]
+        return (
+            f"{path}?{'&'.join(f'{each}={_shown(each, said, masking)}' for each, _, said in pairs)}"
+        )
+    if any(word in name for word in _SECRETS) and not value.startswith("(left out"):
+        return "(hidden)"
+    found = _NUMBER.search(value)
+    if found is not None and not any(word in name for word in _TIMES):
+        masking = masking.beside(found[0])
+    masked: str = masking.value({name: value})[name]
+    return masked

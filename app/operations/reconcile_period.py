@@ -33,7 +33,7 @@ from app.store.runs import (
 from reconcile.breaks import Break
 from reconcile.breaks_life import life
 from reconcile.instants import Instant
-from reconcile.match import Decision
+from reconcile.match import Decision, Matching
 from reconcile.match_control import Control
 from reconcile.match_control_text import control_in, control_text
 from reconcile.match_period import Period
@@ -104,8 +104,9 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
         known = await known_in(
             desk, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
         )
-        work = _Work(desk, number)
-        control = await work.match(snapshot, known, progress)
+        work = _Work(desk, number, known.matching())
+        await work.first_look(snapshot, known, progress)
+    control = await work.second_look()
     done = Run(
         number=number,
         at=at,
@@ -118,7 +119,8 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
         ties=control.holds,
         result=control_text(control),
     )
-    await refresh_takings(desk, progress=progress)  # so that what came meanwhile can be cited
+    if done.lived:
+        await refresh_takings(desk, progress=progress)  # so that what came meanwhile can be cited
     await finish(desk, done)
     return await ran(desk, done)
 
@@ -141,32 +143,38 @@ def _number_of(asked: Asked, saved: SavedRules | None) -> int | None:
 class _Work:
     """One run's matching, which writes down breaks as they are found."""
 
-    def __init__(self, desk: Desk, number: int) -> None:
+    def __init__(self, desk: Desk, number: int, matching: Matching) -> None:
         self._desk = desk
         self._number = number
+        self._matching = matching
         self._waiting: list[Break] = []
         self.breaks = 0
 
-    async def match(
+    async def first_look(
         self, snapshot: Snapshot, known: Known, progress: Callable[[int], None]
-    ) -> Control:
-        """Match on one core."""
-        matching = known.matching()
+    ) -> None:
+        """Read and match everything, by key."""
 
         def work() -> None:
-            for part in (snapshot.merged(matching, known, progress=progress), matching.rest()):
-                for decision in part:
-                    self._take(decision)
+            for decision in snapshot.merged(self._matching, known, progress=progress):
+                if self._take(decision):
+                    wait_for(self._save())
 
         await in_step(snapshot.connection, work)
-        await self._save()
-        return matching.control()
 
-    def _take(self, decision: Decision) -> None:
+    async def second_look(self) -> Control:
+        """Match what is left over. It may think for long, so no snapshot is held meanwhile."""
+        for decision in self._matching.rest():
+            if self._take(decision):
+                await self._save()
+        await self._save()
+        return self._matching.control()
+
+    def _take(self, decision: Decision) -> bool:
+        """Put a break aside; True when it is time to save them."""
         if isinstance(decision, Break):
             self._waiting.append(decision)
-            if len(self._waiting) == AT_ONCE:
-                wait_for(self._save())
+        return len(self._waiting) == AT_ONCE
 
     async def _save(self) -> None:
         if self._waiting:

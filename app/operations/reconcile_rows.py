@@ -11,9 +11,9 @@ from app.operations.takings import Overlay, overlay_of, takings_now, takings_the
 from app.store.book_lines import book_rows
 from app.store.breaks import hand_matches
 from app.store.engine import Connection
-from app.store.matching import coverage, rows_of
+from app.store.matching import coverage, rows_of, rows_to_read
 from app.store.statement_reading import statement_rows
-from app.store.takings import EVERYTHING, KeyRange
+from app.store.takings import EVERYTHING, KeyRange, count_stale
 from reconcile.instants import Instant
 from reconcile.match import Decision, Matching
 from reconcile.match_period import Period, within
@@ -79,12 +79,23 @@ async def snapshot_of(
     desk: Desk, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
     """Everything as it is, or as it could have been known: then every order is folded for it."""
-    async with desk.store.reading() as connection, AsyncExitStack() as stack:
-        takings = connection
+    async with AsyncExitStack() as stack:
+        past = None
         if as_of is not None:
-            past = takings_then(desk, as_of=as_of, progress=progress)
-            takings = await stack.enter_async_context(past)
-        yield Snapshot(connection=connection, takings=takings)
+            folding = takings_then(desk, as_of=as_of, progress=progress)
+            past = await stack.enter_async_context(folding)
+        connection = await stack.enter_async_context(desk.store.reading())
+        yield Snapshot(connection=connection, takings=past or connection)
+
+
+async def rows_ahead(desk: Desk, *, as_of: Instant | None) -> int:
+    """About how many rows a matching will fold and read, for a progress bar."""
+    async with desk.store.reading() as connection:
+        orders, lines = await rows_to_read(connection)
+        folded = orders
+        if as_of is None:
+            folded = await count_stale(connection, now=desk.clock.now())
+    return folded + orders + lines
 
 
 async def known_in(

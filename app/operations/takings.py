@@ -23,7 +23,6 @@ from app.store.takings import (
     EVERYTHING,
     Fresh,
     KeyRange,
-    count_stale,
     flat_takings,
     stale_orders,
     store_takings,
@@ -64,10 +63,13 @@ async def _refresh_once(desk: Desk, progress: Callable[[int], None]) -> int:
     return total
 
 
-async def count_behind(desk: Desk) -> int:
-    """How many orders have to be folded before a run: for a progress bar."""
-    async with desk.store.reading() as connection:
-        return await count_stale(connection, now=desk.clock.now())
+async def is_behind(connection: Connection, order: str) -> bool:
+    """Whether evidence has come of the order, or of one that shares evidence with it, since its
+    taking was stored: the next run folds them together."""
+    sharing = await contested_with(connection, [order]) | {order}
+    stored = {row[1]: row[11] for row in (await stored_takings(connection, list(sharing))).values()}
+    marks = await marks_of(connection, sharing)
+    return any(stored.get(mark.order) != mark.generation for mark in marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +82,6 @@ class Overlay:
 
     orders: frozenset[str] = frozenset()
     rows: tuple[TakingRow, ...] = ()
-
-
-async def is_behind(connection: Connection, order: str) -> bool:
-    """Whether evidence has come of the order, or of one that shares evidence with it, since its
-    taking was stored: the next run folds them together."""
-    sharing = await contested_with(connection, [order]) | {order}
-    stored = {row[1]: row[11] for row in (await stored_takings(connection, list(sharing))).values()}
-    marks = await marks_of(connection, sharing)
-    return any(stored.get(mark.order) != mark.generation for mark in marks)
 
 
 async def overlay_of(desk: Desk, connection: Connection, *, now: Instant) -> Overlay:

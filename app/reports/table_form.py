@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from rich import box
 from rich.console import Console
@@ -14,8 +15,8 @@ from app.reports.values import cell_words, scope_lines, shown_columns
 from reconcile.report import PeriodReport
 from reconcile.report_tables import TABLES, Table
 
-ROWS_MAX: Final = 40
-"""Rows of a table shown: about a screen. The other formats have them all."""
+LINES_MAX: Final = 40
+"""Lines of a list shown: about a screen. The other formats have them all; totals are all here."""
 
 _TOO_WIDE: Final = frozenset({"cites", "next_step"})
 
@@ -32,14 +33,16 @@ def render(report: PeriodReport) -> bytes:
     held = sum(tie.holds for tie in report.ties)
     console.print(Text(f"{held} of {len(report.ties)} ties hold."))
     for table in TABLES:
-        if rows := table.rows(report):
-            _print(console, table, report)
-            if len(rows) > ROWS_MAX:
-                console.print(Text(f"  … and {len(rows) - ROWS_MAX:,} more in the other formats"))
+        rows = table.rows(report)
+        shown = rows[:LINES_MAX] if table.name.endswith("_lines") else rows
+        if rows:
+            _print(console, table, shown)
+        if len(shown) < len(rows):
+            console.print(Text(f"  … and {len(rows) - len(shown):,} more in the other formats"))
     return file.getvalue().encode("utf-8", "backslashreplace")
 
 
-def _print(console: Console, table: Table, report: PeriodReport) -> None:
+def _print(console: Console, table: Table, rows: Sequence[Any]) -> None:
     console.print(Text(f"\n{table.title}", style="bold"))
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     columns = [column for column in shown_columns(table) if column.name not in _TOO_WIDE]
@@ -51,7 +54,14 @@ def _print(console: Console, table: Table, report: PeriodReport) -> None:
             overflow="fold",
             no_wrap=numeric,
         )
-    for row in table.rows(report)[:ROWS_MAX]:
+    for row in rows:
         # Text, not markup: a reference may hold square brackets.
-        shown.add_row(*(Text(cell_words(column, row)) for column in columns))
+        shown.add_row(*(Text(_printable(cell_words(column, row))) for column in columns))
     console.print(shown)
+
+
+def _printable(text: str) -> str:
+    """Without signs by which a text could command the terminal: they show as `\\x1b`."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )

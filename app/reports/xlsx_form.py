@@ -136,7 +136,9 @@ class _Book:
         self, sheet: Worksheet, at: tuple[int, int], column: Column, value: Any, row: Any
     ) -> None:
         kind = column.kind
-        if kind == "instant":
+        if kind == "text":
+            sheet.write_string(*at, _fitting(value))
+        elif kind == "instant":
             sheet.write_number(*at, _days(value), self._date)
         elif kind == "count" and abs(value) < _EXACT:
             sheet.write_number(*at, value, self._count)
@@ -161,5 +163,6 @@ def _days(instant: Instant) -> float:
 
 def _fitting(text: str) -> str:
     """Text that a cell can hold. Half a surrogate pair has no UTF-8."""
-    text = text.encode("utf-8", "backslashreplace").decode()
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) < _TEXT_MAX // 2 else text[: _TEXT_MAX // 2 - 1] + "…"

@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.imports import newest_published
@@ -117,15 +116,6 @@ def _any_between(dialect: str, first: str, last: str) -> Script[bool]:
     one, other = ("?", "?") if dialect == "sqlite" else ("$1", "$2")
     sql = f"SELECT 1 FROM book_lines WHERE match_key BETWEEN {one} AND {other} LIMIT 1"  # noqa: S608
     return bool((yield sql, (first, last)))
-
-
-async def erase_phone(connection: AsyncConnection, digits: str) -> int:
-    """Empty this number in every version of every line, for good. Returns how many had it."""
-    found = await connection.execute(
-        text("UPDATE book_lines SET phone=:erased WHERE phone=:digits RETURNING since"),
-        {"erased": ERASED, "digits": digits},
-    )
-    return len(found.all())
 
 
 # --- reading -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -54,10 +54,10 @@ async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list
 
 
 async def deliveries_that_hold(
-    connection: AsyncConnection, written: re.Pattern[str]
+    connection: AsyncConnection, written: re.Pattern[str], hint: re.Pattern[bytes]
 ) -> AsyncIterator[tuple[int, list[str]]]:
     """Deliveries of which the own body or a header holds what a pattern finds, some at a time, with
-    how many were looked at."""
+    how many were looked at. `hint`: what is in every such body, and is found faster."""
     sql = text(
         "SELECT id, headers, body FROM deliveries WHERE id > :after AND pruned_at IS NULL "
         "ORDER BY id LIMIT :limit"
@@ -67,7 +67,10 @@ async def deliveries_that_hold(
         rows = (await connection.execute(sql, {"after": after, "limit": AT_ONCE})).all()
         if not rows:
             return
-        yield len(rows), [row[0] for row in rows if _holds(written, row[1], row[2])]
+        yield (
+            len(rows),
+            [row[0] for row in rows if _may_hold(hint, row) and _holds(written, row[1], row[2])],
+        )
         after = rows[-1][0]
 
 
@@ -88,6 +91,12 @@ async def rejections_that_hold(
             if any(_holds(pattern, row[1], row[2]) for pattern in patterns):
                 found.append(row[0])
         after = rows[-1][0]
+
+
+def _may_hold(hint: re.Pattern[bytes], row: Sequence[Any]) -> bool:
+    if hint.search(row[1].encode("latin-1", "replace")):
+        return True
+    return row[2] is not None and hint.search(row[2]) is not None
 
 
 def _holds(written: re.Pattern[str], headers: str, body: bytes | None) -> bool:

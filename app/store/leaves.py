@@ -71,9 +71,14 @@ class Kind:
         return int(subject.partition(":")[2]) if self.numbered else subject
 
 
+def leaf_bytes(members: Members) -> bytes:
+    """What a leaf's hash is taken of: the document as canonical JSON."""
+    return canonical_json(members)
+
+
 def leaf_of(row: Sealable, *, number: int, salt: bytes) -> Leaf:
     """The leaf that seals a row as it is now."""
-    content = canonical_json({"kind": row.kind, "salt": salt.hex(), **row.members})
+    content = leaf_bytes({"kind": row.kind, "salt": salt.hex(), **row.members})
     return Leaf(number, row.kind, row.subject, content.decode(), leaf_hash(content))
 
 

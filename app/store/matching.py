@@ -73,6 +73,18 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
     )
 
 
+async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
+    """How many orders there are, and about how many lines of books and statements."""
+    found = await connection.execute(
+        text(
+            "SELECT (SELECT count(*) FROM order_due), coalesce(sum(new), 0) FROM imports "
+            "WHERE published_at IS NOT NULL"
+        )
+    )
+    orders, lines = found.one()
+    return int(orders), int(lines)
+
+
 def _span(first: Instant | None, last: Instant | None, as_of: Instant) -> Span:
     if first is None or last is None:
         return Span(since=EARLIEST, until=as_of)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from app.masking import Masking, masked_name, masked_phone, written_pattern
+from app.masking import (
+    Masking,
+    looks_like_a_phone,
+    masked_name,
+    masked_phone,
+    written_pattern,
+)
 
 NUMBER = "254712345678"
 
@@ -83,3 +89,17 @@ def test_what_hides_does_not_show_what_it_hides() -> None:
 )
 def test_what_is_erased_by_is_the_very_number(text: str, found: bool) -> None:
     assert (written_pattern(NUMBER).search(text) is not None) is found
+
+
+@pytest.mark.parametrize(
+    ("text", "does"),
+    [
+        ("asked at +254 712 345 678", True),
+        ("0712-345-678 called", True),
+        ("ticket 20261120-0012345678", False),
+        ("order 00012", False),
+        ("on 2026-11-20 at 10:00", False),
+    ],
+)
+def test_a_text_is_told_that_seems_to_hold_a_number(text: str, does: bool) -> None:
+    assert looks_like_a_phone(text) is does

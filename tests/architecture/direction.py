@@ -109,7 +109,7 @@ def layers_of_the_application(module: Module) -> Iterator[str]:
     for places, forbidden in (
         (("app/operations",), ("app.web", "app.cli")),
         (("app/web", "app/cli"), ("app.store",)),
-        (("app/store", "app/providers"), ("app.operations", "app.web", "app.cli")),
+        (("app/evidence", "app/providers", "app/store"), ("app.operations", "app.web", "app.cli")),
     ):
         if module.within(*places):
             for node, name in imports_from(module, *forbidden):

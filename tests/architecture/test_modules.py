@@ -46,6 +46,7 @@ BAD: list[tuple[Rule, str, str]] = [
     (direction.layers_of_the_application, "app/web/a.py", "import app.store.journal"),
     (direction.layers_of_the_application, "app/cli/a.py", "from app import store"),
     (direction.layers_of_the_application, "app/store/a.py", "from app.operations import a"),
+    (direction.layers_of_the_application, "app/evidence/a.py", "from app.operations import a"),
     (form.files_are_short, "tests/a.py", "\n" * 400),
     (form.functions_are_short, "app/a.py", "async def f():\n" + "    1\n" * 50),
     (form.everything_public_is_described, "app/a.py", "def f():\n    pass"),

@@ -1,7 +1,7 @@
 """Reconcile a month: as many ledgers, book lines and statement lines, in one SQLite file.
 
 The command runs in a process of its own, so that its memory is its own; what it found is compared
-with the truth, break by break. `python -m tests.bench.reconcile DATABASE` is that process.
+with the truth, break by break. `python -m tests.bench.reconcile DATABASE RESULT` is that process.
 """
 
 from __future__ import annotations

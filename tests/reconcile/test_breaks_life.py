@@ -66,7 +66,7 @@ def test_a_closed_break_says_which_evidence_closed_it() -> None:
     closed = life([OPENED, CLOSED])
     assert closed.closed_by == ("evt_1", "bok_1.2")
     assert "evt_1, bok_1.2" in closed.because
-    assert "Nothing was said" in life([OPENED, step("closed")]).because
+    assert "nothing was said" in life([OPENED, step("closed")]).because
     again = life([OPENED, CLOSED, step("reopened", run=9)])
     assert (again.closed_by, "run 9" in again.because.lower()) == ((), True)
 

@@ -100,6 +100,14 @@ def test_amount_and_date_match_only_where_a_rule_says_so() -> None:
     assert causes(decided(order, line, rules=WINDOW)[0]) == ["by_date_window"]
 
 
+def test_a_line_of_the_order_s_own_reference_is_nearer_than_any_date() -> None:
+    """Its amount differs and it names a group: it stays the order's."""
+    order = case("ORD-1").pays().books(minor=1_800, group="G").settles()
+    other = case("XYZ").books()
+    told = causes(decided(order, other, rules=WINDOW)[0])
+    assert told == ["amount_differs", "book_paid_not_received"]
+
+
 def test_two_that_fit_by_amount_and_date_are_ambiguous() -> None:
     """Whichever were chosen would be a guess; a second order is in the way as well."""
     order, other = case("ORD-1").pays().settles(), case("ORD-2").pays().settles()

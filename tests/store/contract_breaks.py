@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from app.errors import UsageError
 from app.operations.break_desk import (
@@ -33,6 +35,15 @@ from tests.store.builders import arrival, desk, keep, rows, said
 from tests.store.contract_ledgers import paid, quiet
 
 KES = Money(minor=150_000, currency="KES")
+KEYS = {
+    "runs": "number",
+    "breaks": "id",
+    "break_versions": "version",
+    "break_seen": "run",
+    "break_turns": "run",
+    "break_deeds": "number",
+}
+"""A column of each table."""
 
 
 def missing(order: str, *, minor: int = 150_000, lines: Sequence[str] = ()) -> Break:
@@ -264,3 +275,15 @@ class BreakContract:
         with pytest.raises(UsageError, match="printable"):
             await assign_break(at, missing("A").identity, to="a\nb", by="ann")
         assert await rows(store, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []
+
+    async def test_the_database_itself_refuses_to_change_what_was_seen_or_decided(
+        self, store: Store
+    ) -> None:
+        """Neither a row of a run nor one of a person can be changed or taken away."""
+        await run(store, missing("A"), at=1)
+        await comment_break(desk(store, at=2), missing("A").identity, note="seen", by="ann")
+        for table, key in KEYS.items():
+            for sql in (f"DELETE FROM {table}", f"UPDATE {table} SET {key}={key}"):
+                with pytest.raises(DBAPIError, match="only added"):
+                    async with store.writing() as connection:
+                        await connection.execute(text(sql))

@@ -15,6 +15,7 @@ from app.operations.prove_sealed import path_to, proofs_of, prove_growth, prove_
 from app.operations.refold import refold_until_quiet
 from app.operations.seal import Sealer, seal_all
 from app.operations.verify_log import verify_log
+from app.store import unsealed
 from app.store.audit import Deed, add_deed
 from app.store.intake import Arrival, keep_arrivals
 from app.store.records import add_records
@@ -23,6 +24,7 @@ from app.store.store import Store
 from app.store.unsealed import count_unsealed, without_leaf
 from reconcile.canonical import canonical_json
 from reconcile.merkle import consistency_holds, inclusion_holds, leaf_hash
+from reconcile.money import Money
 from reconcile.records import Record
 from tests.reconcile.build import T
 from tests.store.builders import SIGNER, arrival, desk, keep, rows, said, seal
@@ -42,7 +44,12 @@ def genuine(event_id: str, **fields: Any) -> Arrival:
 def placed(number: int, order: str = "A") -> Record:
     """A record of the shop's."""
     return Record(
-        record_id=f"rec_{number:08}", recorded_at=T, kind="order_placed", order=order, at=T
+        record_id=f"rec_{number:08}",
+        recorded_at=T,
+        kind="order_placed",
+        order=order,
+        at=T,
+        money=Money(minor=1_500, currency="KES"),
     )
 
 
@@ -120,6 +127,18 @@ class SealingContract:
         assert "has no leaf" in found.problems[0]
         await seal_all(desk(store), SIGNER, sweep=True)
         assert await everything_is_sealed_once(store) == 2
+
+    async def test_a_mark_of_what_is_sealed_already(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The sweep comes to rows whose marks have not been read yet: each is sealed once."""
+        monkeypatch.setattr(unsealed, "MARKS_AT_ONCE", 2)
+        await begin(store)
+        for number in range(5):
+            await keep(store, genuine(f"e{number}", order="A"))
+        await seal(store)
+        assert await everything_is_sealed_once(store) == 5
+        assert await rows(store, "SELECT * FROM unsealed") == []
 
     async def test_several_that_seal_at_once(self, store: Store) -> None:
         """Whoever is second writes nothing; together they seal everything once."""

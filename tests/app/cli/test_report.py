@@ -6,11 +6,14 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.cli import files, main
+from reconcile.report import PeriodReport
+from tests.app.reports.samples import sample
 from tests.app.web.driving import driving, environ, event, of_order
 
 Run = Callable[..., tuple[int, bytes, str]]
@@ -62,6 +65,21 @@ def test_a_report_goes_to_standard_output_or_whole_into_a_file(run: Run, tmp_pat
     assert (code, nothing) == (0, b"")
     assert path.read_bytes() == out
     assert os.listdir(path.parent) == ["r.json"]
+
+
+def test_a_tie_that_does_not_hold_is_an_exit_code(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = sample(10)
+    broken = replace(whole, ties=(replace(whole.ties[0], left_value=99), *whole.ties[1:]))
+
+    async def reported(*_: object, **__: object) -> PeriodReport:
+        return broken
+
+    monkeypatch.setattr("app.operations.report_period.report_period", reported)
+    code, out, err = run("report", "period", *YEAR)
+    assert (code, err) == (1, "Not every tie holds: see the report's first table.\n")
+    assert b"18 of 19 ties hold." in out
 
 
 @pytest.mark.parametrize("form", ["xlsx", "pdf"])

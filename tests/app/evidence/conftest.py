@@ -76,11 +76,13 @@ Forge = Callable[..., bytes]
 def forge(forger: EvidenceKey) -> Forge:
     """Changes a bundle as whoever has all but the shop's key can: everything fits again."""
 
-    def forging(archive: bytes, change: Callable[[dict[str, bytes]], None]) -> bytes:
+    def forging(
+        archive: bytes, change: Callable[[dict[str, bytes]], None], *, pem: str | None = None
+    ) -> bytes:
         members = copy.copy(unpack(archive))
         change(members)
         members[KEY] = minisign.public_key_text(forger.public).encode()
-        members[KEY_PEM] = forger.public.pem().encode()
+        members[KEY_PEM] = (pem or forger.public.pem()).encode()
         manifest = json.loads(members[MANIFEST])
         manifest["files"] = {
             name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}

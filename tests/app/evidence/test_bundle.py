@@ -9,21 +9,24 @@ from pathlib import Path
 import pytest
 
 from app.errors import NotFoundError, UsageError
+from app.evidence import bundle
 from app.evidence.bundle import bundle_of
 from app.evidence.dossier import Dossier, Sealed
 from app.evidence.keys import EvidenceKey
 from app.evidence.verify import NAME, unpack
 from app.masking import Masking
+from app.operations import gather_evidence
 from app.operations.people import register_operator
 from app.operations.verify_evidence import verify_evidence
 from app.store.audit import deeds
+from app.store.records import add_records
 from reconcile.evidence import history_of, ledger_of
 from reconcile.history import History
 from reconcile.policy import Policy
 from tests.app.evidence.conftest import Bundles, build
-from tests.app.evidence.world import LATER, PHONE, live_through  # fmt: skip
+from tests.app.evidence.world import LATER, PHONE, live_through, record
 from tests.app.evidence.world import NAME as CUSTOMER
-from tests.app.web.driving import driving, event
+from tests.app.web.driving import driving, event, signed
 from tests.reconcile.build import T
 
 HOSTILE = (
@@ -106,6 +109,22 @@ async def test_a_number_in_a_reference_is_masked_everywhere(tmp_path: Path) -> N
     assert found.order == "+254 ••• ••• •44"
 
 
+async def test_a_number_in_a_header_or_an_answer_is_masked(tmp_path: Path) -> None:
+    """What is shown of headers and of the service's answer; a full bundle has both as they came."""
+    async with driving(tmp_path) as driver:
+        body = json.dumps(event("e1", customer={"phone": PHONE})).encode()
+        await driver.send(body, [*signed(body), (b"x-msisdn", PHONE.encode())])
+        opened = record("opened", "session_opened", T, session="cs_1")
+        async with driver.desk.store.writing() as connection:
+            await add_records(connection, [opened], details=f'{{"phone": "{PHONE}"}}')
+        driver.clock.put(LATER)
+        redacted = await build(driver, tmp_path)
+        full = await build(driver, tmp_path, reason="why")
+    assert PHONE.encode() not in redacted
+    assert full.count(PHONE.encode()) >= 4
+    assert verify_evidence(redacted).valid
+
+
 async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path: Path) -> None:
     async with driving(tmp_path) as driver:
         await driver.send(event("e1"))
@@ -139,6 +158,23 @@ async def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:
             await build(driver, tmp_path, as_of=T - 1)
         with pytest.raises(UsageError, match="still to come"):
             await build(driver, tmp_path, as_of=T + 1)
+
+
+async def test_a_bundle_beyond_its_bounds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what to do: an earlier instant knows less."""
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        driver.clock.put(LATER)
+        for name in ("AT_ONCE", "MAX_BYTES"):
+            with monkeypatch.context() as patch:
+                patch.setattr(gather_evidence, name, 0)
+                with pytest.raises(UsageError, match="name an earlier --as-of"):
+                    await build(driver, tmp_path)
+        monkeypatch.setattr(bundle, "MAX_MEMBERS", 9)
+        with pytest.raises(UsageError, match="more than can be checked"):
+            await build(driver, tmp_path)
 
 
 async def test_an_order_of_which_nothing_arrived(tmp_path: Path) -> None:

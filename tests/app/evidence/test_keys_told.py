@@ -20,6 +20,7 @@ from app.operations.build_evidence import Request, build_evidence
 from app.operations.verify_evidence import verify_evidence
 from app.providers.fingerprints import public_key
 from app.providers.profile import load_profile
+from reconcile.instants import format_instant
 from tests.app.evidence.conftest import Forge
 from tests.app.evidence.world import LATER
 from tests.app.web.driving import KEY, SECRET, Driver, driving, environ, event, signed
@@ -57,11 +58,14 @@ async def test_the_key_is_told_by_its_fingerprint_and_never_shown(tmp_path: Path
         driver.clock.put(LATER)
         both = await built(driver, tmp_path, SOURCES__SHOP__SECRETS=f"{OTHER},{SECRET}")
         without = await built(driver, tmp_path, SOURCES__SHOP__SECRETS=OTHER)
+        over = f"{OTHER},{SECRET} until {format_instant(T)}"
+        ended = await built(driver, tmp_path, SOURCES__SHOP__SECRETS=over)
     said = b"tallyhook secret fingerprint" + SECRET.encode()
     signature = told_in(both)["signature"]
     assert signature["key"] == hashlib.sha256(said).hexdigest()[:16]
     assert "the provider, who has it, can check it" in signature["sentence"]
     assert told_in(without)["signature"]["key"] is None
+    assert told_in(ended)["signature"]["key"] is None
     assert "taken out since" in told_in(without)["signature"]["sentence"]
     for secret in (SECRET.encode(), KEY, OTHER.encode()):
         assert secret not in both

@@ -85,6 +85,22 @@ def test_every_single_byte_that_is_changed_is_found() -> None:
                 trusted_comment(KEY.public, DATA, changed_text)
 
 
+def test_bits_that_decode_to_nothing_cannot_be_changed() -> None:
+    """A last character before the padding has bits that no byte takes: they must be zero."""
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    lines = SIGNED.split("\n")
+    for place in (1, 3):
+        last = len(lines[place].rstrip("=")) - 1
+        line = lines[place]
+        other = alphabet[alphabet.index(line[last]) + 1]
+        changed = line[:last] + other + line[last + 1 :]
+        assert base64.b64decode(changed) == base64.b64decode(line)
+        with pytest.raises(NotSigned):
+            trusted_comment(
+                KEY.public, DATA, "\n".join([*lines[:place], changed, *lines[place + 1 :]])
+            )
+
+
 def _with_algorithm(name: bytes) -> str:
     lines = SIGNED.split("\n")
     lines[1] = base64.b64encode(name + base64.b64decode(lines[1])[2:]).decode()

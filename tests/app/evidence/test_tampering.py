@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from app.evidence.bundle import KEY
+from app.evidence.bundle import KEY, KEY_PEM
 from app.evidence.keys import EvidenceKey
 from app.evidence.minisign import read_public_key
 from app.evidence.verify import MANIFEST, MAX_BYTES, SIGNATURE, pack, unpack
@@ -104,6 +104,15 @@ def _retold(log: Any) -> None:
     leaf["leaf"] = leaf["leaf"].replace("ORD-1", "ORD-2")
 
 
+def _resalted(log: Any) -> None:
+    leaf = json.loads(log["leaves"][3]["leaf"]) | {"salt": "00" * 16}
+    log["leaves"][3]["leaf"] = json.dumps(leaf, sort_keys=True, separators=(",", ":"))
+
+
+def _other(history: Any) -> None:
+    history["deliveries"][5]["event"]["digest"] = "0" * 64
+
+
 def _dropped(log: Any) -> None:
     del log["leaves"][2]
 
@@ -134,6 +143,8 @@ FORGERIES: dict[str, tuple[str, Callable[[Any], None], set[str]]] = {
     "a proof in another order": ("log.json", _reordered, {"inclusion"}),
     "leaves in another order": ("log.json", _swapped, {"inclusion"}),
     "a leaf that says otherwise": ("log.json", _retold, {"inclusion"}),
+    "a leaf that was not hashed": ("log.json", _resalted, {"inclusion"}),
+    "another digest": ("history.json", _other, {"deliveries"}),
     "a leaf left out": ("log.json", _dropped, {"inclusion"}),
     "another time of arrival": ("history.json", _later, {"deliveries", "ledger"}),
     "other amounts": ("history.json", _richer, {"ledger", "bodies"}),
@@ -150,6 +161,24 @@ def test_what_does_not_hang_together_is_found_without_the_key(
     """Whoever signs again with a key that is believed still cannot change what hangs together."""
     name, change, steps = FORGERIES[what]
     assert steps <= set(failed(forge(bundles.full, changed(name, change)))), what
+
+
+def test_a_checkpoint_that_is_not_signed_is_found(bundles: Bundles, forge: Forge) -> None:
+    """The proofs lead to it, but no key of this log signed it."""
+
+    def change(members: dict[str, bytes]) -> None:
+        body, _, line = members["checkpoint.txt"].decode().rpartition(" ")
+        swapped = line[:20] + line[20:40][::-1] + line[40:]
+        members["checkpoint.txt"] = f"{body} {swapped}".encode()
+
+    assert failed(forge(bundles.full, change)) == ["checkpoint"]
+
+
+def test_two_keys_that_differ_are_found(bundles: Bundles, forge: Forge) -> None:
+    """Minisign and openssl would be given different keys."""
+    own = unpack(bundles.full)[KEY_PEM].decode()
+    forged = forge(bundles.full, lambda members: None, pem=own)
+    assert failed(forged) == ["signature", "checkpoint"]
 
 
 def test_another_body_is_found_without_the_key(bundles: Bundles, forge: Forge) -> None:

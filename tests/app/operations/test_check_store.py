@@ -30,6 +30,9 @@ async def checked(driver: Driver) -> Report:
 async def plant(driver: Driver, *statements: str) -> None:
     """Change what is stored behind the service's back, as one who holds the file can."""
     async with driver.service.store.writing() as connection:
+        kept = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        for (name,) in list(await connection.exec_driver_sql(kept)):
+            await connection.exec_driver_sql(f"DROP TRIGGER {name}")
         for sql in statements:
             await connection.exec_driver_sql(sql)
 

@@ -126,6 +126,18 @@ async def test_too_many_rows_of_one_payment_are_a_problem(
     assert len(found) == 2
 
 
+async def test_rows_of_one_payment_are_written_together(
+    desk: Desk, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the later ones of several equal refunds would be taken for the earlier ones."""
+    monkeypatch.setattr("app.store.staging.AT_ONCE", 3)
+    lines = [f"p{n},-1.00,KES,refund" for n in range(3) for _ in range(4)]
+    put(path, "payment_reference,gross,currency,type\n" + "\n".join(lines))
+    for new, unchanged in ((12, 0), (0, 12)):
+        done = await import_statement(desk, Request(path=path), source="")
+        assert (done.new, done.changed, done.unchanged) == (new, 0, unchanged)
+
+
 async def test_problems_are_told_up_to_a_number_and_the_rest_is_counted(
     desk: Desk, path: Path
 ) -> None:
@@ -164,7 +176,7 @@ async def test_what_is_no_file_is_not_found_or_refused(desk: Desk, path: Path) -
 
 async def test_a_file_that_changes_while_it_is_read_is_refused(desk: Desk, path: Path) -> None:
     put(path, HEADING + GOOD)
-    done = await import_book(desk, Request(path=path), progress=lambda _: put(path, HEADING))
+    done = await import_book(desk, Request(path=path), progress=lambda *_: put(path, HEADING))
     assert done.problems[0].sentence.startswith("the file changed")
     assert await references(desk) == []
 

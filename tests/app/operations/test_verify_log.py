@@ -74,8 +74,10 @@ async def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(sealed: Path, tmp_path: Path) -> Path:
-    """A copy of it to change."""
-    return Path(shutil.copy(sealed, tmp_path / "t.db"))
+    """A copy of it to change, by somebody who has taken away what forbids that."""
+    path = Path(shutil.copy(sealed, tmp_path / "t.db"))
+    change(path, without_triggers)
+    return path
 
 
 async def verified(path: Path, *, against: str | None = None) -> Verified:
@@ -93,6 +95,12 @@ def change(path: Path, *changes: Change) -> None:
         for each in changes:
             each(connection)
         connection.commit()
+
+
+def without_triggers(connection: sqlite3.Connection) -> None:
+    sql = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    for (name,) in connection.execute(sql).fetchall():
+        connection.execute(f"DROP TRIGGER {name}")
 
 
 def asked(path: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -231,6 +239,7 @@ def swap(connection: sqlite3.Connection, one: int, other: int) -> None:
         ("DELETE FROM log_checkpoints WHERE size = (SELECT max(size) FROM log_checkpoints)",
          "in no checkpoint"),
         ("DELETE FROM log_leaves WHERE number > 1000", "than the 1001 that there are"),
+        ("UPDATE records SET amount = NULL WHERE id = 'rec_00000003'", "another amount"),
         ("UPDATE deliveries SET body = NULL WHERE id = (SELECT subject FROM log_leaves "
          "WHERE number = 5)", "lost its body"),
     ],
@@ -351,6 +360,8 @@ async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
         assert pruned.deliveries == 3
         async with store.writing() as connection:
             for sql in (
+                "DROP TRIGGER records_no_update",
+                "DROP TRIGGER audit_no_update",
                 "UPDATE records SET details = NULL",
                 "UPDATE audit SET reason = ''",
                 "UPDATE deliveries SET verdict = 'unreadable', event_id = NULL WHERE id IN "

@@ -82,6 +82,13 @@ def test_the_table_shows_every_tie_and_cuts_long_lists() -> None:
     assert max(map(len, text.splitlines())) <= 132
 
 
+def test_no_text_commands_the_terminal() -> None:
+    line = replace(report().break_lines[0], order="\x1b[2J\r\x07\u202e", payment="[b]x")
+    shown = render(replace(report(), break_lines=(line,)), "table").decode()
+    assert not [sign for sign in shown if not sign.isprintable() and sign != "\n"]
+    assert "[b]x" in shown
+
+
 # --- CSV -----------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,19 @@ depends_on = None
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-ONLY_ADDED_TO = ("audit", "signoffs", "revisions", "records")
+ONLY_ADDED_TO = (
+    "audit",
+    "signoffs",
+    "revisions",
+    "records",
+    "match_rules",
+    "runs",
+    "breaks",
+    "break_versions",
+    "break_seen",
+    "break_turns",
+    "break_deeds",
+)
 
 
 def upgrade() -> None:
