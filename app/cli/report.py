@@ -11,6 +11,7 @@ import typer
 from app.cli.days import end_of, moment
 from app.cli.files import OutputOption, check_output, whole_file
 from app.cli.output import note, progress
+from app.words import counted
 
 if TYPE_CHECKING:
     from app.operations.desk import Desk
@@ -130,7 +131,7 @@ def journal(
                 (form, named, file),
             )
         )
-    note(f"{totals.transactions:,} transactions.")
+    note(f"{counted(totals.transactions, 'transaction')}.")
 
 
 async def _journal(

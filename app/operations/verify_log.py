@@ -35,6 +35,7 @@ from app.store.sealed_log import (
     newest_head,
 )
 from app.store.unsealed import count_unsealed, log_size
+from app.words import counted
 from reconcile.merkle_tiles import STEP
 
 AT_ONCE: Final = 1_000
@@ -82,7 +83,8 @@ class Verified:
             if self.reread
             else ""
         )
-        return f"{self.leaves} leaves and {self.checkpoints} checkpoints: {verdict}{more}."
+        looked = counted(self.leaves, "leaf", "leaves")
+        return f"{looked} and {counted(self.checkpoints, 'checkpoint')}: {verdict}{more}."
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
