@@ -16,8 +16,8 @@ from reconcile.periods import Month
 from reconcile.report import AdjustmentRow, PeriodReport
 from reconcile.values import frozen
 
-SHOWN: Final = len("sha256:") + 16
-"""Characters of a closing's digest that an adjustment cites: 64 bits of it."""
+SHOWN: Final = 12
+"""Hex digits of a closing's digest that an adjustment cites: among some hundreds they are one."""
 
 Name = tuple[str, str, str, str]
 """(table, currency or empty, line, what)"""
@@ -158,13 +158,11 @@ def _row(
         period=stated.month.name,
         figure="/".join([part for part in (change.table, change.line, change.what) if part]),
         currency=change.currency or None,
-        count_original=0 if original is None else original.count,
-        count_told=0 if told is None else told.count,
         count_change=change.count,
         sum_original=0 if original is None else original.sum,
         sum_told=0 if told is None else told.sum,
         sum_change=change.sum,
-        closing=stated.closing[:SHOWN],
+        closing=stated.closing.removeprefix("sha256:")[:SHOWN],
     )
 
 

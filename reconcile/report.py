@@ -303,25 +303,18 @@ class AdjustmentRow:
               what of the row: `control/succeeded/captured`
     original  as the closed report says it
     told      what earlier reports have already added to it
-    change    what this one adds; `now` is the sum of the three
-    closing   the beginning of the digest of the closing that the figure stands in
+    change    what this one adds; `sum_now` is the sum of the three
+    closing   the beginning of the digest of the closing that the figure stands in, in hex
     """
 
     period: str
     figure: str
     currency: str | None
-    count_original: int
-    count_told: int
     count_change: int
     sum_original: int
     sum_told: int
     sum_change: int
     closing: str
-
-    @property
-    def count_now(self) -> int:
-        """What a report of that month says now."""
-        return self.count_original + self.count_told + self.count_change
 
     @property
     def sum_now(self) -> int:

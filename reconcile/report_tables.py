@@ -161,8 +161,8 @@ TABLES: Final[tuple[Table, ...]] = (
         "adjustments",
         "Adjustments to closed months",
         r.AdjustmentRow,
-        "period figure currency count_original:count count_told:count count_change:count "
-        "count_now:count sum_original:money sum_told:money sum_change:money sum_now:money closing",
+        "period figure currency count_change:count sum_original:money sum_told:money "
+        "sum_change:money sum_now:money closing",
         about="A closed report never changes. What was learned since stands here, in the month "
         "after the last closed one: the figure as it was closed, what reports since have added to "
         "it, what this one adds, and what it is now.",

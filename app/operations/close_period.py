@@ -1,11 +1,13 @@
 """Closes a month: its report is made from the evidence, and kept with everything it rests on.
 
-1 ask       who asks, and whether this month is the next
-2 look      the month's report as of one instant
-3 refuse    every reason against it at once
-4 digest    what became known since the closing before, by kind and day
-5 print     the report in every format
-6 write     the closing, its prints and the deed, in one transaction
+    1 ask       who asks, and whether this month is the next
+    2 look      the month's report as of one instant
+    3 refuse    every reason against it at once
+    4 digest    what became known since the closing before, by kind and day
+    5 print     the report in every format
+    6 write     the closing, its prints and the deed, in one transaction
+
+Whoever is killed before the end has closed nothing.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class Request:
     as_of        what was known then is closed; None: now
     margin_days  days after the month's end before which it is not closed
     sources      to judge rejected deliveries again
+    still_s      seconds to wait where `as_of` is now
     """
 
     period: str
