@@ -18,12 +18,15 @@ run: $(MADE) ## play every scenario and stay up; ARGS=--once ends after printing
 test: $(MADE) ## the whole test suite; ARGS goes to pytest
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/bench $(ARGS)
 
+# `make check test` runs each test once: what check would test is among what test does.
 check: $(MADE) ## lint, types, architecture and the fast tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy app reconcile
+ifeq ($(filter test,$(MAKECMDGOALS)),)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not slow and not postgres" \
 		tests/architecture tests/reconcile tests/app $(ARGS)
+endif
 
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)
