@@ -131,7 +131,7 @@ def test_a_journal_is_written_with_the_merchants_accounts(run: Run, tmp_path: Pa
     mapping = tmp_path / "accounts.toml"
     mapping.write_text('[accounts]\nsales = "Income:Shop"\n')
     code, out, err = run("report", "journal", *YEAR, "--accounts", str(mapping))
-    assert (code, err) == (0, "1 transactions.\n")
+    assert (code, err) == (0, "1 transaction.\n")
     assert b"  Income:Shop  -1500.00 KES\n" in out
     code, out, _ = run("report", "journal", *YEAR, "--format", "csv")
     assert out.count(b"\r\n") == 3
