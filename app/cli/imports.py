@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import Format, document, emit, measure, note, refuse_csv
+from app.cli.output import Format, document, emit, measure, note, refuse_csv, say
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -93,13 +93,13 @@ def _print(done: Imported) -> None:
         emit(done.rows, columns=tuple(done.rows[0]), form=Format.table)
     for each in done.problems:
         column = "" if each.column is None else f", column {each.column}"
-        print(f"row {each.row}{column}: {each.sentence}")
+        say(f"row {each.row}{column}: {each.sentence}")
     if done.left_out:
         print(f"… and {done.left_out:,} more problems")
     counts = ", ".join(
         f"{getattr(done, name):,} {name}" for name in ("new", "changed", "unchanged", "rejected")
     )
-    print(f"{done.file}: {done.read:,} rows read: {counts}.")
+    say(f"{done.file}: {done.read:,} rows read: {counts}.")
     if done.rejects is not None:
         note(f"The rows that were rejected are in {done.rejects}.")
     if done.number is None:

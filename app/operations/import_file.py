@@ -29,6 +29,7 @@ from app.operations.import_kinds import Imported, Progress, Wanted
 from app.operations.import_writing import chunks, write_and_publish
 from app.operations.people import permitted
 from app.store.staging import Staged
+from app.words import printable
 
 SHOWN: Final = 5
 """Rows that are shown as they were understood."""
@@ -64,7 +65,8 @@ class _Reading:
 
     def __init__(self, wanted: Wanted, progress: Progress) -> None:
         self._wanted, self._progress = wanted, progress
-        self.done = Imported(file=wanted.path.name)
+        # A name on the disk is bytes: not always text that can be kept, or shown.
+        self.done = Imported(file=printable(wanted.path.name))
         self.staged = Staged(("number", *wanted.form.STAGED), order=(*wanted.kind.order, "number"))
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
 
@@ -150,4 +152,4 @@ class _Reading:
             for row, column, sentence in rows
         )
         write_rejects(wanted.rejects, table, problems)
-        self.done.rejects = wanted.rejects.name
+        self.done.rejects = printable(wanted.rejects.name)

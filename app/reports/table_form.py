@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from app.reports.values import cell_words, scope_lines, shown_columns
+from app.words import printable
 from reconcile.report import PeriodReport
 from reconcile.report_tables import TABLES, Table
 
@@ -56,12 +57,5 @@ def _print(console: Console, table: Table, rows: Sequence[Any]) -> None:
         )
     for row in rows:
         # Text, not markup: a reference may hold square brackets.
-        shown.add_row(*(Text(_printable(cell_words(column, row))) for column in columns))
+        shown.add_row(*(Text(printable(cell_words(column, row))) for column in columns))
     console.print(shown)
-
-
-def _printable(text: str) -> str:
-    """Without signs by which a text could command the terminal: they show as `\\x1b`."""
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
-    )
