@@ -24,7 +24,11 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems.")
 ]
 AcceptGoodOption = Annotated[
-    bool, typer.Option("--accept-good", help="Import the good rows and set the others aside.")
+    bool,
+    typer.Option(
+        "--accept-good",
+        help="Import the good rows and set the others aside; of one reference all, if any.",
+    ),
 ]
 RejectsOption = Annotated[
     Path | None, typer.Option(help="Where the others go; else beside the file.")
