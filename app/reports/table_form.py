@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from app.reports.headlines import headlines
 from app.reports.values import cell_words, scope_lines, shown_columns
 from app.words import printable
 from reconcile.report import PeriodReport
@@ -31,8 +32,8 @@ def render(report: PeriodReport) -> bytes:
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     words = "   ".join(f"{name} {text}" for name, text in scope_lines(report.scope))
     console.print(Text(words))
-    held = sum(tie.holds for tie in report.ties)
-    console.print(Text(f"{held} of {len(report.ties)} ties hold."))
+    for sentence in headlines(report):
+        console.print(Text(sentence))
     for table in TABLES:
         rows = table.rows(report)
         shown = rows[:LINES_MAX] if table.name.endswith("_lines") else rows
