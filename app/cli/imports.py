@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.output import Format, document, emit, measure, note, refuse_csv, say
+from app.words import counted
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -103,7 +104,7 @@ def _print(done: Imported) -> None:
     counts = ", ".join(
         f"{getattr(done, name):,} {name}" for name in ("new", "changed", "unchanged", "rejected")
     )
-    say(f"{done.file}: {done.read:,} rows read: {counts}.")
+    say(f"{done.file}: {counted(done.read, 'row')} read: {counts}.")
     if done.rejects is not None:
         note(f"The rows that were rejected are in {done.rejects}.")
     if done.number is None:

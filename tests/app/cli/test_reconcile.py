@@ -162,6 +162,12 @@ def fails(shop: Shop, *words: str, code: int = 2) -> str:
     return shop.said
 
 
+def test_a_time_that_ends_before_it_begins_is_refused(shop: Shop) -> None:
+    """Nothing belongs to it: that all of nothing ties would be no answer."""
+    shop("reconcile", "run", "--from", "2026-10-05", "--to", "2026-10-01", code=2)
+    assert "--from must be before --to" in shop.said
+
+
 def test_a_period_takes_whole_orders_by_when_they_were_placed(shop: Shop) -> None:
     """The day of the orders has all of them, the day after none; the end day is included."""
     day = DATES["day"][:10]
