@@ -108,6 +108,7 @@ class _Reading:
                 self.staged.add(map(self._claim, found.unclear))
             self._note(found.problems)
             done.read += found.read
+            done.rejected += found.read - len(found.rows)
             if wanted.dry_run:
                 shown = found.rows[: SHOWN - len(done.rows)]
                 done.rows += [wanted.form.shown(row) for row in shown]

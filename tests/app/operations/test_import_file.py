@@ -92,9 +92,10 @@ async def test_rejects_that_would_replace_a_file_are_refused_before_anything_is_
 
 async def test_a_file_that_breaks_off_is_not_taken_in_part(desk: Desk, path: Path) -> None:
     """Not even where good rows would be: nobody knows what followed."""
-    put(path, HEADING + GOOD + '"C,1.00,KES,paid\n')
+    put(path, HEADING + GOOD + BAD + '"E,1.00,KES,paid\n')
     done = await import_book(desk, Request(path=path, accept_good=True))
-    assert (done.refused, done.number, told(done)) == (True, None, [(4, None)])
+    assert (done.refused, done.number, done.rejected) == (True, None, 1)
+    assert told(done) == [(4, "amount"), (6, None)]
     assert await references(desk) == []
 
 
