@@ -6,3 +6,13 @@ from __future__ import annotations
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A number with its noun: `1 order`, `2,000 orders`; `many` where the plural has no plain s."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def printable(text: str) -> str:
+    """Without signs by which a text could command a terminal, or that it cannot take: they show as
+    `\\x1b`. A break of lines is one of them."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )

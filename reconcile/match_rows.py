@@ -81,9 +81,11 @@ class BookRow(NamedTuple):
 class StatementRow(NamedTuple):
     """One line of a statement: a `StatementLine`, flat, after a key.
 
-    key  of the one order whose ledger knows the line's payment, where there is exactly one; else
-         `match_key` of the line's order reference; else NO_KEY. Whoever reads the lines finds it,
-         with an index; the second look finds by payment only what is left over.
+    key  `match_key` of the order reference that the line bears; where it bears none, of the one
+         order whose ledger knows its payment, where there is exactly one; else NO_KEY. Whoever
+         reads the lines finds it. What the line says itself goes first: it never changes, so that
+         lines lie in this order already. A line that names another order than its payment is of
+         fits nothing there, and the second look finds it by its payment.
     """
 
     key: str
@@ -151,7 +153,7 @@ def book_row(line: BookLine) -> BookRow:
 
 
 def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRow:
-    """The row of a statement line; `key` where its payment says to which order it belongs."""
+    """The row of a statement line; `key` where it names no order and its payment is of one."""
     own = NO_KEY if line.order is None else match_key(line.order)
     return StatementRow(
         key=own if key is None else key,

@@ -66,44 +66,12 @@ def _table(name: str, title: str, row: type[Any], columns: str, *, about: str) -
 TABLES: Final[tuple[Table, ...]] = (
     _table("notes", "To be known first", r.Note, "sentence", about="What bears on the whole."),
     _table(
-        "ties",
-        "Control: what must be equal",
-        r.Tie,
-        "name currency left left_value:money right right_value:money holds:yes",
-        about="Each line is one number, added up in two ways.",
-    ),
-    _table(
-        "flow",
-        "Orders: opening, new, closed, closing",
-        r.FlowRow,
-        "currency step count:count sum:money",
-        about="Opening: opened before the period and without a final outcome at its start. "
-        "Closing: the same at its end. The sum is what these orders cost.",
-    ),
-    _table(
         "control",
         "Control totals by outcome",
         r.ControlRow,
         "currency bucket count:count sum:money captured:money refunded:money lost:money",
         about="Every order of the period stands in exactly one row; money that moved in the period "
         "stands in the row of its own currency.",
-    ),
-    _table(
-        "money",
-        "Money: from captured to settled",
-        r.MoneyRow,
-        "currency flow count:count sum:money",
-        about="Net is captured less refunded, lost in disputes and fees. Not settled: no statement "
-        "line yet; differs: the statement says less than the ledger; not notified: only the "
-        "statement knows of it.",
-    ),
-    _table(
-        "matching",
-        "Matching: ledgers, order book and statement",
-        r.MatchingRow,
-        "side currency family bucket count:count sum:money fee:money net:money",
-        about="Rows of orders that belong to the period by the date in the book, else by their "
-        "first money. Each is in one bucket: it matched, it waits for the other side, or breaks.",
     ),
     _table(
         "outcomes",
@@ -115,25 +83,11 @@ TABLES: Final[tuple[Table, ...]] = (
         "further attempts, or had events delivered again, late, or out of order.",
     ),
     _table(
-        "findings",
-        "Findings",
-        r.FindingRow,
-        "finding severity orders:count sentence",
-        about="Orders of the period that have a finding. One order can have several.",
-    ),
-    _table(
         "times",
         "Outcomes over time",
         r.TimeRow,
         "start:instant success:count failure:count timeout:count open:count",
         about="Orders by when they were opened, and how they ended as far as is known.",
-    ),
-    _table(
-        "delays",
-        "How long webhooks took",
-        r.DelayRow,
-        "up_to:duration movements:count",
-        about="From the provider's date of a movement to the moment it reached us.",
     ),
     _table(
         "breaks",
@@ -175,6 +129,54 @@ TABLES: Final[tuple[Table, ...]] = (
         about="Statement lines placed in the period. Fees are positive where they cost.",
     ),
     _table(
+        "money",
+        "Money: from captured to settled",
+        r.MoneyRow,
+        "currency flow count:count sum:money",
+        about="Net is captured less refunded, lost in disputes and fees. Not settled: no statement "
+        "line yet; differs: the statement says less than the ledger; not notified: only the "
+        "statement knows of it.",
+    ),
+    _table(
+        "delays",
+        "How long webhooks took",
+        r.DelayRow,
+        "up_to:duration movements:count",
+        about="From the provider's date of a movement to the moment it reached us.",
+    ),
+    _table(
+        "findings",
+        "Findings",
+        r.FindingRow,
+        "finding severity orders:count sentence",
+        about="Orders of the period that have a finding. One order can have several.",
+    ),
+    _table(
+        "flow",
+        "Orders: opening, new, closed, closing",
+        r.FlowRow,
+        "currency step count:count sum:money",
+        about="Opening: opened before the period and without a final outcome at its start. "
+        "Closing: the same at its end. The sum is what these orders cost.",
+    ),
+    _table(
+        "matching",
+        "Matching: ledgers, order book and statement",
+        r.MatchingRow,
+        "side currency family bucket count:count sum:money fee:money net:money",
+        about="Rows of orders that belong to the period by the date in the book, else by their "
+        "first money. Each is in one bucket: it matched, it waits for the other side, or breaks. "
+        "Sides: book, the lines of the order book; takings, what was captured, held against the "
+        "book; settlement, the same, held against the statements; statement, their lines.",
+    ),
+    _table(
+        "ties",
+        "Control: what must be equal",
+        r.Tie,
+        "name currency left left_value:money right right_value:money holds:yes",
+        about="Each line is one number, added up in two ways.",
+    ),
+    _table(
         "break_lines",
         "Each break",
         r.BreakLine,
@@ -204,3 +206,5 @@ TABLES: Final[tuple[Table, ...]] = (
         about="Lists are bounded; the totals above count everything.",
     ),
 )
+"""In the order in which a reader wants them: where every order stands and why, what is wrong, what
+changed late and what it cost; then what proves it, in full; the lists of single things last."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note
+from app.cli.output import Format, FormatOption, document, emit, note, say
 
 if TYPE_CHECKING:
     from app.operations.desk import Desk
@@ -89,7 +89,7 @@ def show(name: Name, form: FormatOption = Format.table) -> None:
         document(told, form)
         return
     for part in ("sentence", "next_step", "because"):
-        print(told[part])
+        say(told[part])
     plain = ("id", "cause", "state", "assignee", "order", "payment", "money", "age_days", "cites")
     rows = [{"what": part.replace("_", " "), "value": told[part]} for part in plain]
     emit(rows, columns=("what", "value"), form=form)

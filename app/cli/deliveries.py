@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note, progress
+from app.cli.output import Format, FormatOption, document, emit, note, progress, say
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -78,7 +78,7 @@ def show_delivery(
     shown = [{"what": name, "value": value} for name, value in row.items()]
     emit(shown, columns=("what", "value"), form=form)
     for line in headers:
-        print(f"  {line}")
+        say(f"  {line}")
 
 
 @group.command("diagnose")
@@ -105,7 +105,7 @@ def diagnose_delivery(
         whole = {"delivery": refused.delivery_id, "source": refused.source}
         document(whole | {"verdict": refused.verdict, "diagnoses": rows}, form)
     else:
-        print(f"{delivery} was refused: {found.rejection.verdict}. {found.rejection.problem}")
+        say(f"{delivery} was refused: {found.rejection.verdict}. {found.rejection.problem}")
         for row in rows:
             print(f"\n{row['mistake']}\n  {row['sentence']}")
     if not rows:

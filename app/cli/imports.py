@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import Format, document, emit, measure, note, refuse_csv
+from app.cli.output import Format, document, emit, measure, note, refuse_csv, say
+from app.words import counted
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -24,7 +25,11 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems.")
 ]
 AcceptGoodOption = Annotated[
-    bool, typer.Option("--accept-good", help="Import the good rows and set the others aside.")
+    bool,
+    typer.Option(
+        "--accept-good",
+        help="Import the good rows and set the others aside; of one reference all, if any.",
+    ),
 ]
 RejectsOption = Annotated[
     Path | None, typer.Option(help="Where the others go; else beside the file.")
@@ -93,13 +98,13 @@ def _print(done: Imported) -> None:
         emit(done.rows, columns=tuple(done.rows[0]), form=Format.table)
     for each in done.problems:
         column = "" if each.column is None else f", column {each.column}"
-        print(f"row {each.row}{column}: {each.sentence}")
+        say(f"row {each.row}{column}: {each.sentence}")
     if done.left_out:
         print(f"… and {done.left_out:,} more problems")
     counts = ", ".join(
         f"{getattr(done, name):,} {name}" for name in ("new", "changed", "unchanged", "rejected")
     )
-    print(f"{done.file}: {done.read:,} rows read: {counts}.")
+    say(f"{done.file}: {counted(done.read, 'row')} read: {counts}.")
     if done.rejects is not None:
         note(f"The rows that were rejected are in {done.rejects}.")
     if done.number is None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.cli.output import Format, emit
+from app.cli.output import Format, emit, say
 
 
 def print_ledger(ledger: Mapping[str, Any]) -> None:
     """Outcome first, then why, then the events, the money and the findings."""
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
-    print(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
+    say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
     print()
     for sentence in ledger["explanation"]:
-        print(f"  {sentence}")
+        say(f"  {sentence}")
     print()
     if ledger["timeline"]:
         emit(
@@ -31,5 +31,5 @@ def print_ledger(ledger: Mapping[str, Any]) -> None:
     if ledger["next_decision_at"] is not None:
         print(f"Next decision at {ledger['next_decision_at']}, unless something new is said.")
     if ledger["pruned"] is not None:
-        print(ledger["pruned"]["sentence"])
+        say(ledger["pruned"]["sentence"])
     print(f"Fingerprint {ledger['fingerprint']}")

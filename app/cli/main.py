@@ -36,6 +36,7 @@ from app.cli import (
     store,
     tokens,
 )
+from app.cli.output import note
 from app.errors import ConfigurationError, TallyhookError
 
 application = typer.Typer(
@@ -80,13 +81,23 @@ def run(words: Sequence[str]) -> int:
         return end.code if isinstance(end.code, int) else 0
     except ConfigurationError as error:
         for problem in error.problems:
-            print(problem, file=sys.stderr)
+            note(problem)
         return error.exit_code
     except TallyhookError as error:
-        print(f"tallyhook: {error}", file=sys.stderr)
+        note(f"tallyhook: {error}")
         return error.exit_code
+    except UnicodeEncodeError:
+        if all(map(_is_text, words)):
+            raise
+        note("tallyhook: a word of the command is not UTF-8 text: type it again")
+        return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         sys.stderr.close()
     return 0
+
+
+def _is_text(word: str) -> bool:
+    """Whether it can be written as UTF-8; bytes that could not be read are half signs."""
+    return word.encode("utf-8", "replace").decode() == word

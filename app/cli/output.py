@@ -14,6 +14,7 @@ import typer
 
 from app.cells import safe_cell
 from app.errors import UsageError
+from app.words import printable
 
 
 class Format(StrEnum):
@@ -85,14 +86,19 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
         # Text, not markup: a reference may hold square brackets.
-        table.add_row(*(Text(_text(row.get(name))) for name in columns))
+        table.add_row(*(Text(printable(_text(row.get(name)))) for name in columns))
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(table)
 
 
+def say(sentence: str) -> None:
+    """Print one line that may hold texts of others."""
+    print(printable(sentence))
+
+
 def note(sentence: str) -> None:
     """Say something to a person, on standard error."""
-    print(sentence, file=sys.stderr)
+    print(printable(sentence), file=sys.stderr)
 
 
 @contextmanager

@@ -53,6 +53,9 @@ def run(
 
     Without --from, --to, --as-of and --rules the run moves the lives of breaks: new ones open, and
     those that evidence has ended close. With any of them it only looks.
+
+    Totals have four sides: book, the lines of the order book; takings, what was captured, held
+    against the book; settlement, the same, held against the statements; statement, their lines.
     """
     from app.cli.reconcile_text import print_run
     from app.cli.running import with_desk

@@ -42,7 +42,7 @@ async def _documents(
 def _print_totals(found: Ran) -> None:
     told = run_document(found)
     print(f"Run {found.number}, as of {format_instant(found.as_of)}, under {_rules(found)}.")
-    columns = ("side", "currency", "family", "bucket", "count", "sum")
+    columns = ("side", "family", "bucket", "count", "sum")
     emit(told["control"], columns=columns, form=Format.table)
     for tie in told["broken_ties"]:
         print(f"DOES NOT TIE: {tie['name']} ({tie['side']}): {tie['left']} and {tie['right']}")

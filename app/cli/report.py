@@ -95,7 +95,7 @@ def period(
     with whole_file(output) as file:
         file.write(render(report, form.value))
     if not report.ties_hold:
-        note("Not every tie holds: see the report's first table.")
+        note("Not every tie holds: the report's first lines name those that do not.")
         raise typer.Exit(1)
 
 

@@ -84,7 +84,7 @@ class BookForm:
                 '(currency = "KES" under [defaults])'
             )
 
-    def values(self, cells: Cells, attempt: Attempt) -> Columns | None:
+    def values(self, cells: Cells, attempt: Attempt) -> Columns:
         """The values of the rows, in the columns of STAGED."""
         references = attempt("reference", read_references, cells["reference"])
         kinds = attempt("kind", self._kinds.read, cells["kind"])
@@ -92,7 +92,7 @@ class BookForm:
         currencies = attempt("currency", read_currencies, filled)
         amounts = attempt("amount", self._amounts.read, cells["amount"], currencies)
         attempt("amount", _check_signs, amounts, kinds)
-        columns = (
+        return (
             attempt("reference", match_keys, references),
             kinds,
             references,
@@ -103,7 +103,6 @@ class BookForm:
             *(attempt("group", _groups, cells["group"]) or (None, None)),
             attempt("phone", self._phones.read, cells["phone"]),
         )
-        return None if any(column is None for column in columns) else columns
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
         """A staged row, after its number, as people see it: the phone masked."""

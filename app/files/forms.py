@@ -18,8 +18,8 @@ from app.files.tables import Batch, Table
 Cells = Mapping[str, Sequence[str]]
 """By the name of a field: the cells of its column."""
 
-Columns = Sequence[Sequence[Any]]
-"""The values of many rows, column by column."""
+Columns = Sequence[Any]
+"""The values of many rows, column by column; None for a column that is not clear."""
 
 
 class Attempt(Protocol):
@@ -40,8 +40,8 @@ class Form(Protocol):
         """What the heading lacks, one sentence each."""
         ...
 
-    def values(self, cells: Cells, attempt: Attempt) -> Columns | None:
-        """The values of the rows, in the columns of STAGED."""
+    def values(self, cells: Cells, attempt: Attempt) -> Columns:
+        """The values of the rows, in the columns of STAGED; None for what is not clear."""
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
@@ -51,9 +51,13 @@ class Form(Protocol):
 
 @dataclass(slots=True)
 class Understood:
-    """What a batch says: the rows that are clear, each after its number, and the problems."""
+    """What a batch says: the rows that are clear, each after its number, and the problems.
+
+    unclear  the other rows, each after its number, with None for what is not clear
+    """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
+    unclear: list[tuple[Any, ...]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     read: int = 0
 
@@ -83,7 +87,6 @@ class Understanding:
             except Unclear:
                 pass
             else:
-                assert columns is not None
                 rows = list(zip(batch.numbers, *columns, strict=True))
                 return Understood(rows=rows, read=len(rows))
         found = Understood()
@@ -91,7 +94,7 @@ class Understanding:
             self._row(number, row, found)
         return found
 
-    def _values(self, rows: Sequence[Sequence[str]], attempt: Attempt) -> Columns | None:
+    def _values(self, rows: Sequence[Sequence[str]], attempt: Attempt) -> Columns:
         columns = list(zip(*rows, strict=True))
         nothing = ("",) * len(rows)
         cells = {
@@ -105,17 +108,18 @@ class Understanding:
         if not any(row) or not "".join(row).strip():
             return
         found.read += 1
-        if len(row) < width or any(row[width:]):
+        misfit = len(row) < width or any(row[width:])
+        trying = _Trying()
+        columns = self._values([[*row, *[""] * (width - len(row))][:width]], trying)
+        values = (number, *(None if column is None else column[0] for column in columns))
+        if misfit:
             sentence = f"the row has {len(row)} cells, and the heading {width}"
             found.problems.append(Problem(row=number, column=None, sentence=sentence))
-            return
-        trying = _Trying()
-        columns = self._values([row[:width]], trying)
-        for name, sentence in trying.unclear:
-            problem = Problem(row=number, column=self.name_of(name), sentence=sentence)
-            found.problems.append(problem)
-        if columns is not None and not trying.unclear:
-            found.rows.append((number, *(column[0] for column in columns)))
+        else:
+            for name, sentence in trying.unclear:
+                problem = Problem(row=number, column=self.name_of(name), sentence=sentence)
+                found.problems.append(problem)
+        (found.unclear if misfit or trying.unclear else found.rows).append(values)
 
 
 def _at_once(_name: str, read: Callable[..., Any], /, *arguments: Any) -> Any:

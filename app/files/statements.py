@@ -88,7 +88,7 @@ class StatementForm:
                 '(currency = "KES" under [defaults])'
             )
 
-    def values(self, cells: Cells, attempt: Attempt) -> Columns | None:
+    def values(self, cells: Cells, attempt: Attempt) -> Columns:
         """The values of the rows, in the columns of STAGED."""
         payments = attempt(
             "payment_reference", read_optional_references, cells["payment_reference"]
@@ -104,7 +104,7 @@ class StatementForm:
         )
         money = attempt(WHOLE_ROW, _complete, kinds, gross, fee, net)
         keys = attempt("order_reference", _keys, orders)
-        columns = (
+        return (
             attempt(WHOLE_ROW, _subjects, kinds, payments, keys, payouts),
             kinds,
             None if kinds is None else [self._source] * len(kinds),
@@ -116,7 +116,6 @@ class StatementForm:
             attempt("settled_at", self._dates.read, cells["settled_at"]),
             payouts,
         )
-        return None if any(column is None for column in columns) else columns
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
         """A staged row, after its number, as people see it."""

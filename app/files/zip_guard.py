@@ -76,8 +76,8 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
     if content > MAX_CONTENT or content > max(FREE_CONTENT, packed * MAX_RATIO):
         raise Refused(
             1,
-            f"the workbook unpacks to {content // MIB:,} MiB from {packed // MIB:,}: more than "
-            "is read; export it as CSV",
+            f"the workbook unpacks to {content // MIB:,} MiB from {packed / MIB:,.1f} MiB: more "
+            "than is read; export it as CSV",
         )
 
 

@@ -2,8 +2,8 @@
 
     1 permit     who asks may import
     2 read       every row becomes a staged row, or problems; the store is not touched
-    3 look       for rows that cannot all be true; where any problem is left it ends here, unless
-                 the good rows shall be taken
+    3 look       for rows that cannot all be true, be they clear or not; where any problem is left
+                 it ends here, unless the good rows shall be taken
     4 set aside  the other rows, into a file
     5 write      in key order, some thousand rows in a transaction, seen by nobody
     6 publish    in one short transaction, with the deed in the trail
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Final
+from typing import Any, Final
 
 import anyio.lowlevel
 
@@ -29,6 +29,7 @@ from app.operations.import_kinds import Imported, Progress, Wanted
 from app.operations.import_writing import chunks, write_and_publish
 from app.operations.people import permitted
 from app.store.staging import Staged
+from app.words import printable
 
 SHOWN: Final = 5
 """Rows that are shown as they were understood."""
@@ -64,7 +65,8 @@ class _Reading:
 
     def __init__(self, wanted: Wanted, progress: Progress) -> None:
         self._wanted, self._progress = wanted, progress
-        self.done = Imported(file=wanted.path.name)
+        # A name on the disk is bytes: not always text that can be kept, or shown.
+        self.done = Imported(file=printable(wanted.path.name))
         self.staged = Staged(("number", *wanted.form.STAGED), order=(*wanted.kind.order, "number"))
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
 
@@ -102,6 +104,8 @@ class _Reading:
         for batch in table.batches():
             found = understanding.batch(batch)
             self.staged.add(found.rows)
+            if wanted.kind.at_most == 1:
+                self.staged.add(map(self._claim, found.unclear))
             self._note(found.problems)
             done.read += found.read
             done.rejected += found.read - len(found.rows)
@@ -113,6 +117,11 @@ class _Reading:
         if not done.read:
             raise Refused(table.heading_row, "the file has a heading and no rows")
         return understanding
+
+    def _claim(self, row: Sequence[Any]) -> Sequence[Any]:
+        """What a row that is not clear speaks of. Once put right it may be the true one of two."""
+        said = 1 + len(self._wanted.kind.identity)
+        return (*row[:said], *(None,) * (len(row) - said))
 
     def _look(self, understanding: Understanding) -> None:
         """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
@@ -130,8 +139,10 @@ class _Reading:
                     for one, other in pairs
                 ]
             )
-            self.done.rejected += len(pairs)
         self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
+        if kind.at_most == 1:
+            self.staged.drop_without(kind.names)
+        self.done.rejected = self.done.read - self.staged.count()
 
     def _note(self, problems: Sequence[Problem]) -> None:
         self.done.note(problems)
@@ -150,4 +161,4 @@ class _Reading:
             for row, column, sentence in rows
         )
         write_rejects(wanted.rejects, table, problems)
-        self.done.rejects = wanted.rejects.name
+        self.done.rejects = printable(wanted.rejects.name)

@@ -31,8 +31,9 @@ class Kind:
     """What can be imported.
 
     order           of the columns in which the store wants the rows
-    identity        columns in which at most `at_most` rows of a file may be equal
-    names           the field of the file that a row too many is told of
+    identity        columns in which at most `at_most` rows of a file may be equal, the first ones
+    names           the field of the file that a row too many is told of; where only one row may be,
+                    a column that every good row has, too
     compare, write  what the store does with staged rows
     """
 

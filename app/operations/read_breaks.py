@@ -105,7 +105,8 @@ async def breaks_of_run(desk: Desk, number: int) -> AsyncIterator[list[SeenBreak
             if not found:
                 return
             after = found[-1][0]
-            yield await _with_lives(connection, dict(found))
+            told = await _with_lives(connection, dict(found))
+        yield told  # outside: who reads may stop, or wait for long
 
 
 async def living_breaks(
@@ -120,7 +121,8 @@ async def living_breaks(
                 return
             after = names[-1]
             seen = await latest_seen(connection, names)
-            yield await _with_lives(connection, seen, as_of=as_of)
+            told = await _with_lives(connection, seen, as_of=as_of)
+        yield told
 
 
 async def _with_lives(

@@ -92,9 +92,12 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
     """Match everything that was asked for, and keep the run.
 
     `progress` is told of rows that were folded or read. Raises ConfigurationError with every
-    mistake of a file of rules, and UsageError for an instant that is still to come.
+    mistake of a file of rules, and UsageError for an instant that is still to come or a time that
+    ends before it begins.
     """
     at = desk.clock.now()
+    if asked.since is not None and asked.until is not None and asked.since >= asked.until:
+        raise UsageError("--from must be before --to")
     if asked.as_of is not None and asked.as_of > at:
         raise UsageError("--as-of lies in the future: nothing of it is known")
     number, rules, saved = await _begin(desk, asked)

@@ -7,11 +7,11 @@ from typing import Any
 from app.operations.reconcile_period import Ran
 from reconcile.instants import format_instant
 from reconcile.match_control import FAMILIES, Control, ControlLine, Tie
-from reconcile.money import Money, major_text, to_json
+from reconcile.money import Money, to_json
 
 
 def run_document(found: Ran) -> dict[str, Any]:
-    """For JSON; sums are decimal strings in major units."""
+    """For JSON."""
     control = found.control
     ties = control.ties()
     return {
@@ -39,17 +39,17 @@ def _line(line: ControlLine) -> dict[str, Any]:
         "family": FAMILIES[line.bucket],
         "bucket": line.bucket,
         "count": line.count,
-        "sum": _major(line.sum, line.currency),
+        "sum": _money(line.sum, line.currency),
     }
     if line.side == "statement":
-        shown["fee"] = _major(line.fee, line.currency)
-        shown["net"] = _major(line.net, line.currency)
+        shown["fee"] = _money(line.fee, line.currency)
+        shown["net"] = _money(line.net, line.currency)
     return shown
 
 
-def _major(minor: int, currency: str) -> str:
-    """Orders without money may have no currency: their sum is nothing."""
-    return major_text(Money(minor=minor, currency=currency)) if currency else "0"
+def _money(minor: int, currency: str) -> dict[str, str] | None:
+    """Orders without money may have no currency, and then no sum."""
+    return to_json(Money(minor=minor, currency=currency)) if currency else None
 
 
 def _tie(tie: Tie) -> dict[str, Any]:

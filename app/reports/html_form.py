@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from app.pages.charts import Series, bars, stacked
 from app.pages.render import page
+from app.reports.headlines import headlines
 from app.reports.values import cell_words, moment, scope_lines, shown_columns
 from reconcile.instants import format_duration
 from reconcile.report import AGES, GROUPS, PeriodReport
@@ -25,7 +26,7 @@ def render(report: PeriodReport) -> bytes:
     values = {
         "period": period_words(report),
         "scope": scope_lines(report.scope),
-        "verdict": verdict(report),
+        "headlines": headlines(report),
         "notes": [note.sentence for note in report.notes],
         "sections": [_section(table, report) for table in TABLES[1:] if table.rows(report)],
     }
@@ -35,14 +36,6 @@ def render(report: PeriodReport) -> bytes:
 def period_words(report: PeriodReport) -> str:
     """`2026-10-01 to 2026-11-01`; the end is not in the period."""
     return f"{moment(report.scope.start)} to {moment(report.scope.end)}"
-
-
-def verdict(report: PeriodReport) -> str:
-    """Whether the report adds up, in one sentence."""
-    broken = [tie.name for tie in report.ties if not tie.holds]
-    if not broken:
-        return f"All {len(report.ties)} ties hold: every order and every amount is accounted for."
-    return f"{len(broken)} of {len(report.ties)} ties do not hold: {', '.join(broken)}."
 
 
 def _section(table: Table, report: PeriodReport) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import re
 from typing import Any, Final
 
 from app.pages import render as pages
-from app.reports.html_form import CHARTS, period_words, verdict
+from app.reports.headlines import headlines
+from app.reports.html_form import CHARTS, period_words
 from app.reports.values import cell_words, scope_lines, shown_columns
 from reconcile.report import PeriodReport
 from reconcile.report_tables import TABLES, Table
@@ -49,7 +50,7 @@ def _document(report: PeriodReport) -> dict[str, Any]:
     return {
         "title": f"Period report {period_words(report)}",
         "scope": "; ".join(f"{name} {text}" for name, text in scope_lines(report.scope)) + ".",
-        "verdict": verdict(report),
+        "headlines": headlines(report),
         "notes": [note.sentence for note in report.notes],
         "sections": sections,
     }

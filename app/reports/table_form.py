@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from app.reports.headlines import headlines
 from app.reports.values import cell_words, scope_lines, shown_columns
+from app.words import printable
 from reconcile.report import PeriodReport
 from reconcile.report_tables import TABLES, Table
 
@@ -30,8 +32,8 @@ def render(report: PeriodReport) -> bytes:
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     words = "   ".join(f"{name} {text}" for name, text in scope_lines(report.scope))
     console.print(Text(words))
-    held = sum(tie.holds for tie in report.ties)
-    console.print(Text(f"{held} of {len(report.ties)} ties hold."))
+    for sentence in headlines(report):
+        console.print(Text(sentence))
     for table in TABLES:
         rows = table.rows(report)
         shown = rows[:LINES_MAX] if table.name.endswith("_lines") else rows
@@ -56,12 +58,5 @@ def _print(console: Console, table: Table, rows: Sequence[Any]) -> None:
         )
     for row in rows:
         # Text, not markup: a reference may hold square brackets.
-        shown.add_row(*(Text(_printable(cell_words(column, row))) for column in columns))
+        shown.add_row(*(Text(printable(cell_words(column, row))) for column in columns))
     console.print(shown)
-
-
-def _printable(text: str) -> str:
-    """Without signs by which a text could command the terminal: they show as `\\x1b`."""
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
-    )

@@ -17,6 +17,7 @@ from xlsxwriter.format import Format
 from xlsxwriter.workbook import Workbook
 from xlsxwriter.worksheet import Worksheet
 
+from app.reports.headlines import headlines
 from app.reports.values import cell_text, scope_lines
 from reconcile.instants import DAY, Instant
 from reconcile.money import exponent_of
@@ -94,12 +95,11 @@ class _Book:
             row = next(line)
             sheet.write_string(row, 0, name, self._bold)
             sheet.write_string(row, 1, text)
-        row = next(line)
-        sheet.write_string(row, 0, "ties", self._bold)
-        held = sum(tie.holds for tie in report.ties)
-        broken = held < len(report.ties)
-        words = f"{held} of {len(report.ties)} hold"
-        sheet.write_string(row, 1, words, self._red if broken else self._bold)
+        for name, sentence in zip(("ties", "breaks"), headlines(report), strict=True):
+            row = next(line)
+            sheet.write_string(row, 0, name, self._bold)
+            broken = name == "ties" and not report.ties_hold
+            sheet.write_string(row, 1, _fitting(sentence), self._red if broken else self._bold)
         for note in notes.rows(report):
             sheet.write_string(next(line), 0, _fitting(note.sentence))
         next(line)

@@ -64,6 +64,16 @@ class Staged:
                 f"GROUP BY {names} HAVING count(*) > {at_most})"
             )
 
+    def drop_without(self, name: str) -> None:
+        """Forget the rows that have nothing in this column."""
+        with _explained():
+            self._database.execute(f"DELETE FROM staged WHERE {name} IS NULL")  # noqa: S608
+
+    def count(self) -> int:
+        """How many rows are kept."""
+        (found,) = self._database.execute("SELECT count(*) FROM staged").fetchone()
+        return int(found)
+
     def _batches(self, sql: str) -> Iterator[Rows]:
         with _explained():
             cursor = self._database.execute(sql)

@@ -9,6 +9,7 @@ merchant's rules of October 2024: long past, whatever the clock says.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 from pathlib import Path
@@ -24,16 +25,35 @@ ORDERS = 40
 
 
 def main(words: list[str]) -> None:
-    """Fill the folder, or add to it."""
-    late = "--late" in words
-    folder, *orders = [Path(word) for word in words if word != "--late"]
-    count = int(str(orders[0])) if orders else ORDERS
-    month = Month(orders=count, starts=parse_instant("2024-10-01T00:00:00Z"))
-    url = f"sqlite+aiosqlite:///{folder.absolute()}/shop.db"
-    if late:
+    """Fill the folder, or add to it. Raises SystemExit for words that make no sense."""
+    parser = _parser()
+    asked = parser.parse_args(words)
+    if asked.orders < 1:
+        parser.error(f"a month has one order or more, and not {asked.orders}")
+    database = asked.folder.absolute() / "shop.db"
+    if database.exists() is not asked.late:
+        there = "is none: fill it without --late" if asked.late else "is one already"
+        parser.error(f"{asked.folder} is to hold a month, and there {there}")
+    month = Month(orders=asked.orders, starts=parse_instant("2024-10-01T00:00:00Z"))
+    url = f"sqlite+aiosqlite:///{database}"
+    if asked.late:
         print(f"Webhooks that were missed, and come now: {asyncio.run(_hear_late(url, month))}.")
     else:
-        _fill(folder, month, url)
+        _fill(asked.folder, month, url)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.finance", description="Makes a generated month to play with."
+    )
+    parser.add_argument("folder", type=Path, help="Where the database and the files go.")
+    parser.add_argument(
+        "orders", type=int, nargs="?", default=ORDERS, help="Orders of the month; else %(default)s."
+    )
+    parser.add_argument(
+        "--late", action="store_true", help="Let the webhooks come that the folder's month missed."
+    )
+    return parser
 
 
 async def _hear_late(url: str, month: Month) -> int:

@@ -34,7 +34,10 @@ CLOSED_AT = parse_instant("2026-11-12T09:00:00Z")
 """When the month is closed: everything but the late events has come, and every margin is over."""
 
 ACCOUNT_FEE = 900
-"""Minor units that the provider takes for the account in each currency."""
+"""Minor units that the provider takes for the account in each currency, each time."""
+
+ACCOUNT_FEE_DAYS = (0, DAYS + 9)
+"""On which days from the month's first: so the statement reaches from the first to the last."""
 
 BOOK_COLUMNS = ("reference", "kind", "amount", "currency", "placed_at", "status", "group")
 STATEMENT_COLUMNS = (
@@ -151,8 +154,8 @@ class Month:
         truth = Truth()
         for story in self.stories():
             truth.add(story, ends=self.starts + DAYS * DAY)
-        truth.statement_rows += 2 * len(CURRENCIES)
-        for currency in CURRENCIES:
+        truth.statement_rows += len(ACCOUNT_FEE_DAYS) * len(CURRENCIES)
+        for currency in CURRENCIES:  # the later one is none of the month's
             truth.fees[currency] += ACCOUNT_FEE
             truth.settled[currency] -= ACCOUNT_FEE
         return truth
@@ -210,14 +213,29 @@ class Month:
         return path
 
     def _account_fees(self) -> Iterator[tuple[str, ...]]:
-        """What the provider takes for the account, as the month begins and nine days after it: from
-        then on, and so far, does the statement reach. What is not on it by then is missing."""
-        for day in (0, DAYS + 9):
+        """What the provider takes for the account. What is not on the statement by the last of
+        these days is missing; without that line it could still come, and would be no break."""
+        for day in ACCOUNT_FEE_DAYS:
             at = format_instant(self.starts + day * DAY)
             for currency in CURRENCIES:
                 fee = major(ACCOUNT_FEE, currency)
                 names = ("", "", "fee", major(0, currency), fee, f"-{fee}")
                 yield (*names, currency, at, f"fee_{currency}_{day}")
+
+    def settled_between(self, since: Instant, until: Instant) -> tuple[Counter[str], Counter[str]]:
+        """Fees and net by currency of all the statement's lines of this time, `until` not in it:
+        what a report on the basis `settled` must find, whatever the lines are of."""
+        fees, net = Counter[str](), Counter[str]()
+        for story in self.stories():
+            for row in story.statement:
+                if since <= row.settled_at < until:
+                    fees[row.currency] += row.fee
+                    net[row.currency] += row.net
+        days = [day for day in ACCOUNT_FEE_DAYS if since <= self.starts + day * DAY < until]
+        for currency in CURRENCIES:
+            fees[currency] += ACCOUNT_FEE * len(days)
+            net[currency] -= ACCOUNT_FEE * len(days)
+        return fees, net
 
     def write_rules(self, path: Path) -> Path:
         """The merchant's rules: which fee was agreed in each currency."""

@@ -100,9 +100,10 @@ class Shop:
             count += len(found)
         return count
 
-    def report(self, start: str, end: str) -> Any:
+    def report(self, start: str, end: str, *, basis: str = "captured") -> Any:
         """A report as JSON."""
         words = ("report", "period", "--from", start, "--to", end, "--format", "json")
+        words += ("--basis", basis)
         return self.did(*words).document
 
 

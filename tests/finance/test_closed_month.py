@@ -12,8 +12,10 @@ import pytest
 from app.reports.render import REPORT_FORMATS
 from reconcile.books import match_key
 from reconcile.breaks import BREAK_CAUSES
+from reconcile.instants import DAY, parse_instant
 from reconcile.money import from_major
-from tests.finance.month import Month, Truth
+from tests.finance.month import DAYS, Month, Truth
+from tests.finance.plots import pays, unsettled
 from tests.finance.shop import LONG_AGO, Shop
 
 OCTOBER, NOVEMBER = ("2024-10-01", "2024-10-31"), ("2024-11-01", "2024-11-30")
@@ -30,6 +32,30 @@ def test_a_month_of_two_thousand_orders_is_reconciled_closed_and_adjusted(tmp_pa
 def test_the_same_of_a_hundred_thousand(tmp_path: Path) -> None:
     """The same at the size of a large shop."""
     whole_month(Shop(tmp_path, Month(orders=100_000, undecided_every=250, starts=LONG_AGO)))
+
+
+def test_what_is_not_settled_is_found_to_the_last_day(tmp_path: Path) -> None:
+    """The statement reaches far enough to say so: what it only does not hold yet is no break."""
+    shop = Shop(tmp_path, Month(orders=2 * DAYS, plots=(pays, unsettled), starts=LONG_AGO))
+    shop.fill()
+    found = shop.reconcile()["breaks"]
+    truth = shop.month.truth()
+    assert truth.count("not_settled") == DAYS
+    assert {each["order"] for each in found} == {order for _, order in truth.gaps}
+
+
+def test_on_the_basis_settled_a_report_is_what_the_statement_says(tmp_path: Path) -> None:
+    """In the month, after it, and over both: of whatever the lines are, account fees among them."""
+    shop = Shop(tmp_path, Month(orders=120, starts=LONG_AGO))
+    shop.fill()
+    shop.reconcile()
+    for first, last in (OCTOBER, NOVEMBER, (OCTOBER[0], NOVEMBER[1])):
+        report = shop.report(first, last, basis="settled")
+        until = parse_instant(f"{last}T00:00:00Z") + DAY
+        fees, net = shop.month.settled_between(parse_instant(f"{first}T00:00:00Z"), until)
+        for flow, true in (("fees", fees), ("settled", net), ("net", net)):
+            told = summed([row for row in report["money"] if row["flow"] == flow], "sum")
+            assert told == +true, (first, last, flow)
 
 
 def whole_month(shop: Shop) -> None:

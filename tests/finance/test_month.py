@@ -14,6 +14,7 @@ from reconcile.fold import fold
 from reconcile.policy import Policy
 from tests.app.web.driving import driving
 from tests.bench.stored import opened
+from tests.finance.__main__ import main
 from tests.finance.loading import into_store, through_the_door
 from tests.finance.month import CLOSED_AT, CURRENCIES, Month
 from tests.finance.plots import BROKEN, CYCLE, ORDINARY
@@ -92,3 +93,28 @@ def test_the_files_hold_a_row_for_each_of_the_truth(tmp_path: Path, write: Any) 
     truth = SMALL.truth()
     rows = truth.book_rows if write is Month.write_book else truth.statement_rows
     assert len(lines) == rows + 1
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], [], ["month", "many"], ["month", "0"], ["month", "--latest"]]
+)
+def test_words_that_ask_for_no_month_make_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """Help is help, and a mistake ends with what is right."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_month_is_not_filled_twice_nor_added_to_before_it_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(tmp_path / "month")
+    with pytest.raises(SystemExit):
+        main([folder, "--late"])
+    main([folder, "3"])
+    with pytest.raises(SystemExit):
+        main([folder, "3"])
+    assert capsys.readouterr().err.count("is to hold a month, and there is") == 2

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
 
 from app.clock import SetClock
 from app.operations.desk import Desk
-from app.operations.read_breaks import breaks_of_run, finished_run
+from app.operations.read_breaks import breaks_of_run, finished_run, living_breaks
 from app.operations.reconcile_period import Asked, Ran, ran, reconcile_period
+from app.store.engine import Connection
 from app.store.statements import inserting, run
 from app.store.store import Store
 from reconcile.instants import DAY
@@ -49,6 +54,26 @@ class ReconcilingContract:
         assert await told(desk, done) == TRUTH
         assert (done.breaks, done.open, done.control.holds) == (45, 45, True)
         assert await ran(desk, await finished_run(desk, done.number)) == done
+
+    async def test_who_pauses_in_reading_breaks_holds_no_connection(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A pager waits for as long as a person likes, or is closed."""
+        desk = await filled(store)
+        done = await reconcile_period(desk, Asked(), progress=quiet)
+        reading, held = store.reading, list[object]()
+
+        @asynccontextmanager
+        async def counted() -> AsyncIterator[Connection]:
+            async with reading() as connection:
+                held.append(connection)
+                yield connection
+                held.pop()
+
+        monkeypatch.setattr(store, "reading", counted)
+        for parts in (breaks_of_run(desk, done.number), living_breaks(desk)):
+            assert await anext(parts)
+            assert held == []
 
     async def test_two_halves_of_a_month_are_the_month(self, store: Store) -> None:
         """Every order is in one of two periods that meet: so is every break, and every sum."""

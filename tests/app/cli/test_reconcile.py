@@ -116,6 +116,9 @@ def test_breaks_close_by_the_evidence_that_arrives_and_say_which(shop: Shop) -> 
     assert {(each["side"], each["bucket"]) for each in first["control"]} >= {
         ("takings", "by_reference"), ("takings", "paid_not_in_book"),
     }  # fmt: skip
+    captured = [each["sum"] for each in first["control"] if each["bucket"] == "paid_not_in_book"]
+    assert captured == [{"amount": "1500.00", "currency": "KES"}]
+    assert "KES 1500.00" in shop("reconcile", "show", "1")
     shop.hear(paid("2", 2000), at=shop.now + MINUTE)
     later = BOOK + "ORD-3,1500.00,KES,{day},paid\n"
     shop.now += DAY
@@ -157,6 +160,12 @@ def fails(shop: Shop, *words: str, code: int = 2) -> str:
     """What a command that is refused says."""
     shop(*words, code=code)
     return shop.said
+
+
+def test_a_time_that_ends_before_it_begins_is_refused(shop: Shop) -> None:
+    """Nothing belongs to it: that all of nothing ties would be no answer."""
+    shop("reconcile", "run", "--from", "2026-10-05", "--to", "2026-10-01", code=2)
+    assert "--from must be before --to" in shop.said
 
 
 def test_a_period_takes_whole_orders_by_when_they_were_placed(shop: Shop) -> None:

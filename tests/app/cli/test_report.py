@@ -78,8 +78,11 @@ def test_a_tie_that_does_not_hold_is_an_exit_code(
 
     monkeypatch.setattr("app.operations.report_period.report_period", reported)
     code, out, err = run("report", "period", *YEAR)
-    assert (code, err) == (1, "Not every tie holds: see the report's first table.\n")
-    assert b"18 of 19 ties hold." in out
+    assert (code, err) == (
+        1,
+        "Not every tie holds: the report's first lines name those that do not.\n",
+    )
+    assert b"1 of 19 ties do not hold: " in out
 
 
 @pytest.mark.parametrize("form", ["xlsx", "pdf"])

@@ -18,8 +18,10 @@ import pytest
 
 from app.cells import plain_text
 from app.reports import csv_form, html_form, pdf_form, xlsx_form
+from app.reports.headlines import at_risk, headlines
 from app.reports.render import REPORT_FORMATS, ReportFormat, render
 from reconcile.report import BreakLine, PeriodReport
+from reconcile.report_tables import TABLES
 from tests.app.reports.payloads import PAYLOADS, is_formula
 from tests.app.reports.samples import sample
 
@@ -77,7 +79,7 @@ def test_json_is_one_document_with_money_as_decimal_strings() -> None:
 
 def test_the_table_shows_every_tie_and_cuts_long_lists() -> None:
     text = render(sample(60, broken=100), "table").decode()
-    assert "19 of 19 ties hold." in text
+    assert "All 19 ties hold: " in text
     assert "… and 60 more" in text
     assert max(map(len, text.splitlines())) <= 132
 
@@ -149,9 +151,8 @@ def test_the_control_sheet_comes_first_and_has_every_tie() -> None:
     assert book.sheetnames[0] == "control"
     column = [cell.value for cell in book["control"]["G"]]
     assert column.count("yes") == len(report().ties) == 19
-    assert ("ties", "19 of 19 hold") in [
-        (row[0], row[1]) for row in book["control"].iter_rows(values_only=True)
-    ]
+    told = dict(row[:2] for row in book["control"].iter_rows(values_only=True))
+    assert (told["ties"], told["breaks"]) == headlines(report())
 
 
 def test_a_workbook_has_no_formula_no_link_and_every_text_as_it_was() -> None:
@@ -252,6 +253,38 @@ def test_long_lists_end_in_the_page_and_say_so() -> None:
     many = report().break_lines * 40
     page = html_form.render(replace(report(), break_lines=many)).decode()
     assert "… and 200 more lines" in page
+
+
+def test_the_headlines_stand_before_every_table_and_what_proves_them_after() -> None:
+    """In each form for people: verdict and money at risk, outcomes, breaks, then all the ties."""
+    said = headlines(report())
+    text = render(report(), "table").decode()
+    page = html_form.render(report()).decode()
+    for whole in (text, page):
+        titles = [
+            each.title for each in TABLES if each.name in ("control", "outcomes", "breaks", "ties")
+        ]
+        places = [whole.index(each) for each in (*said, *titles)]
+        assert places == sorted(places)
+
+
+def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() -> None:
+    """Accepted money is no longer at risk."""
+    first = report().breaks[0]
+    rows = [
+        replace(first, state=state, currency=currency, count=count, sum=minor)
+        for state, currency, count, minor in (
+            ("open", "KES", 2, 150_000), ("assigned", "JPY", 1, 70), ("open", "KES", 1, 5),
+            ("accepted", "KES", 1, 999),
+        )
+    ]  # fmt: skip
+    assert at_risk(replace(report(), breaks=tuple(rows))) == (
+        "4 breaks open, at risk: JPY 70, KES 1,500.05. 1 break accepted."
+    )
+    assert at_risk(replace(report(), breaks=tuple(rows[3:]))) == (
+        "No break is open. 1 break accepted."
+    )
+    assert at_risk(replace(report(), breaks=())) == "No break is open."
 
 
 def test_a_broken_tie_is_told_first() -> None:
