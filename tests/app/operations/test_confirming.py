@@ -146,16 +146,15 @@ async def test_what_is_said_while_the_provider_is_asked_is_asked_again(asking: A
 
 async def test_a_provider_that_is_slow_to_know_is_not_believed_at_once(asking: Any) -> None:
     """Until it was asked often enough its not knowing is kept nowhere, and no time runs out."""
-    provider = Provider(404)
+    known = {"state": "COMPLETE", "order": "ORD-9", "amount": 700}
+    provider = Provider(*[404] * (confirm_events.SURE_NOT_FOUND - 1), known)
     async with asking(provider) as driver:
         driver.clock.put(T + 9 * HOUR)  # long after any deadline that counts from the event's date
         await told(driver, PAID)
-        await questions(driver, provider, confirm_events.SURE_NOT_FOUND - 1)
         assert await outcome(driver) == "pending"
-        assert driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
-        provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
-        driver.clock.put(driver.clock.now() + HOUR)
+        await questions(driver, provider, confirm_events.SURE_NOT_FOUND)
         await until(driver, "succeeded")
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
 
 
 async def test_a_status_we_cannot_use_changes_nothing(asking: Any) -> None:
