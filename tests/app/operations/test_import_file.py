@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.errors import NotFoundError, StoreUnavailable, UsageError
+from app.files.tables import BATCH
 from app.operations import import_kinds, import_writing, imports
 from app.operations.desk import Desk
 from app.operations.import_kinds import BOOK, Imported
@@ -92,11 +93,19 @@ async def test_rejects_that_would_replace_a_file_are_refused_before_anything_is_
 
 async def test_a_file_that_breaks_off_is_not_taken_in_part(desk: Desk, path: Path) -> None:
     """Not even where good rows would be: nobody knows what followed."""
-    put(path, HEADING + GOOD + BAD + '"E,1.00,KES,paid\n')
+    put(path, HEADING + GOOD + '"C,1.00,KES,paid\n')
     done = await import_book(desk, Request(path=path, accept_good=True))
-    assert (done.refused, done.number, done.rejected) == (True, None, 1)
-    assert told(done) == [(4, "amount"), (6, None)]
+    assert (done.refused, done.number, told(done)) == (True, None, [(4, None)])
     assert await references(desk) == []
+
+
+async def test_a_file_that_breaks_off_late_says_what_was_not_clear_until_then(
+    desk: Desk, path: Path
+) -> None:
+    put(path, HEADING + "A,x,KES,paid\n" * BATCH + '"E,1.00,KES,paid\n')
+    done = await import_book(desk, Request(path=path, accept_good=True))
+    assert (done.refused, done.number) == (True, None)
+    assert (done.read, done.rejected, done.found) == (BATCH, BATCH, BATCH + 1)
 
 
 async def test_equal_references_are_a_problem_of_each_row_and_none_is_taken(
