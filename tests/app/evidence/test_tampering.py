@@ -289,3 +289,16 @@ def test_the_archive_is_a_zip_for_others_too(bundles: Bundles) -> None:
         read = {each: archive.read(each) for each in archive.namelist()}
     assert read == unpack(bundles.full)
     assert json.loads(read[MANIFEST])["redacted"] is False
+
+
+def test_a_strangers_words_move_no_terminal(bundles: Bundles, forge: Forge) -> None:
+    """Whoever makes a bundle chooses its names: what a step prints of them is printable."""
+
+    def rename(members: dict[str, bytes]) -> None:
+        members["history.json"] = members["history.json"].replace(
+            b'"delivery_id": "', b'"delivery_id": "\\u001b[2J\\u009b\\u202e', 1
+        )
+
+    steps = verify_evidence(forge(bundles.redacted, rename)).steps
+    assert any("?[2J??" in each.sentence for each in steps if each.passed is False)
+    assert all(each.sentence.isprintable() for each in steps)
