@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from app.config import Settings
     from app.operations.desk import Desk
 
+_KEYS = "the key that signs evidence and the key of phone numbers (*.evidence.key, *.phone.key)"
+
 
 def register(application: typer.Typer) -> None:
     """Add the commands."""
@@ -59,6 +61,7 @@ def backup(
         print(f"{file}: {contents.sentence()}. Checked.")
     else:
         document({"file": str(file), **contents.document()}, form)
+    note(f"Not in it: {_KEYS}. Keep a copy of both, and not beside the backup.")
 
 
 def restore(
@@ -96,6 +99,7 @@ def restore(
         document({"file": str(file), "kept": kept_as, **contents.document()}, form)
     if kept is not None:
         note(f"The database that was there is kept as {kept}.")
+    note(f"No backup holds {_KEYS}: put them back in their places, too.")
     note(
         "Now: `tallyhook db check`, then `serve`. What came after the backup is not in it: have "
         "the provider deliver it again, revoke again what tokens were revoked since, and set "

@@ -90,10 +90,14 @@ def _signature_in(line: str) -> tuple[str, bytes]:
         return "", b""
 
 
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None and text.isprintable()
+
+
 def read_checkpoint(note: str) -> Checkpoint:
     """What a note says, whoever signed it. Raises NotACheckpoint for another text."""
     lines = note.partition("\n\n")[0].split("\n")
-    if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not _NAME.fullmatch(lines[0]):
+    if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not _is_name(lines[0]):
         raise NotACheckpoint("this is no checkpoint: it has not its three lines")
     if not re.fullmatch(r"0|[1-9][0-9]{0,18}", lines[1], re.ASCII):
         raise NotACheckpoint("this is no checkpoint: its second line is no number of leaves")

@@ -58,7 +58,10 @@ _PLAIN_FILE = 0o100644 << 16
 
 
 class Wrong(Exception):
-    """Something is not as it must be; the message is one sentence."""
+    """Something is not as it must be; one sentence. A stranger's words in it move no terminal."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__("".join(c if c.isprintable() else "?" for c in said[:400]))
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
@@ -156,9 +159,8 @@ def opened(members: dict[str, bytes]) -> Bundle:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r}")
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    if (
-        text.encode("utf-8", "surrogatepass") != members[MANIFEST]
-    ):  # RFC 8785 of what has ASCII names and no floats
+    canonical = text.encode("utf-8", "surrogatepass")  # RFC 8785 for ASCII names and no floats
+    if canonical != members[MANIFEST]:
         raise Wrong(f"{MANIFEST} is not in canonical form")
     listed, left_out = manifest.get("files"), manifest.get("left_out")
     if not isinstance(listed, dict) or not isinstance(left_out, dict):
@@ -315,8 +317,7 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
     explained = "".join(f"{sentence}\n" for sentence in found["explanation"]).encode()
     if explained != bundle.members.get("explanation.txt"):
         raise Wrong("explanation.txt is not what follows from history.json")
-    outcome = found["outcome"]
-    return True, f"Folding the history here again gives this ledger: {outcome}."
+    return True, f"Folding the history here again gives this ledger: {found['outcome']}."
 
 
 class Step(NamedTuple):
@@ -373,9 +374,8 @@ def lines_of(steps: list[Step]) -> list[str]:
     told = [f"{each.name}: {words[each.passed]}. {each.sentence}" for each in steps]
     failed = ", ".join(each.name for each in steps if each.passed is False)
     left = ", ".join(each.name for each in steps if each.passed is None)
-    last = (
-        f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
-    )
+    held = "Everything that was checked holds; not checked: "
+    last = f"{held}{left}." if left else "All of it holds."
     lines = (f"{number}. {line}" for number, line in enumerate(told, 1))
     return [*lines, f"DO NOT RELY ON IT: {failed} failed." if failed else last]
 

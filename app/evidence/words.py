@@ -99,4 +99,11 @@ WHAT IT DOES NOT PROVE
 
 A shared secret is known to two. It shows the payment service that its own word is here; it cannot
 show a third party which of the two wrote it. What the payment service never sent, nobody has.
+
+
+BEFORE YOU HAND IT ON
+
+A full bundle holds the customer's data as they came. A redacted one does not, but for digests:
+whoever knows all of a body but the phone number in it can try numbers until its digest fits. Hand
+either to nobody but those whom the order concerns.
 """

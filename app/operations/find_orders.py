@@ -33,6 +33,11 @@ MAX_HITS: Final = 1_000
 READ_FOR_PHONE: Final = 5
 """Deliveries read for the masked phone of one hit."""
 
+NATIONAL: Final = (
+    "If this is a phone number, write it with its country, such as +254 700 000 001: no source "
+    "says which country a number without one is of."
+)
+
 
 @dataclass(slots=True, kw_only=True)
 class Found:
@@ -64,6 +69,8 @@ async def find_orders(desk: Desk, text: str, *, sources: Mapping[str, Source], l
     countries = [s.profile.customer.country for s in sources.values()]
     sought = understood(text, countries=[each for each in countries if each is not None])  # 1
     found = Found(looked_for=sought.sentences())
+    if sought.national:
+        found.notes.append(NATIONAL)
     hits: dict[str, str] = {}
     async with desk.store.reading() as connection:
         async for order, how in _Look(desk, connection, sought, limit, found.notes).all():  # 2

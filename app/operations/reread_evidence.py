@@ -55,6 +55,8 @@ def bodies(bundle: Bundle) -> Found:
             why = f": {problem}" if problem else ""
             raise Wrong(f"the body of {kept.told['delivery']} says otherwise than the history{why}")
         count += 1
+    if left and not count:
+        return None, "No profile in here can read the bodies."
     return _counted(
         bundle, count, left, done="bodies were read again, and say what the history says"
     )
@@ -87,6 +89,8 @@ def provider_signatures(bundle: Bundle) -> Found:
 def _counted(bundle: Bundle, count: int, left: int, *, done: str) -> Found:
     if bundle.manifest["redacted"]:
         return None, "A redacted bundle has no bodies."
+    if not count and not left:
+        return None, "No bodies are kept any more: they were let go before this was built."
     if not count:
         return None, "This takes what only the payment service has, its shared secret."
     rest = f"; {left} more take a secret that is not here" if left else ""

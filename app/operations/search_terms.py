@@ -51,6 +51,7 @@ class Sought:
     phones   E.164 digits
     amounts  minor units, by the number of decimals of the currencies in which they are that amount
     day      its first instant
+    national whether it may be a phone number without its country, which nothing here tells
     """
 
     name: str | None = None
@@ -58,6 +59,7 @@ class Sought:
     amounts: dict[int, int] | None = None
     currency: str | None = None
     day: Instant | None = None
+    national: bool = False
 
     def sentences(self) -> list[str]:
         """What is looked for, one sentence each; a phone number masked."""
@@ -87,11 +89,13 @@ def understood(text: str, *, countries: Iterable[str] = ()) -> Sought:
     currency, amounts = _amount(rest)
     if day is not None and (not rest or amounts is not None):
         return Sought(day=day, amounts=amounts, currency=currency, name=text if not rest else None)
+    phones = _phones(text, countries)
     return Sought(
         name=text,
-        phones=_phones(text, countries),
+        phones=phones,
         amounts=amounts,
         currency=currency,
+        national=not phones and text.startswith(("0", "(0")) and _PHONE.fullmatch(text) is not None,
     )
 
 

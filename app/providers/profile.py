@@ -32,8 +32,12 @@ __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile",
 
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
-MAX_FILE_BYTES: Final = 256 * 1024
-"""A profile is a page or two; what is larger is another file by mistake."""
+MAX_FILE_BYTES: Final = 32 * 1024
+"""A profile is a page or two; what is larger is another file by mistake, or made to be slow to
+read: bundles and scenarios of strangers hold profiles, and a TOML parser's time grows with the
+square."""
+
+_TOO_LARGE: Final = f"is larger than {MAX_FILE_BYTES} bytes"
 
 
 def shipped_profiles() -> list[str]:
@@ -52,6 +56,8 @@ def load_profile(name_or_path: str) -> Profile:
 
 def read_profile(path: Path, text: str) -> Profile:
     """The profile in a text; `path` names it, in mistakes too. Raises as `load_profile` does."""
+    if len(text) > MAX_FILE_BYTES:
+        raise ConfigurationError([f"{path}: {_TOO_LARGE}"])
     document = _document(path, text)
     values, mistakes = check(document)
     mistakes += check_together(values)
@@ -82,7 +88,7 @@ def _text(path: Path) -> str:
     try:
         if path.stat().st_size <= MAX_FILE_BYTES:
             return path.read_text(encoding="utf-8")
-        problem = f"is larger than {MAX_FILE_BYTES} bytes"
+        problem = _TOO_LARGE
     except OSError as error:
         problem = f"cannot be read: {error.strerror or 'it is not a file'}"
     except UnicodeDecodeError:

@@ -75,6 +75,8 @@ def test_a_backup_says_what_it_holds(run: Run, tmp_path: Path) -> None:
     again = run("backup", str(tmp_path / "c.db"))
     assert "2 deliveries, 2 events" in again.out
     assert again.out.endswith("Checked.\n")
+    for name in (".evidence.key", ".phone.key"):
+        assert name in again.err
 
 
 def test_a_backup_replaces_only_when_told(run: Run, tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_pa
         assert each.encode() not in after + redacted
     found = steps(after)
     assert all(found[name] for name in ("inclusion", "checkpoint", "ledger", "deliveries"))
+    unread = [each.sentence for each in verify_evidence(after).steps if each.name == "bodies"]
+    assert unread == ["No bodies are kept any more: they were let go before this was built."]
     old, new = unpack(before), unpack(after)
     for name in ("ledger.json", "history.json", "log.json", "checkpoint.txt", "explanation.txt"):
         assert old[name] == new[name]

@@ -20,6 +20,7 @@ from app.evidence.keys import EvidenceKey
 from app.evidence.minisign import read_public_key
 from app.evidence.verify import MANIFEST, MAX_BYTES, SIGNATURE, pack, unpack
 from app.operations.verify_evidence import verify_evidence
+from app.providers.profile import MAX_FILE_BYTES
 from tests.app.evidence.conftest import Bundles, Forge, changed
 
 FLIPS_IN_A_FILE = 12
@@ -289,3 +290,27 @@ def test_the_archive_is_a_zip_for_others_too(bundles: Bundles) -> None:
         read = {each: archive.read(each) for each in archive.namelist()}
     assert read == unpack(bundles.full)
     assert json.loads(read[MANIFEST])["redacted"] is False
+
+
+def test_a_strangers_profile_is_not_read_for_long(bundles: Bundles, forge: Forge) -> None:
+    """A parser of TOML takes a minute for a hundred thousand keys: no profile is so large."""
+
+    def grow(members: dict[str, bytes]) -> None:
+        members["profile-1.toml"] += b"#" * MAX_FILE_BYTES
+
+    steps = {each.name: each for each in verify_evidence(forge(bundles.full, grow)).steps}
+    assert steps["bodies"].passed is False
+    assert "is larger than" in steps["bodies"].sentence
+
+
+def test_a_strangers_words_move_no_terminal(bundles: Bundles, forge: Forge) -> None:
+    """Whoever makes a bundle chooses its names: what a step prints of them is printable."""
+
+    def rename(members: dict[str, bytes]) -> None:
+        members["history.json"] = members["history.json"].replace(
+            b'"delivery_id": "', b'"delivery_id": "\\u001b[2J\\u009b\\u202e', 1
+        )
+
+    steps = verify_evidence(forge(bundles.redacted, rename)).steps
+    assert any("?[2J??" in each.sentence for each in steps if each.passed is False)
+    assert all(each.sentence.isprintable() for each in steps)

@@ -12,7 +12,7 @@ from app.bootstrap_sources import compile_sources
 from app.config import load_settings
 from app.errors import UsageError
 from app.operations.customers import unmask
-from app.operations.find_orders import Found, find_orders
+from app.operations.find_orders import NATIONAL, Found, find_orders
 from app.operations.search_terms import understood
 from app.providers.source import Source
 from app.store.audit import deeds
@@ -129,6 +129,12 @@ async def test_the_database_alone_does_not_give_the_number_away(driver: Driver) 
 def test_what_can_mean_nothing_is_told_with_the_grammar(text: str) -> None:
     with pytest.raises(UsageError, match="a day"):
         understood(text)
+
+
+async def test_a_number_that_lacks_its_country_is_told(driver: Driver) -> None:
+    assert (await find(driver, "0711 223 344")).notes == [NATIONAL]
+    assert (await find(driver, "+254 711 223 344")).notes == []
+    assert (await find(driver, "0.50")).notes == []
 
 
 def test_a_national_number_needs_a_country() -> None:
