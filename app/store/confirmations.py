@@ -129,9 +129,11 @@ async def let_most_asked_go(connection: AsyncConnection, source: str, *, keep: i
     skip = "" if connection.dialect.name == "sqlite" else "FOR UPDATE SKIP LOCKED"
     gone = await connection.execute(
         text(
+            # Materialized, so that it is run once: see `claim_orders`.
             "DELETE FROM confirmations WHERE (event_id, source, digest) IN "  # noqa: S608
-            "(SELECT event_id, source, digest FROM confirmations WHERE source=:source "
-            f"ORDER BY tries, due_at LIMIT 1000000000 OFFSET :keep {skip})"
+            "(WITH most AS MATERIALIZED (SELECT event_id, source, digest FROM confirmations "
+            f"WHERE source=:source ORDER BY tries, due_at LIMIT 1000000000 OFFSET :keep {skip}) "
+            "SELECT event_id, source, digest FROM most)"
         ),
         {"source": source, "keep": keep},
     )

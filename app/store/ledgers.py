@@ -94,8 +94,11 @@ async def claim_orders(
     """
     rows = await connection.execute(
         text(
-            "UPDATE order_due SET due_at=:until FROM (SELECT order_key FROM order_due "
-            "WHERE due_at <= :now ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS taken "
+            # Materialized: joined as a subquery it may be run again for each row, and each time
+            # it passes over those that it has locked and takes the next.
+            "WITH taken AS MATERIALIZED (SELECT order_key FROM order_due "
+            "WHERE due_at <= :now ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED) "
+            "UPDATE order_due SET due_at=:until FROM taken "
             "WHERE order_due.order_key = taken.order_key "
             "RETURNING order_due.order_key, generation, order_due.due_at"
         ),
