@@ -33,6 +33,9 @@ the time."""
 ASKING_IDLE_S = 1_800.0
 """The same, of what asks for unknown sessions again."""
 
+SEALING_IDLE_S = 24 * 3_600.0
+"""The same, of what seals the evidence."""
+
 
 @contextmanager
 def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]:
@@ -47,7 +50,9 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.operations.worker.IDLE_S": WORKER_IDLE_S,
         "app.operations.ask_again.IDLE_S": ASKING_IDLE_S,
         "app.bootstrap.REST_S": WORKER_IDLE_S,
+        "app.bootstrap_evidence.REST_S": SEALING_IDLE_S,
         "app.operations.read_feed.monotonic": loop.time,
+        "app.operations.seal.perf_counter": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
         "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),
         "app.store.space.os": SimpleNamespace(statvfs=_roomy),

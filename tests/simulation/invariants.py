@@ -12,14 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
 from app.operations.check_store import check_store
 from app.operations.desk import Desk
+from app.operations.evidence_key import open_signer
 from app.operations.read_feed import Published, read_feed
 from app.operations.refold import refold_all
+from app.operations.seal import seal_all
+from app.operations.verify_log import verify_log
 from app.providers.source import Source
 from app.store.histories import gather
 from app.store.ledgers import count_due
@@ -89,6 +93,7 @@ async def problems(world: World) -> list[str]:
         stored = await world.machine.ask(lambda desk, _: _read(desk))
         sources, published = world.machine.sources, len(stored.feed)
         found = await world.machine.ask(lambda desk, _: _rebuilt(desk, sources, published))
+        found += await world.machine.ask(lambda desk, _: _sealed(desk, world.machine.key))
     except Down:
         return ["the service does not run when nothing goes wrong any more"]
     for check in (_kept, _once, _as_in_truth, _feed, _chained, _unsaid, _quiet, _one_session):
@@ -135,6 +140,13 @@ async def _rebuilt(desk: Desk, sources: Mapping[str, Source], published: int) ->
     await refold_all(desk, progress=lambda _: None)
     again = await read_feed(desk, after=published, limit=100, wait_s=0)
     return found + [f"rebuilding published {each.order} {each.outcome}" for each in again]
+
+
+async def _sealed(desk: Desk, key: Path) -> list[str]:
+    """Everything that is kept is sealed or was waiting for it, and the log verifies."""
+    await seal_all(desk, await open_signer(desk, key))
+    log = await verify_log(desk, progress=lambda done, total: None)
+    return [f"the log: {problem}" for problem in log.problems]
 
 
 def _kept(world: World, stored: Stored) -> Iterator[str]:

@@ -22,6 +22,7 @@ from app.clock import Clock
 from app.config import Settings
 from app.errors import TallyhookError
 from app.operations.desk import Desk
+from app.operations.evidence_key import open_signer
 from app.providers.source import Source
 from app.store.store import open_store
 from tests.simulation.asgi import Packet, Reply, call
@@ -105,6 +106,7 @@ class Process:
         settings = machine.settings.model_copy(update={"database_url": url})
         async with open_store(store_settings(settings), purpose="serving") as store:
             self.client = CheckoutClient(machine.checkout, transport=machine.outward)
+            self.desk = Desk(store=store, policy=settings.policy(), clock=machine.clock)
             service = Service(
                 store,
                 settings,
@@ -113,8 +115,8 @@ class Process:
                 with_worker=True,
                 askers={},
                 checkout=self.client,
+                signer=await open_signer(self.desk, machine.key),
             )
-            self.desk = Desk(store=store, policy=settings.policy(), clock=machine.clock)
             async with self.client, service.running():
                 self.service = service
                 machine.trace.say("machine", "ready", count="starts")
@@ -184,6 +186,8 @@ class Machine:
         self.quiet = False
         self.wrecked = False
         """The service failed in a way that no process may: it is not started again."""
+        self.key = folder / "evidence.key"
+        """The evidence key, which no crash of the database takes along."""
         self._root = folder
         self._number = 0
 
