@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+
+from app.store.one_way import downgrade as downgrade
 ${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
@@ -13,7 +15,3 @@ depends_on = None
 
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from app.store.one_way import downgrade as downgrade
+
 revision = "0002"
 down_revision = "0001"
 branch_labels = None
@@ -21,7 +23,3 @@ def upgrade() -> None:
             nullable=True,
         ),
     )
-
-
-def downgrade() -> None:
-    raise NotImplementedError("a database is not taken back: restore a backup of before")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from app.store.one_way import downgrade as downgrade
+
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
@@ -34,7 +36,3 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index("ix_unanswered_due_at", "unanswered", ["due_at"])
-
-
-def downgrade() -> None:
-    raise NotImplementedError("a database is not taken back: restore a backup of before")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from app.store.one_way import downgrade as downgrade
+
 revision = "0005"
 down_revision = "0004"
 branch_labels = None
@@ -57,7 +59,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("number", name=op.f("pk_signoffs")),
         sqlite_strict=True,
     )
-
-
-def downgrade() -> None:
-    raise NotImplementedError("a database is not taken back: restore a backup of before")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from app.store.one_way import downgrade as downgrade
+
 revision = "0007"
 down_revision = "0006"
 branch_labels = None
@@ -88,7 +90,3 @@ def _partial_index(table: str, column: str) -> None:
     op.create_index(
         f"ix_{table}_{column}", table, [column], sqlite_where=given, postgresql_where=given
     )
-
-
-def downgrade() -> None:
-    raise NotImplementedError("a database is not taken back: restore a backup of before")

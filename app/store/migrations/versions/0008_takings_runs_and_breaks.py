@@ -7,6 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from app.store.one_way import downgrade as downgrade
+
 revision = "0008"
 down_revision = "0007"
 branch_labels = None
@@ -127,7 +129,3 @@ def _breaks() -> None:
         clustered=False,
     )
     op.create_index("ix_break_deeds_break_id", "break_deeds", ["break_id", "number"])
-
-
-def downgrade() -> None:
-    raise NotImplementedError("a database is not taken back: restore a backup of before")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from app.store.one_way import downgrade as downgrade
+
 revision = "0010"
 down_revision = "0009"
 branch_labels = None
@@ -72,7 +74,3 @@ def upgrade() -> None:
         sqlite_strict=True,
         sqlite_autoincrement=True,
     )
-
-
-def downgrade() -> None:
-    raise NotImplementedError("a database is not taken back: restore a backup of before")
