@@ -22,6 +22,7 @@ from app.store.ledgers import (
     due_orders,
     latest_positions,
     marks_of,
+    new_publication,
     position_in,
     publish,
     unchanged,
@@ -105,7 +106,7 @@ def decided(ledger: Ledger, before: Position | None) -> Publication:
     """What is to be published of a ledger, when `before` was published last."""
     position = position_of(ledger)
     codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
-    return Publication(
+    return new_publication(
         order=ledger.order,
         as_of=ledger.as_of,
         position=position,

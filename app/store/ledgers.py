@@ -20,7 +20,8 @@ from app.store.published import PUBLISHED_COLUMNS, Published, published_of
 from app.store.statements import Script, inserting, run, select_in
 from reconcile.instants import Instant
 from reconcile.ledger import Outcome
-from reconcile.revise import Position, Revision
+from reconcile.revise import Position, Revision, new_position
+from reconcile.values import maker
 
 LEDGER_COLUMNS = (
     "order_key",
@@ -153,7 +154,7 @@ async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
 
 def position_in(row: Sequence[Any]) -> Position:
     """The position in (order_key, outcome, fulfillable, substance)."""
-    return Position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
+    return new_position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
 
 
 async def latest_positions(
@@ -177,6 +178,9 @@ class Publication:
     findings: str
     next_decision_at: Instant | None
     revision: Revision | None
+
+
+new_publication = maker(Publication)
 
 
 async def publish(
