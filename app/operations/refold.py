@@ -36,8 +36,9 @@ from reconcile.revise import Position, position_of, revise
 
 log = structlog.get_logger()
 
-REBUILT_AT_ONCE: Final = 2_000
-"""Ledgers written together: always as many, so that the database has the statement ready."""
+REBUILT_AT_ONCE: Final = 4_000
+"""Ledgers written together: as many as one statement takes, for each transaction waits for the
+disk; and always as many, so that the database has the statement ready."""
 
 
 PUT_ASIDE: Final = 10 * MINUTE
