@@ -25,6 +25,7 @@ from app.store.ledgers import (
     new_publication,
     position_in,
     publish,
+    put_marks_right,
     unchanged,
 )
 from reconcile.fold import fold
@@ -160,19 +161,9 @@ async def _latest(published: SideStream, order: str) -> Position | None:
 async def _publish_rebuilt(desk: Desk, publications: Sequence[Publication]) -> None:
     if publications:
         async with desk.store.writing() as connection:
-            marks = await marks_of(connection, [each.order for each in publications], to_write=True)
-            due = _misplaced(marks, publications)
-            await publish(connection, publications, due=due, notify=desk.store.notifies)
-
-
-def _misplaced(marks: Sequence[Due], publications: Sequence[Publication]) -> list[Due]:
-    """Marks that are missing, or do not stand at their order's next decision."""
-    standing = {mark.order: mark for mark in marks}
-    return [
-        standing.get(each.order) or Due(order=each.order, generation=0)
-        for each in publications
-        if each.order not in standing or standing[each.order].due_at != each.next_decision_at
-    ]
+            await publish(connection, publications, notify=desk.store.notifies)
+            first, last = publications[0].order, publications[-1].order
+            await put_marks_right(connection, first=first, last=last)
 
 
 async def _put_aside(desk: Desk, orders: Sequence[str], *, until: Instant) -> None:

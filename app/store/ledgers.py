@@ -55,6 +55,15 @@ _LATEST_POSITIONS = (
     "(SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key)"
 )
 
+_RIGHT_MARKS = (
+    "INSERT INTO order_due (order_key, due_at, generation) "
+    "SELECT ledgers.order_key, ledgers.next_decision_at, coalesce(order_due.generation, 0) "
+    "FROM ledgers LEFT JOIN order_due ON order_due.order_key = ledgers.order_key "
+    "WHERE ledgers.order_key BETWEEN :first AND :last AND (order_due.order_key IS NULL "
+    "OR coalesce(order_due.due_at, -1) <> coalesce(ledgers.next_decision_at, -1)) "
+    "ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at"
+)
+
 ALL_POSITIONS = (
     "SELECT order_key, outcome, fulfillable, substance FROM revisions ORDER BY order_key, seq"
 )
@@ -140,6 +149,15 @@ async def count_due(connection: AsyncConnection, *, now: Instant) -> int:
         text("SELECT count(*) FROM order_due WHERE due_at <= :now"), {"now": now}
     )
     return int(row.scalar_one())
+
+
+async def put_marks_right(connection: AsyncConnection, *, first: str, last: str) -> None:
+    """Move the marks of the orders from `first` to `last` to what their ledgers say, and make those
+    that are missing.
+
+    Only for whoever has the database alone: evidence that came since the folds would be missed.
+    """
+    await connection.execute(text(_RIGHT_MARKS), {"first": first, "last": last})
 
 
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
