@@ -80,6 +80,7 @@ class _Being:
 
     def __init__(self) -> None:
         self._seen = True
+        self._money: Money | None = None
         self._accepted: Step | None = None
         self._assigned: Step | None = None
         self._settled: Step | None = None
@@ -95,10 +96,9 @@ class _Being:
         elif step.kind == "assigned":
             self._assigned = step if step.value else None
         elif step.kind == "accepted":
-            self._accepted = step
-            self._because = f"{_people(step)} accepted {step.money}: {step.reason}"
+            self._decided(step, "accepted")
         elif step.kind == "settled":
-            self._settle(step)
+            self._decided(step, f"decided to {step.value}")
         elif step.kind == "matched":
             self._because = f"{step.by} matched it with {step.value}; the next run will use that."
 
@@ -114,18 +114,22 @@ class _Being:
                 f"It was accepted at {accepted.money}, and run {step.run} saw {step.money}."
             )
             self._accepted = self._settled = None
-        self._seen, self._closed_by = True, ()
+        self._seen, self._closed_by, self._money = True, (), step.money
 
     def _closed(self, step: Step) -> None:
         self._seen, self._closed_by = False, step.cites
         why = f"what came since closed it: {', '.join(step.cites)}" if step.cites else _NOTHING_SAID
         self._because = f"Run {step.run} no longer saw it; {why}."
 
-    def _settle(self, step: Step) -> None:
-        self._settled = step
-        self._because = f"{_people(step)} decided to {step.value} {step.money}: {step.reason}"
-        if step.value != "refund":
-            self._accepted = step
+    def _decided(self, step: Step, did: str) -> None:
+        """The last word counts, if it was about the money that runs have seen."""
+        self._because = f"{_people(step)} {did} {step.money}: {step.reason}"
+        if self._money not in (None, step.money):  # the run was at work when the person looked
+            self._because = f"{_people(step)} {did} {step.money}, and a run has seen {self._money}."
+            return
+        self._accepted = None if step.value == "refund" else step
+        if step.kind == "settled":
+            self._settled = step
 
     def now(self) -> Life:
         """Where it stands."""
