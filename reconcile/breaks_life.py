@@ -6,7 +6,7 @@ is a function of all steps up to an instant, so it can be asked as of any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
@@ -75,6 +75,21 @@ def life(steps: Iterable[Step]) -> Life:
     return being.now()
 
 
+def acceptances(steps: Iterable[Step]) -> Iterator[tuple[Step, Money, bool]]:
+    """What was accepted of a break over time: each step that did, or that ended it, with the money,
+    and whether it is accepted from then on."""
+    being, before = _Being(), None
+    for step in steps:
+        being.take(step)
+        after = being.accepted()
+        if after != before:
+            if before is not None:
+                yield step, before, False
+            if after is not None:
+                yield step, after, True
+        before = after
+
+
 class _Being:
     """A life while its steps are taken."""
 
@@ -131,13 +146,17 @@ class _Being:
         if step.kind == "settled":
             self._settled = step
 
+    def accepted(self) -> Money | None:
+        """What is accepted of what runs see."""
+        return self._accepted.money if self._seen and self._accepted is not None else None
+
     def now(self) -> Life:
         """Where it stands."""
         assignee = None if self._assigned is None else self._assigned.value
         state: State = "open" if assignee is None else "assigned"
         if not self._seen:
             state = "closed"
-        elif self._accepted is not None:
+        elif self.accepted() is not None:
             state = "accepted"
         settled = None if self._settled is None else self._settled.value
         return Life(

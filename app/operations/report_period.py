@@ -24,7 +24,7 @@ from app.store.rules import rules_in_force
 from app.store.statement_reading import statement_rows
 from app.store.takings import whole_takings
 from reconcile.breaks import Break
-from reconcile.breaks_life import Step, life
+from reconcile.breaks_life import State, Step, life
 from reconcile.breaks_words import break_sentence, next_step
 from reconcile.figures import adjustments, figures
 from reconcile.instants import Instant
@@ -142,17 +142,18 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
         tally.found(
             BreakSeen(
                 found=each,
-                state=state_of(taken),
+                state=_state_of(each, taken, as_of=known.as_of),
                 sentence=break_sentence(each),
                 next_step=next_step(each),
             )
         )
 
 
-def state_of(steps: Sequence[Step]) -> str:
-    """What people made of a break that is seen now, whatever earlier runs had of it."""
-    state = life([step for step in steps if step.kind != "closed"]).state
-    return state if state in ("assigned", "accepted") else "open"
+def _state_of(found: Break, steps: Sequence[Step], *, as_of: Instant) -> State:
+    """What people made of a break that is seen now, with this money, whatever earlier runs had of
+    it."""
+    now = Step(at=as_of, kind="changed", money=found.money)
+    return life([*(step for step in steps if step.kind != "closed"), now]).state
 
 
 def matching_rows(control: Control) -> tuple[MatchingRow, ...]:
