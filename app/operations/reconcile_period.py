@@ -8,7 +8,7 @@ it is kept with what it saw, and no break's life is touched by it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.errors import UsageError
@@ -16,7 +16,7 @@ from app.operations.desk import Desk
 from app.operations.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.operations.rule_file import Rules, read_rules
 from app.operations.takings import refresh_takings
-from app.store.breaks import decided_breaks, steps_of
+from app.store.breaks import deciding_alone, decided_breaks, steps_of
 from app.store.closing import closing_evidence, stretch_between
 from app.store.matching import in_step, wait_for
 from app.store.rules import SavedRules, rules_in_force
@@ -71,6 +71,7 @@ BUILT_IN: Final = 0
 class Ran:
     """What a run came to. Its breaks are read with `breaks_of_run`.
 
+    at      when it was finished
     rules   the number of the saved rules; BUILT_IN where none were saved; None: those of a file
     lived   whether it moved the lives of breaks
     breaks  how many it saw; `open`: those that nobody has accepted
@@ -124,8 +125,7 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
     )
     if done.lived:
         await refresh_takings(desk, progress=progress)  # so that what came meanwhile can be cited
-    await finish(desk, done)
-    return await ran(desk, done)
+    return await ran(desk, await finish(desk, done))
 
 
 async def _begin(desk: Desk, asked: Asked) -> tuple[int, Rules, SavedRules | None]:
@@ -187,8 +187,9 @@ class _Work:
             self._waiting = []
 
 
-async def finish(desk: Desk, done: Run) -> None:
-    """Say what the run changed in the lives of breaks, and let everyone see it."""
+async def finish(desk: Desk, done: Run) -> Run:
+    """Say what the run changed in the lives of breaks, and let everyone see it, dated now: what
+    people did while it was at work comes before. Raises UsageError where another one overtook it."""
     async with desk.store.reading() as connection:
         last = await last_lived(connection)
         if done.lived and last is not None:
@@ -200,9 +201,13 @@ async def finish(desk: Desk, done: Run) -> None:
                 async with desk.store.writing() as writer:
                     await save_closed(writer, closed, number=done.number)
     async with desk.store.writing() as connection:
-        if await last_lived(connection) != last:
+        await deciding_alone(connection)
+        overtaken = last is not None and last.number > done.number
+        if done.lived and (overtaken or await last_lived(connection) != last):
             raise UsageError("another run finished while this one was at work: run it again")
+        done = replace(done, at=desk.clock.now())
         await finish_run(connection, done, last=last)
+    return done
 
 
 async def ran(desk: Desk, done: Run) -> Ran:

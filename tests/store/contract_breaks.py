@@ -83,7 +83,14 @@ async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: i
         number = await take_run_number(connection)
     async with store.writing() as connection:
         await save_seen(connection, found, number=number)
-    done = Run(
+    done = finished(number, at=at, lived=lived, rules=rules, breaks=len(found))
+    await finish(desk(store, at=at), done)
+    return number
+
+
+def finished(number: int, *, at: int, lived: bool = True, rules: int = 0, breaks: int = 1) -> Run:
+    """A run as of `at` seconds after T."""
+    return Run(
         number=number,
         at=seconds(at),
         as_of=seconds(at),
@@ -91,12 +98,10 @@ async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: i
         until=None,
         rules=rules or None,
         lived=lived,
-        breaks=len(found),
+        breaks=breaks,
         ties=True,
         result=control_text(Control(as_of=seconds(at))),
     )
-    await finish(desk(store, at=at), done)
-    return number
 
 
 async def living(store: Store) -> dict[str, str]:
@@ -151,6 +156,36 @@ class BreakContract:
         versions = await rows(store, "SELECT break_id, version FROM break_versions")
         assert len(versions) == 3
 
+    async def test_a_run_that_another_overtook_gives_life_to_nothing(self, store: Store) -> None:
+        """It saw what the later one no longer did, and no run would ever close that; what only
+        looked is kept, for it moves no lives."""
+        async with store.writing() as connection:
+            early = [await take_run_number(connection) for _ in range(2)]
+            for number in early:
+                await save_seen(connection, [missing("A")], number=number)
+        await run(store, at=2)
+        with pytest.raises(UsageError, match="another run finished"):
+            await finish(desk(store, at=3), finished(early[0], at=1))
+        await finish(desk(store, at=3), finished(early[1], at=1, lived=False))
+        assert (await living(store), await saw(store, early[1])) == ({}, [missing("A")])
+
+    async def test_a_run_is_dated_when_it_is_seen(self, store: Store) -> None:
+        """So that what people did while it was at work stands before what it found."""
+        await run(store, missing("A"), at=1)
+        async with store.writing() as connection:
+            number = await take_run_number(connection)
+            await save_seen(connection, [missing("A", minor=7)], number=number)
+        name = missing("A").identity
+        await accept_break(desk(store, at=5), name, reason="small", by="ann", second=None)
+        await finish(desk(store, at=9), finished(number, at=3))
+        found = await show(store, missing("A"))
+        assert [(step.kind, step.at) for step in found.steps] == [
+            ("opened", seconds(1)),
+            ("accepted", seconds(5)),
+            ("changed", seconds(9)),
+        ]
+        assert found.life.state == "open"
+
     async def test_what_a_killed_run_wrote_is_seen_by_nobody(self, store: Store) -> None:
         """The next run is compared with the last one that finished."""
         await run(store, missing("A"), at=1)
@@ -204,7 +239,7 @@ class BreakContract:
         """One alone is refused, the same one twice is refused, and so is one who may not."""
         at = desk(store, at=2)
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
-        await run(store, missing("A"), missing("B", minor=100_000), at=1)
+        await run(store, missing("A"), missing("B", minor=100_000), late("C"), at=1)
         big, small = missing("A").identity, missing("B").identity
         await accept_break(at, small, reason="at the limit", by="ann", second=None)
         with pytest.raises(UsageError, match="both must be operators"):
@@ -214,7 +249,14 @@ class BreakContract:
         for second, why in ((None, "a second says"), ("ann", "another one"), ("eve", "support")):
             with pytest.raises(UsageError, match=why):
                 await accept_break(at, big, reason="x", by="ann", second=second)
-        assert await living(store) == {"A": "open", "B": "accepted"}
+        assert await living(store) == {"A": "open", "B": "accepted", "C": "open"}
+        late_one = late("C").identity
+        for action in ("accept", "credit"):
+            with pytest.raises(UsageError, match="a second says"):
+                await settle_late(at, late_one, action=action, reason="kept", by="ann")
+        await settle_late(at, late_one, action="refund", reason="it goes back", by="ann")
+        await settle_late(at, late_one, action="credit", reason="x", by="ann", second="bob")
+        assert "ann and bob" in (await show(store, late("C"))).life.because
         await accept_break(at, big, reason="x", by="ann", second="bob")
         assert "ann and bob" in (await show(store, missing("A"))).life.because
 
