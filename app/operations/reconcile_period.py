@@ -16,7 +16,7 @@ from app.operations.desk import Desk
 from app.operations.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.operations.rule_file import Rules, read_rules
 from app.operations.takings import refresh_takings
-from app.store.breaks import deciding_alone, decided_breaks, steps_of
+from app.store.breaks import decided_breaks, deciding_alone, steps_of
 from app.store.closing import closing_evidence, stretch_between
 from app.store.matching import in_step, wait_for
 from app.store.rules import SavedRules, rules_in_force
@@ -188,8 +188,8 @@ class _Work:
 
 
 async def finish(desk: Desk, done: Run) -> Run:
-    """Say what the run changed in the lives of breaks, and let everyone see it, dated now: what
-    people did while it was at work comes before. Raises UsageError where another one overtook it."""
+    """Say what the run changed in the lives of breaks, and let everyone see it, dated now, after
+    what people did while it was at work. Raises UsageError where another run overtook it."""
     async with desk.store.reading() as connection:
         last = await last_lived(connection)
         if done.lived and last is not None:

@@ -32,8 +32,8 @@ AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run. `at`: when it was finished; `result`: its control totals, as JSON; the rest as in its
-    table."""
+    """One run. `at`: when it was finished; `result`: its control totals, as JSON; the rest as in
+    its table."""
 
     number: int
     at: Instant
