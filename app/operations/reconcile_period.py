@@ -33,7 +33,7 @@ from app.store.runs import (
 from reconcile.breaks import Break
 from reconcile.breaks_life import life
 from reconcile.instants import Instant
-from reconcile.match import Decision, Matching
+from reconcile.match import Decision
 from reconcile.match_control import Control
 from reconcile.match_control_text import control_in, control_text
 from reconcile.match_period import Period
@@ -108,8 +108,8 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
         known = await known_in(
             desk, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
         )
-        work = _Work(desk, number, known.matching())
-        await work.first_look(snapshot, known, progress)
+        work = _Work(desk, number, known)
+        await work.first_look(snapshot, progress)
     control = await work.second_look()
     done = Run(
         number=number,
@@ -146,20 +146,19 @@ def _number_of(asked: Asked, saved: SavedRules | None) -> int | None:
 class _Work:
     """One run's matching, which writes down breaks as they are found."""
 
-    def __init__(self, desk: Desk, number: int, matching: Matching) -> None:
+    def __init__(self, desk: Desk, number: int, known: Known) -> None:
         self._desk = desk
         self._number = number
-        self._matching = matching
+        self._known = known
+        self._matching = known.matching()
         self._waiting: list[Break] = []
         self.breaks = 0
 
-    async def first_look(
-        self, snapshot: Snapshot, known: Known, progress: Callable[[int], None]
-    ) -> None:
+    async def first_look(self, snapshot: Snapshot, progress: Callable[[int], None]) -> None:
         """Read and match everything, by key."""
 
         def work() -> None:
-            for decision in snapshot.merged(self._matching, known, progress=progress):
+            for decision in snapshot.merged(self._matching, self._known, progress=progress):
                 if self._take(decision):
                     wait_for(self._save())
 
@@ -182,7 +181,9 @@ class _Work:
     async def _save(self) -> None:
         if self._waiting:
             async with self._desk.store.writing() as connection:
-                await save_seen(connection, self._waiting, number=self._number)
+                await save_seen(
+                    connection, self._waiting, number=self._number, as_of=self._known.as_of
+                )
             self.breaks += len(self._waiting)
             self._waiting = []
 

@@ -24,7 +24,7 @@ from app.operations.reconcile_period import finish
 from app.operations.takings import refresh_takings
 from app.store.audit import deeds
 from app.store.breaks import hand_matches, steps_of
-from app.store.runs import Run, save_seen, take_run_number
+from app.store.runs import Run, save_seen, seen_by, take_run_number
 from app.store.store import Store
 from reconcile.breaks import Break, Candidate
 from reconcile.match_control import Control
@@ -82,7 +82,7 @@ async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: i
     async with store.writing() as connection:
         number = await take_run_number(connection)
     async with store.writing() as connection:
-        await save_seen(connection, found, number=number)
+        await save_seen(connection, found, number=number, as_of=seconds(at))
     done = finished(number, at=at, lived=lived, rules=rules, breaks=len(found))
     await finish(desk(store, at=at), done)
     return number
@@ -144,6 +144,18 @@ class BreakContract:
         assert await turns(store, missing("C")) == ["opened", "changed"]
         assert (await show(store, missing("C"))).seen.money.minor == 7
 
+    async def test_a_break_without_a_date_ages_from_when_it_was_seen_first(
+        self, store: Store
+    ) -> None:
+        """Each run dates it anew; that makes it no other break, and no younger one."""
+        for at in (1, 2, 3):
+            await run(store, replace(missing("A"), since=seconds(at)), at=at)
+        await run(store, replace(missing("A", minor=7), since=seconds(4)), at=4)
+        assert await turns(store, missing("A")) == ["opened", "changed"]
+        async with store.reading() as connection:
+            (first,) = [seen for _, seen in await seen_by(connection, 3)]
+        assert first.since == seconds(1)
+
     async def test_every_run_can_be_shown_as_it_was(self, store: Store) -> None:
         """A later run with other money changes nothing of what an earlier one saw, and runs that
         see the same share one version."""
@@ -162,7 +174,7 @@ class BreakContract:
         async with store.writing() as connection:
             early = [await take_run_number(connection) for _ in range(2)]
             for number in early:
-                await save_seen(connection, [missing("A")], number=number)
+                await save_seen(connection, [missing("A")], number=number, as_of=seconds(1))
         await run(store, at=2)
         with pytest.raises(UsageError, match="another run finished"):
             await finish(desk(store, at=3), finished(early[0], at=1))
@@ -174,7 +186,7 @@ class BreakContract:
         await run(store, missing("A"), at=1)
         async with store.writing() as connection:
             number = await take_run_number(connection)
-            await save_seen(connection, [missing("A", minor=7)], number=number)
+            await save_seen(connection, [missing("A", minor=7)], number=number, as_of=seconds(3))
         name = missing("A").identity
         await accept_break(desk(store, at=5), name, reason="small", by="ann", second=None)
         await finish(desk(store, at=9), finished(number, at=3))
@@ -190,7 +202,8 @@ class BreakContract:
         """The next run is compared with the last one that finished."""
         await run(store, missing("A"), at=1)
         async with store.writing() as connection:
-            await save_seen(connection, [missing("B")], number=await take_run_number(connection))
+            number = await take_run_number(connection)
+            await save_seen(connection, [missing("B")], number=number, as_of=seconds(2))
         await run(store, missing("A"), missing("B"), at=3)
         assert await turns(store, missing("A")) == ["opened"]
         assert await turns(store, missing("B")) == ["opened"]

@@ -41,10 +41,7 @@ def test_a_sound_installation(run: Run, tmp_path: Path) -> None:
     for key in ("EVIDENCE", "PHONES"):
         variable = f"TALLYHOOK_{key}__KEY_FILE"
         assert states[variable] == "ok"
-        assert (
-            variable,
-            "No backup of the database holds it: keep a copy in another safe place.",
-        ) in said
+        assert variable in said
     assert run("doctor").code == 0
 
 
