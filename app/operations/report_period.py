@@ -137,8 +137,9 @@ def _match(snapshot: Snapshot, known: Known, tally: PeriodTally, progress: Progr
 def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Break]) -> None:
     names = [each.identity for each in found]
     steps = wait_for(steps_of(snapshot.connection, names, as_of=known.as_of))
-    for name, each in zip(names, found, strict=True):
+    for name, seen in zip(names, found, strict=True):
         taken = steps.get(name, [])
+        each = _dated(seen, taken, as_of=known.as_of)
         tally.found(
             BreakSeen(
                 found=each,
@@ -147,6 +148,11 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
                 next_step=next_step(each),
             )
         )
+
+
+def _dated(found: Break, steps: Sequence[Step], *, as_of: Instant) -> Break:
+    """What is dated by the look alone is as old as what a run saw of it first."""
+    return replace(found, since=steps[0].at) if steps and found.since == as_of else found
 
 
 def _state_of(found: Break, steps: Sequence[Step], *, as_of: Instant) -> State:

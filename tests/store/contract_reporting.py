@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from reconcile.report import Basis, Scope
 from tests.reconcile.build import DUE, T, seconds
 from tests.store.builders import arrival, desk, keep, said
 from tests.store.contract_breaks import missing, run
+from tests.store.contract_imports import book
 from tests.store.contract_ledgers import folded, paid, quiet
 
 LATER = 40 * DAY // SECOND
@@ -130,6 +132,21 @@ class ReportingContract:
             ("written off: not_settled", -120, seconds(60)),
             ("write-off taken back: not_settled", 120, seconds(70)),
         ]
+
+    async def test_a_break_without_a_date_is_as_old_as_the_run_that_saw_it_first(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """A report of its own looks anew, and would find it born a moment ago."""
+        await book(store, tmp_path, "A,1.00,KES,paid,,", at=0)
+        ages = []
+        for day in (1, 3):
+            at = day * DAY // SECOND
+            report = await report_period(
+                desk(store, at=at), scope(as_of=seconds(at)), progress=quiet
+            )
+            ages += [(line.cause, line.age_days) for line in report.break_lines]
+            await reconcile_period(desk(store, at=at), Asked(), progress=quiet)
+        assert ages == [("book_paid_not_received", 0), ("book_paid_not_received", 2)]
 
     async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, store: Store) -> None:
         """What came since the last run may have made it another break than was accepted."""
