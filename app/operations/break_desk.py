@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.errors import UsageError
+from app.masking import looks_like_a_phone
 from app.operations.desk import Desk
 from app.operations.people import Action, note_deed, permitted
 from app.operations.read_breaks import SeenBreak, break_in
@@ -88,6 +89,8 @@ async def settle_break(
 async def _do(desk: Desk, name: str, doing: Doing) -> None:
     if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
+    if looks_like_a_phone(doing.reason):
+        raise UsageError("leave the phone number out: what is said of a break is kept for ever")
     now, action = desk.clock.now(), _ACTIONS[doing.deed]
     async with desk.store.writing() as connection:
         await deciding_alone(connection)

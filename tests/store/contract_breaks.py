@@ -325,8 +325,9 @@ class BreakContract:
         """And nothing of it is written."""
         await run(store, missing("A"), at=1)
         at = desk(store, at=2)
-        with pytest.raises(UsageError, match="say why"):
-            await accept_break(at, missing("A").identity, reason="  ", by="ann", second=None)
+        for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
+            with pytest.raises(UsageError, match=why):
+                await accept_break(at, missing("A").identity, reason=reason, by="ann", second=None)
         with pytest.raises(UsageError, match="printable"):
             await assign_break(at, missing("A").identity, to="a\nb", by="ann")
         assert await rows(store, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []
