@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 
 from app.errors import UsageError
-from reconcile.instants import SECOND, Instant, parse_instant
+from reconcile.instants import DAY, SECOND, Instant, parse_instant
 
 
 def moment(text: str | None, option: str) -> Instant | None:
@@ -25,7 +25,7 @@ def end_of(text: str | None, option: str) -> Instant | None:
     found = moment(text, option)
     if found is None or text is None or len(text) != len("2026-10-01"):
         return found
-    return _day((date.fromisoformat(text) + timedelta(days=1)).isoformat())
+    return found + DAY
 
 
 def _day(text: str) -> Instant:
