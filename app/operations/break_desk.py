@@ -91,9 +91,10 @@ async def _do(desk: Desk, name: str, doing: Doing) -> None:
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
     if looks_like_a_phone(doing.reason):
         raise UsageError("leave the phone number out: what is said of a break is kept for ever")
-    now, action = desk.clock.now(), _ACTIONS[doing.deed]
+    action = _ACTIONS[doing.deed]
     async with desk.store.writing() as connection:
         await deciding_alone(connection)
+        now = desk.clock.now()
         who = await permitted(connection, by=doing.by, action=action)
         found = await break_in(connection, name)
         second = await _checked(connection, found, doing, who)
