@@ -13,8 +13,8 @@ from typing import Final
 from reconcile.instants import DAY, Instant
 from reconcile.values import frozen
 
-_NAME = re.compile(r"(19[7-9]\d|[2-8]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
-"""To the year 8999: no calendar goes on after the last month of 9999."""
+_NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
+"""Not the last month of 9999, after which no calendar goes on."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK: Final = timedelta(microseconds=1)
 

@@ -37,6 +37,7 @@ from reconcile.match import Decision
 from reconcile.match_control import Control
 from reconcile.match_control_text import control_in, control_text
 from reconcile.match_period import Period
+from reconcile.money import MAX_MINOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +174,14 @@ class _Work:
         return self._matching.control()
 
     def _take(self, decision: Decision) -> bool:
-        """Put a break aside; True when it is time to save them."""
+        """Put a break aside; True when it is time to save them. Raises UsageError for one whose
+        money does not fit in 64 bits: the sum of lines that each do."""
         if isinstance(decision, Break):
+            if decision.money.minor > MAX_MINOR:
+                raise UsageError(
+                    f"the lines of {decision.order or decision.payment} add up to more than can be "
+                    "kept: correct them in their file, and import it again"
+                )
             self._waiting.append(decision)
         return len(self._waiting) == AT_ONCE
 
