@@ -24,7 +24,7 @@ from app.operations.reconcile_period import finish
 from app.operations.takings import refresh_takings
 from app.store.audit import deeds
 from app.store.breaks import hand_matches, steps_of
-from app.store.runs import Run, save_seen, seen_by, take_run_number
+from app.store.runs import Run, save_closed, save_seen, seen_by, take_run_number
 from app.store.store import Store
 from reconcile.breaks import Break, Candidate
 from reconcile.match_control import Control
@@ -180,6 +180,17 @@ class BreakContract:
             await finish(desk(store, at=3), finished(early[0], at=1))
         await finish(desk(store, at=3), finished(early[1], at=1, lived=False))
         assert (await living(store), await saw(store, early[1])) == ({}, [missing("A")])
+
+    async def test_what_a_refused_run_closed_hides_nothing(self, store: Store) -> None:
+        """It began later than the one that overtook it, and was at its end already."""
+        await run(store, missing("A"), at=1)
+        async with store.writing() as connection:
+            early, late_one = [await take_run_number(connection) for _ in range(2)]
+            await save_closed(connection, [(missing("A").identity, 1, ["evt"])], number=late_one)
+            await save_seen(connection, [missing("A", minor=7)], number=early, as_of=seconds(2))
+        await finish(desk(store, at=3), finished(early, at=2))
+        found = await show(store, missing("A"))
+        assert (found.seen.money.minor, found.life.state) == (7, "open")
 
     async def test_a_run_is_dated_when_it_is_seen(self, store: Store) -> None:
         """So that what people did while it was at work stands before what it found."""
