@@ -21,7 +21,7 @@ from app.store import engine, postgresql
 from app.store.safety import unsafe_standbys
 from app.store.store import Store, StoreSettings, open_store
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
-from tests.postgres.loading import under_load
+from tests.postgres.loading import WAIT_S, under_load
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import Programs, Server, programs
 from tests.store.builders import arrival, desk, keep, opened, rows, said
@@ -206,11 +206,21 @@ async def standbys(store: Store) -> list[str]:
         return await unsafe_standbys(connection)
 
 
+async def no_longer_follows(standby: Server, primary: Server) -> None:
+    """The standby is told to leave its primary; nothing that is under way reaches it any more."""
+    leave = "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"
+    await ask_in_loop(standby.url("postgres"), *leave)
+    followed = "SELECT 1 FROM pg_stat_replication"
+    async with asyncio.timeout(WAIT_S):
+        while await ask_in_loop(primary.url("postgres"), followed):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
 async def failed_over(
-    place: tuple[Programs, Path], name: str, *settings: str
+    place: tuple[Programs, Path], name: str, *settings: str, meanwhile: int
 ) -> tuple[set[str], list[str]]:
-    """What is lost when a primary dies just after its standby stood still for a moment, and the
-    standby takes over; and what was said to be unsafe before."""
+    """What is lost when a primary dies that has acknowledged so many arrivals since its standby
+    left it, and the standby takes over; and what was said to be unsafe before."""
     found, folder = place
     primary, standby = Server(found, folder / f"{name}p"), Server(found, folder / f"{name}s")
     await in_thread(primary.make)
@@ -226,10 +236,10 @@ async def failed_over(
         async with opened(url) as store, under_load(store) as load:
             await load.reach(150)
             unsafe = await standbys(store)
-            standby.freeze()
-            await asyncio.sleep(0.3)
+            await no_longer_follows(standby, primary)
+            await asyncio.sleep(0.3)  # commits of the primary may be under way now
+            await load.reach(meanwhile)
             await in_thread(primary.kill)
-            standby.freeze(signal.SIGCONT)
             await in_thread(standby.promote)
             await load.reach(50)
         return await load.lost(standby.url("postgres")), unsafe
@@ -241,13 +251,13 @@ async def failed_over(
 @pytest.mark.slow
 async def test_a_synchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
     """Nothing that was acknowledged is lost, and the service goes on with the standby by itself."""
-    assert await failed_over(place, "y", SYNCHRONOUS) == (set(), [])
+    assert await failed_over(place, "y", SYNCHRONOUS, meanwhile=0) == (set(), [])
 
 
 @pytest.mark.slow
 async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
     """The control: it lacks the last moments, and we said before that it is unsafe."""
-    lost, unsafe = await failed_over(place, "a")
+    lost, unsafe = await failed_over(place, "a", meanwhile=20)
     assert lost
     assert len(unsafe) == 1
     assert "asynchronous" in unsafe[0]
