@@ -9,7 +9,16 @@ import typer
 
 from app.cli.days import end_of, moment
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note, progress, refuse_csv
+from app.cli.output import (
+    MAX_NUMBER,
+    Format,
+    FormatOption,
+    document,
+    emit,
+    note,
+    progress,
+    refuse_csv,
+)
 
 if TYPE_CHECKING:
     from app.operations.desk import Desk
@@ -84,7 +93,9 @@ def run(
 
 @group.command("show")
 def show(
-    number: Annotated[int, typer.Argument(metavar="RUN", min=1, help="The run's number.")],
+    number: Annotated[
+        int, typer.Argument(metavar="RUN", min=1, max=MAX_NUMBER, help="The run's number.")
+    ],
     fail_on_breaks: FailOption = False,
     form: FormatOption = Format.table,
 ) -> None:
