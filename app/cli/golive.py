@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.operations.golive import Item
     from reconcile.instants import Instant
 
-group = typer.Typer(help="The checklist before real money moves.", invoke_without_command=True)
+group = typer.Typer(invoke_without_command=True)
 
 COLUMNS = ("item", "state", "by", "at", "note", "sentence")
 
@@ -28,8 +28,11 @@ def golive(
     ] = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Check keys, the public endpoint and the environment, add what was rehearsed and signed, and
-    print the list. Exit code 1 until it is complete."""
+    """The checklist before real money moves: what a program can check, and what people sign.
+
+    Checks keys, the public endpoint and the environment, adds what was rehearsed and signed, and
+    prints the list. Exit code 1 until it is complete.
+    """
     if context.invoked_subcommand is not None:
         return
     from app.bootstrap_golive import run_checklist

@@ -36,11 +36,13 @@ from app.cli import (
     store,
     tokens,
 )
+from app.cli.help import Commands
 from app.cli.output import note
 from app.errors import ConfigurationError, TallyhookError
 
 application = typer.Typer(
     name="tallyhook",
+    cls=Commands,
     help="Receives a payment service's signed webhooks, keeps them, and explains what happened "
     "to every order's money.",
     no_args_is_help=True,
@@ -49,28 +51,33 @@ application = typer.Typer(
     rich_markup_mode=None,
 )
 
+GROUPS = {
+    "audit": audit.group,
+    "breaks": breaks.group,
+    "checkout": checkout.group,
+    "db": store.group,
+    "deliveries": deliveries.group,
+    "evidence": evidence.group,
+    "golive": golive.group,
+    "late": late.group,
+    "log": log.group,
+    "notifications": notifications.group,
+    "operators": operators.group,
+    "orders": orders.group,
+    "period": periods.group,
+    "profiles": profiles.group,
+    "reconcile": reconcile.group,
+    "records": records.group,
+    "report": report.group,
+    "signature": signature.group,
+    "statement": statement.group,
+    "tokens": tokens.group,
+}
+
 for module in (serving, store, keeping, personal, going_live):
     module.register(application)
-application.add_typer(orders.group, name="orders")
-application.add_typer(deliveries.group, name="deliveries")
-application.add_typer(checkout.group, name="checkout")
-application.add_typer(evidence.group, name="evidence")
-application.add_typer(golive.group, name="golive")
-application.add_typer(log.group, name="log")
-application.add_typer(notifications.group, name="notifications")
-application.add_typer(audit.group, name="audit")
-application.add_typer(operators.group, name="operators")
-application.add_typer(reconcile.group, name="reconcile")
-application.add_typer(breaks.group, name="breaks")
-application.add_typer(late.group, name="late")
-application.add_typer(report.group, name="report")
-application.add_typer(tokens.group, name="tokens")
-application.add_typer(periods.group, name="period")
-application.add_typer(profiles.group, name="profiles")
-application.add_typer(records.group, name="records")
-application.add_typer(signature.group, name="signature")
-application.add_typer(statement.group, name="statement")
-application.add_typer(store.group, name="db")
+for name, group in GROUPS.items():
+    application.add_typer(group, name=name, cls=Commands)
 
 
 def run(words: Sequence[str]) -> int:
