@@ -5,6 +5,7 @@ Heavy things are imported inside commands: the time that `--help` takes is felt.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -83,9 +84,9 @@ for name, group in GROUPS.items():
 def run(words: Sequence[str]) -> int:
     """Run one command and return its exit code. An error is a sentence, never a traceback."""
     try:
-        application(list(words))
-    except SystemExit as end:  # how Typer ends, with a sentence where the words do not fit
-        return end.code if isinstance(end.code, int) else 0
+        code = _typed(words)
+        sys.stdout.flush()
+        return code
     except ConfigurationError as error:
         for problem in error.problems:
             note(problem)
@@ -100,9 +101,28 @@ def run(words: Sequence[str]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except OSError as error:
+        return _unwritten(error)
+
+
+def _typed(words: Sequence[str]) -> int:
+    """What Typer ends with; it says itself where the words do not fit."""
+    try:
+        application(list(words))
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            raise end.__context__ from None
+        return end.code if isinstance(end.code, int) else 0
     return 0
+
+
+def _unwritten(error: OSError) -> int:
+    """The exit code where the result found no place. Who closes a pipe has read enough."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
+    if isinstance(error, BrokenPipeError):
+        return 0
+    note(f"tallyhook: reading or writing failed: {error.strerror or error}")
+    return 1
 
 
 def _is_text(word: str) -> bool:
