@@ -54,6 +54,9 @@ def test_every_command_and_option_is_explained(capsys: pytest.CaptureFixture[str
         (("log", "prove", "x", "--format", "table"), "'table' is not one of 'json', 'jsonl'"),
         (("tokens", "add", "shop", "--format", "csv"), "'csv' is not one of"),
         (("serve", "--port", "65536"), "less than or equal to 65535"),
+        (("sandbox", "--unit", "nan"), "'--unit'"),
+        (("sandbox", "--webhook-url", "shop"), "--webhook-url is an http or https address"),
+        (("sandbox", "--truth", "nowhere/truth.json"), "there is no folder nowhere"),
         (("ordrs",), "Did you mean 'orders'"),
     ],
 )
