@@ -24,7 +24,8 @@ COLUMNS = ("item", "state", "by", "at", "note", "sentence")
 def golive(
     context: typer.Context,
     page: Annotated[
-        Path | None, typer.Option("-o", help="Also write it as a page for printing (HTML).")
+        Path | None,
+        typer.Option("-o", "--output", help="Also write it as a page for printing (HTML)."),
     ] = None,
     form: FormatOption = Format.table,
 ) -> None:
@@ -36,9 +37,12 @@ def golive(
     if context.invoked_subcommand is not None:
         return
     from app.bootstrap_golive import run_checklist
+    from app.cli.files import check_output, whole_file
     from app.cli.golive_page import page_of
     from app.cli.running import with_desk
     from app.operations.golive import open_items
+
+    check_output(page, binary=False, what="the page")
 
     async def check(desk: Desk, settings: Settings) -> tuple[str, list[Item], Instant]:
         items = await run_checklist(desk, settings)
@@ -48,7 +52,8 @@ def golive(
     rows = [item.document() for item in items]
     emit(rows, columns=COLUMNS, form=form)
     if page is not None:
-        page.write_text(page_of(rows, environment=environment, at=now), encoding="utf-8")
+        with whole_file(page) as file:
+            file.write(page_of(rows, environment=environment, at=now).encode())
         note(f"Wrote {page}.")
     left = open_items(items)
     if left:

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from app.cli import main
+
 SHOW = ("-m", "app", "profiles", "show", "stripe")
 
 
@@ -35,3 +37,22 @@ def test_a_reader_that_has_read_enough() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("golive", "-o", "nowhere/list.html"),
+        ("report", "period", "--from", "2026-10-01", "--to", "2026-10-31", "-o", "nowhere/r.csv"),
+    ],
+)
+def test_a_folder_that_is_not_there_is_told_before_the_work(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is opened, asked or written for a result that could not be kept."""
+    assert main.run(words) == 2
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert (
+        written.err == "tallyhook: there is no folder nowhere: make it first, or choose another\n"
+    )
