@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.sessions import Command, Shell, differences, sessions
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -33,17 +34,6 @@ def environment() -> dict[str, str]:
     foreign = ("TALLYHOOK_", "MAKE", "MFLAGS")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports: list[int] = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 @pytest.fixture
@@ -71,7 +61,7 @@ def test_the_demo_prints_what_the_readme_shows() -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     printed = [line for line in (done.stderr + done.stdout).splitlines() if line]
@@ -81,7 +71,7 @@ def test_the_demo_prints_what_the_readme_shows() -> None:
 @needs_curl
 def test_the_sessions_of_a_shop_do_what_the_readme_shows(shell: Shell) -> None:
     """From an empty folder, each command prints what is documented under it."""
-    ports = free_ports(2)
+    ports = [free_port(), free_port()]
     for session in OWN_SHOP:
         for command in session:
             printed = shell.run(on_ports(command.text, ports))
@@ -106,7 +96,7 @@ def test_every_command_in_the_table_exists() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
     ).stdout
     assert words
     assert all(word in help_text for word in words)

@@ -25,6 +25,7 @@ from tests.postgres.loading import under_load
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import Programs, Server, programs
 from tests.store.builders import arrival, desk, keep, opened, rows, said
+from tests.waiting import LOOK_S, PATIENCE_S, soon, until
 
 pytestmark = pytest.mark.postgres
 
@@ -111,18 +112,18 @@ async def test_a_server_that_stands_still(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No sender waits for ever: what is not answered in time is refused, and later sent again."""
-    monkeypatch.setattr(postgresql, "ANSWER_S", 0.5)
+    monkeypatch.setattr(postgresql, "ANSWER_S", 1)
     item = arrival(said("e1", order="A"))
     async with opened(own_url) as store:
         server.freeze()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 with pytest.raises(StoreUnavailable):
                     await store.journal.submit(item)
         finally:
             server.freeze(signal.SIGCONT)
         again = arrival(item.event)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await keep(store, again))[0] in ("stored", "duplicate")
 
 
@@ -145,12 +146,13 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
     await in_thread(lambda: server.start(around=words))
     try:
         async with opened(url) as store, under_load(store) as load:
-            await load.reach(800)  # a hundred commits: the 40th of each connection fails
+            # The 40th sync of each connection fails, so that the one after the first fails, too.
+            await soon(lambda: trace.read_text().count("(INJECTED)") >= 2)
+            await load.reach(20)
             assert store.writer.poison is None
         assert await load.lost(url) == set()
     finally:
         await in_thread(server.stop)
-    assert trace.read_text().count("(INJECTED)") >= 2
     assert "PANIC" in server.log.read_text()
 
 
@@ -199,6 +201,9 @@ async def test_a_commit_that_is_believed_is_caught(
 
 SYNCHRONOUS = "synchronous_standby_names=*"
 
+FAR_BEHIND = 300_000
+"""Bytes of log: more than a primary puts together before it sends them."""
+
 
 async def standbys(store: Store) -> list[str]:
     """What is unsafe about the server's standbys."""
@@ -227,7 +232,11 @@ async def failed_over(
             await load.reach(150)
             unsafe = await standbys(store)
             standby.freeze()
-            await asyncio.sleep(0.3)
+            if settings:
+                await asyncio.sleep(0.3)  # nobody is acknowledged: there is nothing to wait for
+            else:
+                await until_it_is_behind(primary.url("postgres"))
+                await load.reach(20)
             await in_thread(primary.kill)
             standby.freeze(signal.SIGCONT)
             await in_thread(standby.promote)
@@ -236,6 +245,14 @@ async def failed_over(
     finally:
         await in_thread(primary.stop)
         await in_thread(standby.stop)
+
+
+async def until_it_is_behind(url: str) -> None:
+    """Until the primary can send its standby no more: what is on the way already still arrives."""
+    sql = "SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), sent_lsn) FROM pg_stat_replication"
+    async with asyncio.timeout(PATIENCE_S):
+        while (await ask_in_loop(url, sql))[0][0] < FAR_BEHIND:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
 
 
 @pytest.mark.slow
@@ -280,7 +297,7 @@ async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url
 async def until_it_waits(url: str) -> None:
     """Until a commit waits for a standby; then its wait is broken off."""
     sql = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             if await ask_in_loop(url, sql):
                 return
@@ -296,7 +313,8 @@ def configured(server: Server, name: str, value: str) -> None:
     """Change a setting of the running server, or take it back."""
     change = f"SET {name}={value}" if value else f"RESET {name}"
     url = server.url("postgres")
-    ask(url, f"ALTER SYSTEM {change}", "SELECT pg_reload_conf()", "SELECT pg_sleep(0.2)")
+    ask(url, f"ALTER SYSTEM {change}", "SELECT pg_reload_conf()")
+    until(lambda: ask(url, f"SHOW {name}")[0][0] == (value or "on"))
 
 
 @pytest.mark.parametrize("name", UNSAFE)
@@ -311,7 +329,7 @@ async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, n
                     pass
             await ask_in_loop(
                 own_url,
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                f"SELECT pg_terminate_backend(pid, {PATIENCE_S * 1000:.0f}) FROM pg_stat_activity "
                 "WHERE application_name = 'tallyhook serving'",
             )
             with pytest.raises(StoreUnavailable):

@@ -19,6 +19,7 @@ import pytest
 from tests.simulation.many import play
 from tests.simulation.plants import PLANTS, Plant
 from tests.simulation.world import run_seed
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +38,6 @@ for seed in sys.argv[2:]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_defect_is_found(plant: Plant) -> None:
     """Some early world breaks an invariant, and the failure names the command that plays it."""
@@ -51,13 +51,12 @@ def test_a_planted_defect_is_found(plant: Plant) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     """Twenty seeds, here and in another process that hashes strings otherwise."""
     seeds = [str(seed) for seed in random.Random(20).sample(range(10**9), 20)]
     with _elsewhere(tmp_path, seeds, hashing="1") as other:
         here = {seed: run_seed(int(seed)).trace.text() for seed in seeds}
-        assert other.wait(500) == 0
+        assert other.wait(PATIENCE_S) == 0
     differences = [_difference(seed, here[seed], (tmp_path / seed).read_text()) for seed in seeds]
     assert "".join(differences) == ""
 
@@ -75,7 +74,7 @@ def test_the_command_prints_the_whole_trace() -> None:
     """What is printed has the digest of the trace, and ends with the world."""
     found = subprocess.run(
         [sys.executable, "-m", "tests.simulation", "--seed", "1"],
-        cwd=ROOT, capture_output=True, check=True, timeout=100,
+        cwd=ROOT, capture_output=True, check=True, timeout=PATIENCE_S,
     )  # fmt: skip
     run = run_seed(1)
     assert hashlib.sha256(found.stdout).hexdigest() == run.trace.digest()
