@@ -26,6 +26,9 @@ ROOT = Path(__file__).parents[2]
 PLANT_SEEDS = 120
 """Worlds among which each planted defect must show; most show in the first five."""
 
+MEETING = 2
+"""A world in which a kill meets a commit, so that the driver warns."""
+
 TRACES = """
 import io, sys
 from pathlib import Path
@@ -63,11 +66,11 @@ def test_a_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("filter_", ["error", "ignore"])
 def test_the_real_machine_has_no_part_in_a_world(filter_: Literal["error", "ignore"]) -> None:
-    """A full disk, and warnings raised or not. In this world a kill meets a commit, which warns."""
-    plain = run_seed(844690424).trace.text()
+    """A full disk, and warnings raised or not, in a world that warns."""
+    plain = run_seed(MEETING).trace.text()
     with warnings.catch_warnings(), patch("os.statvfs", _full):
         warnings.simplefilter(filter_)
-        assert _difference("844690424", plain, run_seed(844690424).trace.text()) == ""
+        assert _difference("", plain, run_seed(MEETING).trace.text()) == ""
 
 
 def test_the_command_prints_the_whole_trace() -> None:
