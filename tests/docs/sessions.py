@@ -27,6 +27,7 @@ _CHANGING = (
     (re.compile(r"\bin \d+ s\b"), "in N s"),
     (re.compile(r"\b\d+ leaves( lie in the log of \d+)?"), "N leaves"),
     (re.compile(r"\b\d+ checkpoints?\b"), "N checkpoints"),
+    (re.compile(r"\b\d+ revisions?\b"), "N revisions"),
     (re.compile(r"\b[\d,]+ bytes\b"), "N bytes"),
     (re.compile(r"\s+"), " "),
 )
