@@ -12,7 +12,7 @@ from tests.simulation.many import play
 GATE = 2_000
 """Worlds that every run of the suite lives through."""
 
-AT_ONCE = 250
+AT_ONCE = 125
 """Worlds in one test: a failure shows while the others still run."""
 
 HAPPENS = frozenset(
