@@ -16,7 +16,7 @@ run: $(MADE) ## play every scenario and stay up; ARGS=--once ends after printing
 	@$(BIN)/tallyhook demo $(ARGS)
 
 test: $(MADE) ## the whole test suite; ARGS goes to pytest
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/bench $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/bench $(ARGS)
 
 # `make check test` runs each test once: what check would test is among what test does.
 check: $(MADE) ## lint, types, architecture and the fast tests

@@ -75,21 +75,20 @@ worker.refold_due = refold_due
 """
 """The task that folds dies after some deliveries."""
 
-SLOW_FOLD = """
+STEPWISE_FOLD = """
 import os
-import time
 import app.operations.refold as refold
 
 folding = refold.fold
 
 def fold(history, **words):
     os.write(1, b"folding\\n")
-    time.sleep(0.05)
+    os.read(0, 1)
     return folding(history, **words)
 
 refold.fold = fold
 """
-"""A rebuild that takes its time and says how far it is: no mistake, but time for a kill."""
+"""A rebuild that says each fold and waits to be told to go on: no mistake, but time for a kill."""
 
 
 def stepping(seconds: int, file: str) -> str:

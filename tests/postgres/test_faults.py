@@ -21,10 +21,11 @@ from app.store import engine, postgresql
 from app.store.safety import unsafe_standbys
 from app.store.store import Store, StoreSettings, open_store
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
-from tests.postgres.loading import WAIT_S, under_load
+from tests.postgres.loading import under_load
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import Programs, Server, programs
 from tests.store.builders import arrival, desk, keep, opened, rows, said
+from tests.waiting import LOOK_S, PATIENCE_S, soon, until
 
 pytestmark = pytest.mark.postgres
 
@@ -111,18 +112,18 @@ async def test_a_server_that_stands_still(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No sender waits for ever: what is not answered in time is refused, and later sent again."""
-    monkeypatch.setattr(postgresql, "ANSWER_S", 0.5)
+    monkeypatch.setattr(postgresql, "ANSWER_S", 1)
     item = arrival(said("e1", order="A"))
     async with opened(own_url) as store:
         server.freeze()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 with pytest.raises(StoreUnavailable):
                     await store.journal.submit(item)
         finally:
             server.freeze(signal.SIGCONT)
         again = arrival(item.event)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await keep(store, again))[0] in ("stored", "duplicate")
 
 
@@ -145,12 +146,13 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
     await in_thread(lambda: server.start(around=words))
     try:
         async with opened(url) as store, under_load(store) as load:
-            await load.reach(800)  # a hundred commits: the 40th of each connection fails
+            # The 40th sync of each connection fails, so that the one after the first fails, too.
+            await soon(lambda: trace.read_text().count("(INJECTED)") >= 2)
+            await load.reach(20)
             assert store.writer.poison is None
         assert await load.lost(url) == set()
     finally:
         await in_thread(server.stop)
-    assert trace.read_text().count("(INJECTED)") >= 2
     assert "PANIC" in server.log.read_text()
 
 
@@ -211,9 +213,9 @@ async def no_longer_follows(standby: Server, primary: Server) -> None:
     leave = "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"
     await ask_in_loop(standby.url("postgres"), *leave)
     followed = "SELECT 1 FROM pg_stat_replication"
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while await ask_in_loop(primary.url("postgres"), followed):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(LOOK_S)
 
 
 async def failed_over(
@@ -290,11 +292,11 @@ async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url
 async def until_it_waits(url: str) -> None:
     """Until a commit waits for a standby; then its wait is broken off."""
     sql = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             if await ask_in_loop(url, sql):
                 return
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(LOOK_S)
 
 
 # --- a server that is not to be trusted -----------------------------------------------------------
@@ -306,7 +308,8 @@ def configured(server: Server, name: str, value: str) -> None:
     """Change a setting of the running server, or take it back."""
     change = f"SET {name}={value}" if value else f"RESET {name}"
     url = server.url("postgres")
-    ask(url, f"ALTER SYSTEM {change}", "SELECT pg_reload_conf()", "SELECT pg_sleep(0.2)")
+    ask(url, f"ALTER SYSTEM {change}", "SELECT pg_reload_conf()")
+    until(lambda: ask(url, f"SHOW {name}")[0][0] == (value or "on"))
 
 
 @pytest.mark.parametrize("name", UNSAFE)
@@ -321,7 +324,7 @@ async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, n
                     pass
             await ask_in_loop(
                 own_url,
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                f"SELECT pg_terminate_backend(pid, {PATIENCE_S * 1000:.0f}) FROM pg_stat_activity "
                 "WHERE application_name = 'tallyhook serving'",
             )
             with pytest.raises(StoreUnavailable):
