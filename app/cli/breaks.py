@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note, say
+from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
 
 if TYPE_CHECKING:
     from app.operations.desk import Desk
@@ -79,7 +79,7 @@ async def _documents(
 
 
 @group.command("show")
-def show(name: Name, form: FormatOption = Format.table) -> None:
+def show(name: Name, form: DocumentOption = Format.table) -> None:
     """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
     from app.cli.running import with_desk
     from app.operations.read_breaks import SeenBreak, one_break

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.cli.output import Format, FormatOption, document, note, refuse_csv
+from app.cli.output import DocumentOption, Format, document, note
 
 if TYPE_CHECKING:
     from app.checkout.request import CheckoutRequest
@@ -42,14 +42,13 @@ def start(
     new_payment: Annotated[
         bool, typer.Option("--new-payment", help="The earlier payment is over; try again.")
     ] = False,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Open the order's checkout session, or find the one it has. Safe to repeat."""
     from app.checkout.request import CheckoutRequest
     from app.cli.running import with_desk
     from app.operations.open_checkout import result_document
 
-    refuse_csv(form)  # before anything is sent
     request = CheckoutRequest(
         order=order,
         amount=amount,

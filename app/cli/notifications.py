@@ -41,6 +41,8 @@ def list_notifications(
         lambda desk, settings: notify_shop.list_notifications(desk, state=chosen, limit=limit)
     )
     emit([_row(entry) for entry in entries], columns=COLUMNS, form=form)
+    if not entries and state is None:
+        note("The shop has been told nothing yet: TALLYHOOK_SHOP__URL says where it is told.")
 
 
 @group.command("redeliver")

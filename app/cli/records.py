@@ -22,7 +22,7 @@ from app.cli.imports import (
     shown_instant,
 )
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, emit
+from app.cli.output import DocumentOption, Format, FormatOption, emit
 
 group = typer.Typer(
     help="Order books: what the merchant's own records say is owed and paid.",
@@ -40,7 +40,7 @@ def import_records(
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     by: ByOption = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Import an order book, to be reconciled with what was received. All of it, or nothing.
 

@@ -24,7 +24,7 @@ from app.cli.imports import (
     shown_instant,
 )
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, emit
+from app.cli.output import DocumentOption, Format, FormatOption, emit
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -47,7 +47,7 @@ def import_statement(
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     by: ByOption = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Import a provider's statement, to be reconciled with what was received. All, or nothing.
 

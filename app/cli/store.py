@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.output import Format, FormatOption, document, note, progress
+from app.cli.output import DocumentOption, Format, document, note, progress
 
 if TYPE_CHECKING:
     from app.operations.check_store import Report
     from app.operations.prove import Proof
 
-group = typer.Typer(help="The database.", no_args_is_help=True)
+group = typer.Typer(
+    help="The database: bring it up to date, check it, make it small.", no_args_is_help=True
+)
 
 
 def register(application: typer.Typer) -> None:
@@ -35,7 +37,7 @@ def upgrade() -> None:
 
 
 @group.command("check")
-def check(form: FormatOption = Format.table) -> None:
+def check(form: DocumentOption = Format.table) -> None:
     """Check that every layer of the store is what the one below it gives: the file, the bodies and
     their digests, the index, the ledgers. Names the first rows that do not fit."""
     from app.bootstrap_keys import known_phone_key
@@ -117,7 +119,7 @@ def prove(
     everything: Annotated[bool, typer.Option("--all", help="Every stored order.")] = False,
     shuffles: Annotated[int, typer.Option(min=1, max=100_000, help="Trials per order.")] = 100,
     seed: Annotated[int, typer.Option(help="What the shuffles begin with.")] = 0,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Fold stored histories again, shuffled, duplicated and split, and compare the ledgers."""
     from app.cli.running import with_desk

@@ -160,7 +160,12 @@ def inserting(
     rows: Sequence[Sequence[Any]],
     conflict: str = "",
 ) -> Script[None]:
-    """Insert the rows in as few statements as the parameter limit allows."""
+    """Insert the rows in as few statements as the parameter limit allows.
+
+    On SQLite a row that is refused rolls back the whole transaction, which is all or nothing
+    anyway: to undo one statement by itself, SQLite would first copy every page that it touches
+    into a temporary file.
+    """
     if dialect != "sqlite":
         if rows:
             yield (
@@ -230,7 +235,7 @@ async def select_in(connection: AsyncConnection, *, sql: str, values: Iterable[A
 def _insert(table: str, columns: tuple[str, ...], rows: int, conflict: str) -> str:
     values = ",".join([f"({_marks(len(columns))})"] * rows)
     names = ",".join(f'"{name}"' for name in columns)
-    return f"INSERT INTO {table} ({names}) VALUES {values} {conflict}"  # noqa: S608
+    return f"INSERT OR ROLLBACK INTO {table} ({names}) VALUES {values} {conflict}"  # noqa: S608
 
 
 @lru_cache(maxsize=8_192)

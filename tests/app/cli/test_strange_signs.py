@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from app.cli.output import Format, emit, note, say
-from app.cli.streams import print_items
+from app.cli.output import Format, document, emit, note, say
+from app.cli.streams import print_document, print_items
 from tests.app.cli.test_commands import Run
 from tests.app.cli.test_commands import run as run
 
@@ -38,6 +39,41 @@ async def test_every_way_to_print_for_people_shows_signs_instead_of_obeying_them
     say(HOSTILE)
     note(HOSTILE)
     assert printed(capsys).count(SHOWN) == 2
+
+
+@pytest.mark.parametrize("form", [Format.json, Format.jsonl])
+async def test_json_says_the_same_without_signs_that_command(
+    form: Format, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A listing, a document, and one that is printed as it comes; a flag beyond 16 bits, too."""
+    row = {"order": HOSTILE + "\U000e0001 ja, für €"}
+
+    async def items():  # type: ignore[no-untyped-def]
+        yield [row]
+
+    emit([row], columns=("order",), form=form)
+    document(row, form)
+    await print_items(items(), columns=("order",), form=form)
+    await print_document({"a": 1}, items(), name="rows", form=form)
+    text = printed(capsys)
+    assert text.count("für €") == text.count("\\u009b") == 4
+    document(row)
+    assert json.loads(printed(capsys)) == row
+
+
+def test_a_table_has_its_numbers_right_and_its_money_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Digits stand below digits, and thousands are apart; a column of texts stands left."""
+    sums = [{"amount": "1284500.00", "currency": "KES"}, {"amount": "7.00", "currency": "KES"}]
+    rows = [{"name": f"n{at}", "count": 10**at, "sum": each} for at, each in enumerate(sums)]
+    emit([*rows, {"name": "none"}], columns=("name", "count", "sum"), form=Format.table)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[2:] == [
+        " n0         1   KES 1,284,500.00",
+        " n1        10           KES 7.00",
+        " none",
+    ]
 
 
 def test_a_file_is_imported_whatever_bytes_its_name_is_of(run: Run, tmp_path: Path) -> None:
