@@ -137,7 +137,10 @@ def comment(
     note(f"Noted on {name}.")
 
 
-@group.command("accept")
+@group.command(
+    "accept",
+    epilog="Such as: tallyhook breaks accept ID --reason 'less than a cent' --by Ann",
+)
 def accept(
     name: Name,
     reason: Reason,

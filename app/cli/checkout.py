@@ -25,7 +25,9 @@ def checkout() -> None:
     """Payments that this installation starts."""
 
 
-@group.command("start")
+@group.command(
+    "start", epilog="Such as: tallyhook checkout start --order ORD-1 --amount 15 --currency KES"
+)
 def start(
     order: Annotated[str, typer.Option(help="The order's reference.")],
     amount: Annotated[str, typer.Option(help="In major units, such as 1500.00.")],

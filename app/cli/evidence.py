@@ -29,7 +29,7 @@ AsOf = Annotated[
 ]  # fmt: skip
 
 
-@group.command("build")
+@group.command("build", epilog="Such as: tallyhook evidence build ORD-1042 -o dispute.zip")
 def build(
     order: Order,
     output: Output,
@@ -100,7 +100,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@group.command("scenario")
+@group.command("scenario", epilog="Such as: tallyhook evidence scenario ORD-1042 -o incident.json")
 def scenario(
     order: Order,
     output: Output,

@@ -52,7 +52,9 @@ async def _documents(desk: Desk, everything: bool) -> AsyncIterator[list[dict[st
         yield [late_document(each) for each in found]
 
 
-@group.command("settle")
+@group.command(
+    "settle", epilog="Such as: tallyhook late settle ID --action refund --reason 'paid twice'"
+)
 def settle(
     name: Annotated[str, typer.Argument(metavar="ID", help="Its id, as the list shows it.")],
     action: Annotated[str, typer.Option(help="accept, refund or credit.")],

@@ -56,7 +56,7 @@ def list_orders(
         note(f"There may be more: --after {rows[-1]['order']}")
 
 
-@group.command("find")
+@group.command("find", epilog="Such as: tallyhook orders find KES 1500.00 2026-11-20")
 def find(
     words: Annotated[
         list[str],

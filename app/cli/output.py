@@ -109,21 +109,47 @@ def _is_number(value: Any) -> bool:
 def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         values = [value for row in rows if (value := row.get(name)) is not None]
-        justify: Literal["left", "right"] = (
-            "right" if values and all(map(_is_number, values)) else "left"
+        number = bool(values) and all(map(_is_number, values))
+        table.add_column(
+            name.replace("_", " "),
+            overflow="fold",
+            justify="right" if number else "left",
+            no_wrap=number or not any(" " in _shown(value) for value in values),
         )
-        table.add_column(name.replace("_", " "), overflow="fold", justify=justify)
     for row in rows:
         # Text, not markup: a reference may hold square brackets.
         table.add_row(*(Text(_shown(row.get(name))) for name in columns))
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(table)
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table).minimum
+    if not sys.stdout.isatty():
+        Console(width=max(needed, _FILE_WIDTH)).print(table)
+    elif rows and needed > console.width:
+        _one_below_another(rows, columns)
+    else:
+        console.print(table)
+
+
+_FILE_WIDTH = 200
+"""Signs of a line where nobody's window is known: sentences are broken beyond it, ids never."""
+
+_ANY_WIDTH = 100_000
+
+
+def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """For a terminal so narrow that ids would be broken: what can be copied stays whole."""
+    widest = max(map(len, columns))
+    for row in rows:
+        print()
+        for name in columns:
+            if text := _shown(row.get(name)):
+                print(f"{name.replace('_', ' '):<{widest}}  {text}")
 
 
 def say(sentence: str) -> None:

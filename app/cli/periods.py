@@ -36,6 +36,7 @@ def close(
 ) -> None:
     """Close a month: keep its report with everything it rests on, for ever.
 
+    Months are closed in order, without gaps: none before the first one can be closed later.
     Exit code 1 where something stands against it; every reason is told, and what to do.
     """
     from app.bootstrap_sources import compile_sources

@@ -30,7 +30,9 @@ group = typer.Typer(
 )
 
 
-@group.command("import")
+@group.command(
+    "import", epilog="Such as: tallyhook records import orders.csv --mapping shop.toml --dry-run"
+)
 def import_records(
     file: FileArgument,
     mapping: MappingOption = None,

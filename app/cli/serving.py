@@ -23,7 +23,9 @@ def register(application: typer.Typer) -> None:
     """Add the commands."""
     application.command()(serve)
     application.command()(worker)
-    application.command()(sandbox)
+    application.command(
+        epilog="Such as: tallyhook sandbox --webhook-url http://127.0.0.1:8080/webhooks/shop"
+    )(sandbox)
     application.command()(demo)
 
 

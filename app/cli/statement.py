@@ -34,7 +34,9 @@ group = typer.Typer(
 )
 
 
-@group.command("import")
+@group.command(
+    "import", epilog="Such as: tallyhook statement import october.csv --source shop --dry-run"
+)
 def import_statement(
     file: FileArgument,
     source: Annotated[

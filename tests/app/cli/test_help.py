@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,6 +45,18 @@ def test_every_command_and_option_is_explained(capsys: pytest.CaptureFixture[str
         assert [line for line in lines if line.endswith("...")] == []
         assert command.help, path
         assert all(parameter.help for parameter in command.params), path
+
+
+def test_every_example_is_a_command_with_options_that_it_has() -> None:
+    """What stands behind "Such as:" is on one line, to be copied, and names nothing unknown."""
+    examples = [command.epilog for command in COMMANDS.values() if command.epilog]
+    assert len(examples) > 10
+    for example in examples:
+        said, _, words = example.partition(" tallyhook ")
+        assert said == "Such as:"
+        assert len(example) <= 76, "wider than the help of a terminal with 80 columns"
+        known = [*shlex.split(words.partition(" <")[0]), "--help"]
+        assert ROOT.main(args=known, prog_name="tallyhook", standalone_mode=False) == 0
 
 
 @pytest.mark.parametrize(

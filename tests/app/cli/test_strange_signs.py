@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,23 @@ def test_a_table_has_its_numbers_right_and_its_money_apart(
         " n1        10           KES 7.00",
         " none",
     ]
+
+
+def test_where_a_table_would_break_ids_its_rows_stand_one_below_another(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal alone, and only where words would not fit; what is empty is left out."""
+    row = {"id": "brk_" + "0" * 20, "order_id": "", "sentence": "It was paid more than once."}
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    for width, words in (("30", "sentence  It was paid more than once."), ("50", "It was paid")):
+        monkeypatch.setenv("COLUMNS", width)
+        emit([row], columns=tuple(row), form=Format.table)
+        lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+        assert [line for line in lines if line.startswith(("id        brk_0", "sentence"))] == (
+            [f"id        {row['id']}", words] if width == "30" else []
+        )
+        assert any(row["id"] in line for line in lines)
 
 
 def test_a_file_is_imported_whatever_bytes_its_name_is_of(run: Run, tmp_path: Path) -> None:
