@@ -160,14 +160,17 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
 
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["before it arrives", "before its answer"])
+@pytest.mark.parametrize(
+    ("order", "word"), [("A", b"evt_new"), (None, b"COMMIT")], ids=["one statement", "several"]
+)
 async def test_a_connection_cut_in_the_middle_of_a_commit(
-    server: Server, own_url: str, tmp_path: Path, arrives: bool
+    server: Server, own_url: str, arrives: bool, order: str | None, word: bytes
 ) -> None:
     """It is not acknowledged, whether or not the server has committed; sent again, it is."""
-    item = arrival(said("e1", order="A"))
+    item = arrival(said("evt_new", order=order, payment="p"))
     with Proxy(server.folder) as proxy:
         async with opened(proxy.url(own_url)) as store:
-            proxy.cut_at(b"COMMIT", arrives=arrives)
+            proxy.cut_at(word, arrives=arrives)
             with pytest.raises(StoreUnavailable):
                 await store.journal.submit(item)
             assert proxy.cuts == 1
@@ -181,19 +184,19 @@ async def test_a_commit_that_is_believed_is_caught(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: who takes a broken connection for a commit acknowledges what is not there."""
-    commit = postgresql._commit
+    heard = postgresql._heard
 
-    async def believing(driver: Any) -> None:
+    async def believing(driver: Any, *words: Any) -> Any:
         try:
-            await commit(driver)
+            return await heard(driver, *words)
         except (OSError, postgresql.asyncpg.PostgresConnectionError):
-            return
+            return [(True,)]
 
-    monkeypatch.setattr(postgresql, "_commit", believing)
+    monkeypatch.setattr(postgresql, "_heard", believing)
     with Proxy(server.folder) as proxy:
         async with opened(proxy.url(own_url)) as store:
-            proxy.cut_at(b"COMMIT", arrives=False)
-            assert await keep(store, arrival(said("e1", order="A"))) == ["stored"]
+            proxy.cut_at(b"evt_new", arrives=False)
+            assert await keep(store, arrival(said("evt_new", order="A"))) == ["stored"]
             assert await ask_in_loop(own_url, "SELECT id FROM deliveries") == []
 
 
