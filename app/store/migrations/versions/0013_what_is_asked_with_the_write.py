@@ -6,8 +6,8 @@ from alembic import op
 
 from app.store.one_way import downgrade as downgrade
 
-revision = "0012"
-down_revision = "0011"
+revision = "0013"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 
