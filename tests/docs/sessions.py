@@ -14,6 +14,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 _CHANGING = (
@@ -25,6 +27,7 @@ _CHANGING = (
     (re.compile(r"\bin \d+ s\b"), "in N s"),
     (re.compile(r"\b\d+ leaves( lie in the log of \d+)?"), "N leaves"),
     (re.compile(r"\b\d+ checkpoints?\b"), "N checkpoints"),
+    (re.compile(r"\b\d+ revisions?\b"), "N revisions"),
     (re.compile(r"\b[\d,]+ bytes\b"), "N bytes"),
     (re.compile(r"\s+"), " "),
 )
@@ -107,4 +110,4 @@ class Shell:
     def close(self) -> None:
         """End the shell and whatever it started in the background."""
         os.killpg(self._process.pid, signal.SIGTERM)
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=PATIENCE_S)
