@@ -9,7 +9,16 @@ import typer
 
 from app.cli.days import end_of, moment
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, progress
+from app.cli.output import (
+    DocumentOption,
+    Format,
+    FormatOption,
+    document,
+    emit,
+    emit_up_to,
+    note,
+    progress,
+)
 
 if TYPE_CHECKING:
     from app.operations.desk import Desk
@@ -132,7 +141,7 @@ def list_runs(
         for each in with_desk(lambda desk, settings: finished_runs(desk, limit=limit))
     ]
     columns = ("run", "at", "as_of", "from", "to", "rules", "kind", "breaks", "ties")
-    emit(rows, columns=columns, form=form)
+    emit_up_to(limit, rows, columns=columns, form=form)
 
 
 @group.command("preview")
