@@ -16,7 +16,7 @@ run: $(MADE) ## play every scenario and stay up; ARGS=--once ends after printing
 	@$(BIN)/tallyhook demo $(ARGS)
 
 test: $(MADE) ## the whole test suite; ARGS goes to pytest
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/bench $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/bench $(ARGS)
 
 # `make check test` runs each test once: what check would test is among what test does.
 check: $(MADE) ## lint, types, architecture and the fast tests
@@ -31,9 +31,9 @@ endif
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-soak: $(MADE) ## the long forms: laws, faults, floods, backups and simulated worlds
+soak: $(MADE) ## the long forms: laws, faults, floods, backups, a large month, simulated worlds
 	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/app/providers/named $(ARGS)
-	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests/faults tests/floods tests/e2e tests/simulation $(ARGS)
+	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests/faults tests/floods tests/e2e tests/finance tests/simulation $(ARGS)
 
 lock: ## write requirements.lock anew from pyproject.toml
 	@command -v uv >/dev/null || { \

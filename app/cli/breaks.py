@@ -22,6 +22,10 @@ COLUMNS = ("id", "cause", "state", "assignee", "order", "payment", "money", "age
 
 Name = Annotated[str, typer.Argument(metavar="ID", help="The break's id.")]
 Reason = Annotated[str, typer.Option(help="Why, in your words.")]
+SecondOption = Annotated[
+    str | None,
+    typer.Option("--second", help="Who agrees; needed above the amount that the rules set."),
+]
 
 
 @group.command("list")
@@ -141,9 +145,7 @@ def accept(
     name: Name,
     reason: Reason,
     by: ByOption = None,
-    second: Annotated[
-        str | None, typer.Option(help="Who agrees; needed above the amount that the rules set.")
-    ] = None,
+    second: SecondOption = None,
 ) -> None:
     """Write a break off. It is open again as soon as its money changes."""
     from app.cli.running import with_desk

@@ -18,8 +18,8 @@ from reconcile.instants import SECOND, Instant, parse_instant
 AMOUNT: Final = "1500.00"
 CURRENCY: Final = "KES"
 
-PATIENCE_S: Final = 45.0
-"""Everything must have happened within this time; a run takes a fifth of it."""
+PATIENCE_S: Final = 120.0
+"""Everything must have happened within this time; a run takes a tenth of it."""
 
 LOOK_S: Final = 0.1
 

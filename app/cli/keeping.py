@@ -114,10 +114,7 @@ def prune(
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.errors import UsageError
-    from app.operations.people import who_may
-    from app.operations.prune import Pruning, prune_settled
-    from app.operations.prune_others import note_pruning
-    from app.operations.seal import seal_all
+    from app.operations.prune import Pruning, prune_by_hand, prune_settled
 
     settings = load_settings()
     retention = retention_of(settings, compile_sources(settings))
@@ -127,11 +124,10 @@ def prune(
     async def work(desk: Desk, settings: Settings) -> Pruning:
         if dry_run:
             return await prune_settled(desk, retention, dry_run=True, keep=limit, progress=advance)
-        who = await who_may(desk, by=by, action="pruned")
-        await seal_all(desk, await signer_of(desk, settings))
-        done = await prune_settled(desk, retention, keep=limit, progress=advance)
-        await note_pruning(desk, who, done.items())
-        return done
+        signer = await signer_of(desk, settings)
+        return await prune_by_hand(
+            desk, retention, by=by, signer=signer, keep=limit, progress=advance
+        )
 
     with progress("looking", None) as advance:
         pruning = with_desk(work, purpose="reading" if dry_run else "writing")

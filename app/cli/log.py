@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, JsonOption, document, measure, note, progress
+from app.cli.output import (
+    MAX_NUMBER,
+    DocumentOption,
+    Format,
+    JsonOption,
+    document,
+    measure,
+    note,
+    progress,
+)
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -101,8 +110,10 @@ def prove(
 
 @group.command("consistency")
 def consistency(
-    old: Annotated[int, typer.Argument(help="Leaves of the earlier checkpoint.")],
-    new: Annotated[int, typer.Argument(help="Leaves of the later one.")],
+    old: Annotated[
+        int, typer.Argument(min=1, max=MAX_NUMBER, help="Leaves of the earlier checkpoint.")
+    ],
+    new: Annotated[int, typer.Argument(min=1, max=MAX_NUMBER, help="Leaves of the later one.")],
     form: JsonOption = Format.json,
 ) -> None:
     """Prove that the later of two checkpoints holds all that the earlier one held, as JSON."""

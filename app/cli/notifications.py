@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, emit_up_to, note
+from app.cli.output import MAX_NUMBER, Format, FormatOption, emit_up_to, note
 
 if TYPE_CHECKING:
     from app.operations.notify_shop import Entry
@@ -48,7 +48,8 @@ def list_notifications(
 @group.command("redeliver")
 def redeliver(
     ids: Annotated[
-        list[int] | None, typer.Argument(help="Ids of the list. Default: all that are dead.")
+        list[int] | None,
+        typer.Argument(min=1, max=MAX_NUMBER, help="Ids of the list. Default: all that are dead."),
     ] = None,
     by: ByOption = None,
 ) -> None:

@@ -16,6 +16,9 @@ import typer
 from app.cells import safe_cell
 from app.words import printable
 
+MAX_NUMBER = 2**63 - 1
+"""The largest number that a database takes, of a run, a deed or a leaf."""
+
 
 class Format(StrEnum):
     """How a listing is written."""

@@ -10,6 +10,7 @@ import typer
 from app.cli.days import end_of, moment
 from app.cli.operators import ByOption
 from app.cli.output import (
+    MAX_NUMBER,
     DocumentOption,
     Format,
     FormatOption,
@@ -93,7 +94,9 @@ def run(
 
 @group.command("show")
 def show(
-    number: Annotated[int, typer.Argument(metavar="RUN", min=1, help="The run's number.")],
+    number: Annotated[
+        int, typer.Argument(metavar="RUN", min=1, max=MAX_NUMBER, help="The run's number.")
+    ],
     fail_on_breaks: FailOption = False,
     form: FormatOption = Format.table,
 ) -> None:

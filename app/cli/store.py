@@ -40,15 +40,21 @@ def upgrade() -> None:
 def check(form: DocumentOption = Format.table) -> None:
     """Check that every layer of the store is what the one below it gives: the file, the bodies and
     their digests, the index, the ledgers. Names the first rows that do not fit."""
-    from app.bootstrap_sources import compile_sources
+    from app.bootstrap_keys import known_phone_key
+    from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.operations.check_store import check_store
 
-    sources = compile_sources(load_settings())
+    settings = load_settings()
+    sources = compile_sources(settings, phone_digests=known_phone_key(settings))
+    retention = retention_of(settings, {})
+    phones_go = retention is not None and retention.phones is not None
     with progress("checking", None) as advance:
         report = with_desk(
-            lambda desk, settings: check_store(desk, sources=sources, progress=advance)
+            lambda desk, settings: check_store(
+                desk, sources=sources, phones_go=phones_go, progress=advance
+            )
         )
     _conclude(report, report.problems, form)
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 CHROMIUM = Path("/usr/bin/chromium")
 Seen = TypeVar("Seen")
 Looking = Callable[[Callable[[Any], Seen]], Seen]
@@ -30,7 +32,9 @@ def look() -> Looking[Any]:
         # A root user's browser has no sandbox of its own; it only opens files that tests made.
         words = ["--no-sandbox"] if os.geteuid() == 0 else []
         with driver.sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=words)
+            browser = playwright.chromium.launch(
+                executable_path=str(CHROMIUM), args=words, timeout=PATIENCE_S * 1_000
+            )
             try:
                 return use(browser)
             finally:
@@ -38,6 +42,6 @@ def look() -> Looking[Any]:
 
     def in_a_thread(use: Callable[[Any], Any]) -> Any:
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(looking, use).result(timeout=60)
+            return thread.submit(looking, use).result(timeout=PATIENCE_S)
 
     return in_a_thread

@@ -14,6 +14,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 _CHANGING = (
@@ -108,4 +110,4 @@ class Shell:
     def close(self) -> None:
         """End the shell and whatever it started in the background."""
         os.killpg(self._process.pid, signal.SIGTERM)
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=PATIENCE_S)

@@ -23,7 +23,6 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the page's sessions need bash")
 def test_the_page_for_finance_does_what_it_shows(shell: Shell) -> None:
     """From an empty folder to a closed month and its adjustments."""

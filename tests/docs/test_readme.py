@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.docs.sessions import Command, Shell, differences, sessions
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -35,17 +37,6 @@ def environment() -> dict[str, str]:
     return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports: list[int] = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     """A shell in an empty folder."""
@@ -55,11 +46,29 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 def on_ports(text: str, ports: list[int]) -> str:
-    """The command on free ports instead of the documented ones."""
+    """The command on free ports instead of the documented ones, with more patience."""
     text = text.replace("127.0.0.1:8080", f"127.0.0.1:{ports[0]}")
     text = text.replace("127.0.0.1:8090", f"127.0.0.1:{ports[1]}")
+    text = text.replace("--retry 20 ", f"--retry {PATIENCE_S:.0f} ")
     text = text.replace("tallyhook serve ", f"tallyhook serve --port {ports[0]} ")
     return text.replace("tallyhook sandbox ", f"tallyhook sandbox --port {ports[1]} ")
+
+
+def is_quiet(service: int, provider: int) -> bool:
+    """Whether everything was delivered, and folded: what a reader sleeps for."""
+    state = httpx2.get(f"http://127.0.0.1:{provider}/sandbox/state", trust_env=False).json()
+    figures = httpx2.get(f"http://127.0.0.1:{service}/metrics", trust_env=False).text
+    is_delivered = state["pending_events"] == state["undelivered"] == 0
+    return is_delivered and "\ntallyhook_orders_due 0.0\n" in figures
+
+
+def assert_shown(shell: Shell, session: list[Command], ports: list[int]) -> None:
+    """Each command of the session prints what is documented under it."""
+    for command in session:
+        if command.text.startswith("sleep "):
+            until(lambda: is_quiet(*ports))
+        printed = shell.run(on_ports(command.text, ports))
+        assert differences(command.output, printed) == [], (command.text, printed)
 
 
 def test_the_demo_prints_what_the_readme_shows() -> None:
@@ -71,7 +80,7 @@ def test_the_demo_prints_what_the_readme_shows() -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     printed = [line for line in (done.stderr + done.stdout).splitlines() if line]
@@ -81,11 +90,9 @@ def test_the_demo_prints_what_the_readme_shows() -> None:
 @needs_curl
 def test_the_sessions_of_a_shop_do_what_the_readme_shows(shell: Shell) -> None:
     """From an empty folder, each command prints what is documented under it."""
-    ports = free_ports(2)
+    ports = [free_port(), free_port()]
     for session in OWN_SHOP:
-        for command in session:
-            printed = shell.run(on_ports(command.text, ports))
-            assert differences(command.output, printed) == [], command.text
+        assert_shown(shell, session, ports)
 
 
 def test_a_changed_word_is_noticed() -> None:
@@ -106,7 +113,7 @@ def test_every_command_in_the_table_exists() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
     ).stdout
     assert words
     assert all(word in help_text for word in words)

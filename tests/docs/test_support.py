@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.sessions import Shell, differences, sessions
-from tests.docs.test_readme import environment, free_ports, needs_curl, on_ports
+from tests.docs.sessions import Shell, sessions
+from tests.docs.test_readme import assert_shown, environment, needs_curl
+from tests.ports import free_port
 
 PAGE = Path(__file__).resolve().parents[2] / "app" / "evidence" / "SUPPORT.md"
 
@@ -25,8 +26,6 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 @pytest.mark.slow
 def test_the_sessions_of_support_do_what_the_page_shows(shell: Shell) -> None:
     """From an empty folder: built, checked, changed, told as a scenario and played again."""
-    ports = free_ports(2)
+    ports = [free_port(), free_port()]
     for session in sessions(PAGE):
-        for command in session:
-            printed = shell.run(on_ports(command.text, ports))
-            assert differences(command.output, printed) == [], command.text
+        assert_shown(shell, session, ports)

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.app.web.driving import environ, signed
-
-START_S = 20
-END_S = 20
+from tests.waiting import PATIENCE_S
 
 
 class Process:
@@ -48,7 +46,7 @@ class Process:
 
     def wait_for_word(self) -> None:
         """Until it says that it serves, or ends."""
-        assert self._ready.wait(START_S), self.log
+        assert self._ready.wait(PATIENCE_S), self.log
 
     def wait_until_ready(self) -> None:
         """Until it says that it serves. Fails with its log when it ends before."""
@@ -62,8 +60,8 @@ class Process:
 
     def code(self) -> int:
         """Wait for its end. Returns its exit code."""
-        code = self.popen.wait(END_S)
-        self._reader.join(END_S)
+        code = self.popen.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
         return code
 
     @property
@@ -77,7 +75,7 @@ class Process:
         self, method: str, path: str, body: Any = None, headers: Any = ()
     ) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body of one answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
             connection.request(method, path, body=body, headers=dict(headers))
             answer = connection.getresponse()
@@ -99,7 +97,7 @@ class Process:
 
     def raw(self, data: bytes, *, hang_up: bool = False) -> bytes:
         """What is answered to any bytes at all, before or after we have hung up."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=15) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE_S) as connection:
             found = b""
             try:
                 connection.sendall(data)
@@ -145,7 +143,7 @@ def command(folder: Path, *words: str, **more: str) -> subprocess.CompletedProce
         [sys.executable, "-m", "app", *words],
         env=clean | environ(folder, **more),
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

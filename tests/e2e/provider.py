@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S, until
 
 UNIT_S = 0.05
 """Seconds in one unit of a scenario: a session lives one second."""
 
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
+UNIT_OF_PEOPLE_S = 60.0
+"""The same where a session must not end before the test does."""
 
 
 def checkout_settings(port: int) -> dict[str, str]:
@@ -38,7 +34,7 @@ def checkout_settings(port: int) -> dict[str, str]:
 
 def get(port: int, path: str) -> Any:
     """The JSON at a path."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.request("GET", path)
         return json.loads(connection.getresponse().read())
@@ -47,10 +43,10 @@ def get(port: int, path: str) -> Any:
 
 
 @contextmanager
-def provider(*, webhook_port: int, seed: int = 0) -> Iterator[int]:
+def provider(*, webhook_port: int, seed: int = 0, unit_s: float = UNIT_S) -> Iterator[int]:
     """The provider's port, once it answers. It is surely gone afterwards."""
     port = free_port()
-    words = ["sandbox", "--port", str(port), "--unit", str(UNIT_S), "--seed", str(seed)]
+    words = ["sandbox", "--port", str(port), "--unit", str(unit_s), "--seed", str(seed)]
     words += ["--webhook-url", f"http://127.0.0.1:{webhook_port}/webhooks/shop"]
     process = subprocess.Popen(
         [sys.executable, "-m", "app", *words],
@@ -62,16 +58,14 @@ def provider(*, webhook_port: int, seed: int = 0) -> Iterator[int]:
         yield port
     finally:
         process.kill()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
-    ends = time.monotonic() + 20
-    while True:
+    def answers() -> bool:
         assert process.poll() is None, "the provider ended"
-        try:
-            if get(port, "/livez") == {"status": "ok"}:
-                return
-        except OSError:
-            assert time.monotonic() < ends, "the provider does not answer"
-            time.sleep(0.05)
+        with suppress(OSError):
+            return bool(get(port, "/livez") == {"status": "ok"})
+        return False
+
+    until(answers, otherwise=lambda: "the provider does not answer")

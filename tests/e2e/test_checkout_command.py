@@ -9,7 +9,8 @@ import pytest
 
 from app.cli.main import run
 from tests.app.web.driving import environ
-from tests.e2e.provider import checkout_settings, free_port, get, provider
+from tests.e2e.provider import UNIT_OF_PEOPLE_S, checkout_settings, get, provider
+from tests.ports import free_port
 
 ORDER = ["--order", "ORD-1", "--currency", "KES"]
 START = ["checkout", "start", *ORDER, "--amount"]
@@ -18,7 +19,7 @@ START = ["checkout", "start", *ORDER, "--amount"]
 def test_starting_a_payment_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with provider(webhook_port=free_port()) as port:
+    with provider(webhook_port=free_port(), unit_s=UNIT_OF_PEOPLE_S) as port:
         for name, value in environ(tmp_path, **checkout_settings(port)).items():
             monkeypatch.setenv(name, value)
         assert run([*START, "1500.00", "--format", "json"]) == 0

@@ -16,6 +16,7 @@ from app.sandbox.scenarios import SCENARIOS
 from tests.e2e.meddler import FAULTS, Meddler, meddling
 from tests.e2e.processes import serving, token
 from tests.e2e.provider import checkout_settings, get, provider
+from tests.waiting import PATIENCE_S
 
 GATE = 60
 SOAK = int(os.environ.get("STARTS", "1000"))
@@ -23,8 +24,6 @@ SEED = int(os.environ.get("SEED", "1"))
 
 AT_ONCE = 40
 """Customers who pay at one moment."""
-
-PATIENCE_S = 60
 
 
 def asked(number: int) -> dict[str, Any]:
@@ -87,7 +86,7 @@ async def _play(service: int, sandbox: int, shop: str, starts: int) -> None:
     async with httpx2.AsyncClient(
         base_url=f"http://127.0.0.1:{service}",
         headers={"Authorization": f"Bearer {shop}"},
-        timeout=60,
+        timeout=PATIENCE_S,
     ) as http:
         answers = await asyncio.gather(*(start(http, n, turn) for n in range(starts)))
         assert {statuses[-1] for statuses in answers} <= {200, 201}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.processes import Process, running, token
-from tests.e2e.provider import checkout_settings, free_port, get, provider
+from tests.e2e.provider import checkout_settings, get, provider
+from tests.ports import free_port
+from tests.waiting import until
 
 MOST_STEPS = 40
 """More than a start has."""
@@ -94,12 +95,15 @@ def start(process: Process, shop: str, order: str, **more: str) -> dict[str, Any
 
 def paid(process: Process, shop: str, order: str) -> dict[str, Any]:
     """The order's ledger, once it is paid; at once where nothing is known of the order."""
-    ends = time.monotonic() + 20
-    while True:
-        ledger: dict[str, Any] = process.get(f"/api/v1/orders/{order}", shop)
-        if ledger.get("outcome") in (None, "succeeded") or time.monotonic() > ends:
-            return ledger
-        time.sleep(0.05)
+    ledger: dict[str, Any] = {}
+
+    def is_known() -> bool:
+        ledger.clear()
+        ledger.update(process.get(f"/api/v1/orders/{order}", shop))
+        return ledger.get("outcome") in (None, "succeeded")
+
+    until(is_known, otherwise=lambda: ledger)
+    return ledger
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,8 @@ import pytest
 
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
 from tests.e2e.processes import Process, command, serving
+from tests.ports import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -26,11 +27,10 @@ NUMBERS = {
 }
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
+def is_open(port: int) -> bool:
+    """Whether anybody listens there."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -39,14 +39,7 @@ def provider(port: int, receiver: str) -> Iterator[None]:
     words = ["sandbox", "--port", str(port), "--unit", "0.1", "--webhook-url", receiver]
     process = Process([sys.executable, "-m", "app", *words], {})
     try:
-        ends = time.monotonic() + 20
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert time.monotonic() < ends, process.log
-                time.sleep(0.05)
+        until(lambda: is_open(port), otherwise=lambda: process.log)
         yield
     finally:
         process.popen.kill()
@@ -67,7 +60,7 @@ def settings(port: int, numbers: dict[str, str]) -> dict[str, str]:
 
 def rehearsed(folder: Path, **more: str) -> tuple[int, list[dict[str, Any]]]:
     """Exit code and document of a rehearsal."""
-    ended = command(folder, "rehearse", "--patience", "20", "--format", "json", **more)
+    ended = command(folder, "rehearse", "--patience", "60", "--format", "json", **more)
     assert ended.returncode in (0, 1), ended.stderr
     return ended.returncode, json.loads(ended.stdout)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -14,10 +13,28 @@ import pytest
 from app.clock import SystemClock
 from tests.app.web.driving import event
 from tests.e2e.processes import command, running, serving
+from tests.waiting import until
 
 ROWS = 40_000
-SOON_S = 30
 PHONE = "254700000001"
+
+
+NEVER_DONE = """
+import sys, time
+from app.operations import import_writing
+
+chunks = import_writing.chunks
+
+def all_but_the_last(staged):
+    *parts, _ = chunks(staged)
+    yield from parts
+    time.sleep(10_000)
+
+import_writing.chunks = all_but_the_last
+from app.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+"""An import that stands still before its last part, so that it is not done before it is killed."""
 
 
 def written(database: Path) -> int:
@@ -42,13 +59,12 @@ def test_a_killed_import_has_imported_nothing_and_the_next_one_everything(tmp_pa
     path.write_text("reference,amount,currency,phone\n" + rows)
     now = SystemClock().now()
     with serving(tmp_path) as service:
-        with running(tmp_path, "records", "import", str(path), stays=False) as importing:
-            until = time.monotonic() + SOON_S
-            while not (count := written(tmp_path / "t.db")) and time.monotonic() < until:
-                time.sleep(0.002)
+        words = ("records", "import", str(path))
+        with running(tmp_path, *words, script=NEVER_DONE, stays=False) as importing:
+            until(lambda: written(tmp_path / "t.db"))
             assert service.send(event("e1"), at=now)[0] == 200
             assert importing.end(signal.SIGKILL) == -signal.SIGKILL
-        assert 0 < count < ROWS
+        assert 0 < written(tmp_path / "t.db") < ROWS
         assert published(tmp_path, "list") == []
         assert service.send(event("e2"), at=now)[0] == 200
         done = command(tmp_path, "records", "import", str(path), "--format", "json")

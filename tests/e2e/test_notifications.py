@@ -16,6 +16,7 @@ import pytest
 from app.clock import SystemClock
 from tests.app.web.driving import of_order
 from tests.e2e.processes import running
+from tests.waiting import PATIENCE_S, until
 
 SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 
@@ -71,7 +72,7 @@ def listening(shop: Shop) -> Iterator[Shop]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 @pytest.mark.slow
@@ -88,19 +89,12 @@ def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
                         body = of_order(order, f"{kind}-{order}", kind)
                         assert service.send(body, at=SystemClock().now())[0] == 200
                 heard = 4 + part * 8
-                _wait(lambda least=heard: len(shop.heard) >= least)
+                until(lambda least=heard: len(shop.heard) >= least)
                 service.popen.kill()
                 service.code()
         with running(tmp_path, "serve", "--port", "0", script=SERVE, **settings):
-            _wait(lambda: shop.orders() == orders)
+            until(lambda: shop.orders() == orders)
     for order in orders:
         told = [d["data"]["id"] for _, d in shop.heard if d["data"]["order"] == order]
         assert told == sorted(told), order
     assert len({name for name, _ in shop.heard}) == len({d["data"]["id"] for _, d in shop.heard})
-
-
-def _wait(happened: Any) -> None:
-    ends = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < ends
-        time.sleep(0.02)

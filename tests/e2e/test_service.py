@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPException
@@ -17,6 +16,7 @@ from app.clock import SystemClock
 from reconcile.instants import format_instant
 from tests.app.web.driving import SECRET, event, of_order, signed
 from tests.e2e.processes import Process, command, running, serving, token
+from tests.waiting import until
 
 PHONE = "254711223344"
 
@@ -32,16 +32,18 @@ def rows(folder: Path, sql: str) -> list[tuple[object, ...]]:
         return database.execute(sql).fetchall()
 
 
-def feed(process: Process, shop: str, *, until: int = 0) -> list[dict[str, object]]:
-    """The whole feed, once it has at least `until` changes."""
+def feed(process: Process, shop: str, *, least: int) -> list[dict[str, object]]:
+    """The whole feed, once it has at least so many changes and none came for a second."""
     found: list[dict[str, object]] = []
-    ends = time.monotonic() + 20
-    while True:
+
+    def ended() -> bool:
         after = found[-1]["id"] if found else 0
         page = process.get(f"/api/v1/outcomes?after={after}&limit=1000&wait=1", shop)
-        found += page["outcomes"]
-        if not page["outcomes"] and (len(found) >= until or time.monotonic() > ends):
-            return found
+        found.extend(page["outcomes"])
+        return not page["outcomes"] and len(found) >= least
+
+    until(ended, otherwise=lambda: found)
+    return found
 
 
 def test_a_day_of_a_service(tmp_path: Path) -> None:
@@ -57,7 +59,7 @@ def test_a_day_of_a_service(tmp_path: Path) -> None:
         assert process.send(body, at=now() - 10**9)[0] == 401
         shop = token(tmp_path)
         assert process.get("/api/v1/orders/ORD-1", shop)["outcome"] == "succeeded"
-        (change,) = feed(process, shop, until=1)
+        (change,) = feed(process, shop, least=1)
         assert (change["id"], change["outcome"]) == (1, "succeeded")
         listed = json.loads(command(tmp_path, "orders", "list", "--format", "json").stdout)
         assert [each["order"] for each in listed] == ["ORD-1"]
@@ -83,7 +85,7 @@ def test_killed_between_acknowledgement_and_fold(tmp_path: Path) -> None:
     shop = token(tmp_path)
     for _ in range(2):
         with serving(tmp_path) as process:
-            changes = feed(process, shop, until=5)
+            changes = feed(process, shop, least=5)
             assert [change["id"] for change in changes] == [1, 2, 3, 4, 5]
             assert {change["order"] for change in changes} == {f"O-{n}" for n in range(5)}
             assert process.send(of_order("O-0", "e0"), at=now())[1]["verdict"] == "duplicate"
@@ -112,17 +114,14 @@ def test_killed_under_load(tmp_path: Path) -> None:
                 for number in range(400):
                     name = f"{round_number}-{number}"
                     pool.submit(send_if_alive, process, name, acknowledged)
-                ends = time.monotonic() + 20
-                while len(acknowledged) < wanted:
-                    assert time.monotonic() < ends
-                    time.sleep(0.005)
+                until(lambda wanted=wanted: len(acknowledged) >= wanted)
                 process.end(signal.SIGKILL)
     kept = {row[0] for row in rows(tmp_path, "SELECT id FROM deliveries")}
     assert len(acknowledged) >= 180
     assert acknowledged <= kept
     assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]
     with serving(tmp_path) as process:
-        changes = feed(process, shop, until=20)
+        changes = feed(process, shop, least=20)
         assert [change["id"] for change in changes] == list(range(1, len(changes) + 1))
         said = [(change["order"], change["outcome"]) for change in changes]
         assert len(said) == len(set(said)) == 20
@@ -175,10 +174,7 @@ def test_a_worker_of_its_own(tmp_path: Path) -> None:
         process.send(event("e1"), at=now())
         assert process.end() == 0
     with running(tmp_path, "worker") as process:
-        ends = time.monotonic() + 20
-        while rows(tmp_path, "SELECT count(*) FROM revisions") == [(0,)]:
-            assert time.monotonic() < ends
-            time.sleep(0.02)
+        until(lambda: rows(tmp_path, "SELECT count(*) FROM revisions") == [(1,)])
         assert process.end() == 0
 
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.faults.mounts import ran, unmount
+from tests.waiting import until
 
 SIZE = 64 * 1024 * 1024
 PLUGIN = Path(__file__).with_name("block_plugin.py")
 TOOLS = ("nbdkit", "nbdfuse", "losetup", "mkfs.ext4", "e2fsck", "mount")
-PATIENCE_S = 10
 
 
 def reason_against() -> str:
@@ -54,7 +53,7 @@ class Disk:
         words = ["nbdkit", "-f", "-U", str(self._socket), "python", str(PLUGIN), *told]
         with subprocess.Popen(words, stderr=subprocess.DEVNULL) as disk:
             try:
-                _until(self._socket.exists, "nbdkit does not start")
+                until(self._socket.exists, otherwise=lambda: "nbdkit does not start")
                 yield
             finally:
                 self.take_away()
@@ -65,13 +64,19 @@ class Disk:
         self._file.touch()
         words = ["nbdfuse", str(self._file), "--unix", str(self._socket)]
         self._fuse = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-        _until(lambda: self._file.stat().st_size == SIZE, "nbdfuse does not start")
+        until(self._is_there, otherwise=lambda: "nbdfuse does not start")
         self._loop = ran("losetup", "--find", "--show", str(self._file))
         if new:
             ran("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", self._loop)
         else:
             subprocess.run(["e2fsck", "-fy", self._loop], capture_output=True, check=False)
         ran("mount", self._loop, str(self.folder))
+
+    def _is_there(self) -> bool:
+        try:
+            return self._file.stat().st_size == SIZE
+        except OSError:  # it is being mounted over
+            return False
 
     def take_away(self) -> None:
         """Unmount and detach, whatever state it is in."""
@@ -94,16 +99,6 @@ class Disk:
             yield
         finally:
             path.unlink()
-
-
-def _until(condition: object, sentence: str) -> None:
-    ends = time.monotonic() + PATIENCE_S
-    while True:
-        with suppress(OSError):
-            if condition():  # type: ignore[operator]
-                return
-        assert time.monotonic() < ends, sentence
-        time.sleep(0.02)
 
 
 @contextmanager

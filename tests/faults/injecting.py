@@ -26,8 +26,10 @@ class Case:
     code     how it ended by itself; None where it lived on
     faults   when a call was made to fail
     calls    what it did with the file after the first of these, one line a call
+    trace    where all of that is written while it runs
     """
 
+    trace: Path
     served: bool = False
     code: int | None = None
     faults: list[Instant] = field(default_factory=list)
@@ -66,22 +68,22 @@ def faulty(
 
     inject  as strace says it: `fdatasync:error=EIO:when=3`
     """
-    trace, case = folder / "calls", Case()
+    case = Case(trace=folder / "calls")
     (folder / file).touch()  # strace follows the paths of files that are there
     call = inject.partition(":")[0]
     traced = f"trace={call},pwrite64,fdatasync,ftruncate"
     options = ["-f", "-qq", "-ttt", "-e", "signal=none", "-e", traced, "-e", f"inject={inject}"]
-    under = ["strace", *options, "-P", str(folder / file), "-o", str(trace)]
+    under = ["strace", *options, "-P", str(folder / file), "-o", str(case.trace)]
     with starting(folder, script=script(SMALL_LOG, plant), under=under) as process:
         process.wait_for_word()
         case.served = bool(process.port)
         yield process, case
         case.words = bytes(process.log)
-    _read(trace, case)
+    _read(case)
 
 
-def _read(trace: Path, case: Case) -> None:
-    for line in trace.read_text().splitlines():
+def _read(case: Case) -> None:
+    for line in case.trace.read_text().splitlines():
         _, at, call = line.split(maxsplit=2)
         if "(INJECTED)" in call:
             case.faults.append(int(float(at) * SECOND))
@@ -95,8 +97,12 @@ def copied(source: Path, folder: Path) -> Path:
     return folder
 
 
-def under_load(process: Process, case: Case, *, acks: int = 150) -> None:
-    """Load until so many acknowledgements, or until nobody answers any more."""
+def under_load(process: Process, case: Case, *, acks: int, faults: int = 0) -> None:
+    """Load until so many acknowledgements, or until nobody answers any more.
+
+    faults  where they come again and again: so many of them must come first
+    """
     with load(process.port, name="case") as driver:
-        driver.until(acks)
+        driver.until_it(lambda: case.trace.read_text().count("(INJECTED)") >= faults)
+        driver.until(len(driver.ledger.acknowledged) + acks)
     case.ledger = driver.ledger

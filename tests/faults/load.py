@@ -6,18 +6,16 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from app.clock import SystemClock
 from reconcile.instants import Instant
 from tests.app.web.driving import of_order, signed
+from tests.waiting import PATIENCE_S, until
 
 CONNECTIONS = 8
-TIMEOUT_S = 20.0
-"""How long one answer may take: a service that is slow under strace is no fault."""
-
 PAUSE_S = 0.02
 """Between attempts to reach a service that is not there, or that says 503."""
 
@@ -69,7 +67,7 @@ class Connection:
     """One keep-alive connection."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self._stream = self._socket.makefile("rb")
         self.headers: dict[str, str] = {}
         """Those of the last answer, by their names in lower case."""
@@ -127,12 +125,16 @@ class Load:
         for thread in self._threads:
             thread.join()
 
-    def until(self, count: int, *, within: float = 60.0) -> None:
+    def until(self, count: int) -> None:
         """Wait for so many acknowledgements, or for nobody being left to give any."""
-        ends = time.monotonic() + within
-        while len(self.ledger.acknowledged) < count and any(t.is_alive() for t in self._threads):
-            assert time.monotonic() < ends, f"{len(self.ledger.acknowledged)} acknowledgements"
-            time.sleep(0.005)
+        self.until_it(lambda: len(self.ledger.acknowledged) >= count)
+
+    def until_it(self, holds: Callable[[], object]) -> None:
+        """Wait until this holds, or for nobody being left to answer."""
+        until(
+            lambda: holds() or not any(thread.is_alive() for thread in self._threads),
+            otherwise=lambda: f"{len(self.ledger.acknowledged)} acknowledgements",
+        )
 
     def _run(self, number: int) -> None:
         with suppress(OSError):

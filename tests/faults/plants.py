@@ -37,6 +37,15 @@ log_length.FOLD_PAGES = 120
 """
 """The log is folded every so many pages, so that a short recording has many folds in it."""
 
+GOES_ON = """
+import sqlite3
+import app.store.faults as faults
+
+faults._PASSING_SQLITE |= {sqlite3.SQLITE_IOERR: "planted"}
+faults._FATAL_SQLITE.clear()
+"""
+"""An I/O error is taken for trouble that passes."""
+
 FAILING_JOURNAL = """
 from app.store.journal import Journal
 
@@ -66,21 +75,20 @@ worker.refold_due = refold_due
 """
 """The task that folds dies after some deliveries."""
 
-SLOW_FOLD = """
+STEPWISE_FOLD = """
 import os
-import time
 import app.operations.refold as refold
 
 folding = refold.fold
 
 def fold(history, **words):
     os.write(1, b"folding\\n")
-    time.sleep(0.05)
+    os.read(0, 1)
     return folding(history, **words)
 
 refold.fold = fold
 """
-"""A rebuild that takes its time and says how far it is: no mistake, but time for a kill."""
+"""A rebuild that says each fold and waits to be told to go on: no mistake, but time for a kill."""
 
 
 def stepping(seconds: int, file: str) -> str:

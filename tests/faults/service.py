@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.app.web.driving import environ
-from tests.e2e.processes import END_S, Process
+from tests.e2e.processes import Process
+from tests.waiting import PATIENCE_S
 
 needs_strace = pytest.mark.skipif(
     shutil.which("strace") is None, reason="there is no strace: apt-get install strace"
@@ -35,6 +36,10 @@ class Service:
         """Send it a signal and wait for its end. Returns its exit code."""
         self.signal(number)
         return self.process.code()
+
+    def stands_still(self) -> bool:
+        """Whether it was stopped where it was, and has not been let go on."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     @property
     def ended(self) -> bool:
@@ -82,7 +87,7 @@ def _end(process: Process, *, traced: bool) -> None:
         # A tracer that is killed lets its child run on.
         pid = _child(process.popen.pid) if traced else process.popen.pid
         os.kill(pid, 9)
-        process.popen.wait(END_S)
+        process.popen.wait(PATIENCE_S)
     process.code()
     assert process.popen.stderr is not None
     process.popen.stderr.close()

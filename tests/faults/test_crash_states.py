@@ -56,7 +56,6 @@ def assert_all_kept(folder: Path, *, states: int, acks: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_every_acknowledged_delivery_outlives_a_cut_at_any_call(tmp_path: Path) -> None:
     """25,000 disks: nothing is lost, nothing is corrupt, nothing is half applied."""
     assert_all_kept(tmp_path, states=25_000, acks=800)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,10 @@ from sqlalchemy import text
 
 from tests.app.web.driving import driving, event
 from tests.store.test_journal import damage
+from tests.waiting import PATIENCE_S
 
-A_MINUTE = """
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000000)
-SELECT max(i) FROM n
-"""
-"""A query that takes about a minute unless it is interrupted."""
+WITHOUT_END = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+"""A query that goes on until it is interrupted."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +28,7 @@ async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Pat
         await driver.send(event("e1"))
     damage(tmp_path / "t.db")
     async with driving(tmp_path, with_worker=False) as driver:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await driver.service.stopped()
         assert (await driver.send(event("e2"))).status_code == 503
         assert (await driver.client.get("/readyz")).status_code == 503
@@ -43,9 +40,7 @@ async def test_a_look_is_cut_short_when_the_service_stops(
 ) -> None:
     """Told to stop, it does not wait for the end of the look, nor take the interruption for
     damage."""
-    monkeypatch.setattr("app.store.integrity.text", lambda _: text(A_MINUTE))
-    began = time.monotonic()
+    monkeypatch.setattr("app.store.integrity.text", lambda _: text(WITHOUT_END))
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1"))
-    assert time.monotonic() - began < 20
     assert driver.service.broken == []

@@ -15,6 +15,7 @@ import pytest
 
 from app.web.connection import MAX_PIPELINED
 from tests.e2e.processes import Process, serving
+from tests.waiting import PATIENCE_S
 
 BEHIND = b"GET /livez HTTP/1.1\r\nhost: behind\r\n\r\n"
 TO = b"POST /webhooks/shop HTTP/1.1\r\n"
@@ -110,7 +111,7 @@ def statuses(answer: bytes) -> list[int]:
 
 def answers_to(service: Process, *pieces: bytes) -> list[int]:
     """All answers until the server hangs up; a piece is sent after something was answered."""
-    with socket.create_connection(("127.0.0.1", service.port), timeout=15) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE_S) as connection:
         found = b""
         try:
             for number, piece in enumerate(pieces):

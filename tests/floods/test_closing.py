@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from app.web.connection import MAX_PIPELINED, GuardedConnection, guarded
 from app.web.gate import Gate, GateLimits
+from tests.waiting import PATIENCE_S, soon
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 SHARED_KEYS = 30
@@ -27,7 +28,7 @@ RESET = struct.pack("ii", 1, 0)
 """Linger for no time: closing resets the connection, as a client does that breaks off."""
 
 LIMITS = GateLimits(
-    receive_deadline_s=60, send_deadline_s=60, connections=9, per_address=9, max_head_bytes=9999
+    receive_deadline_s=600, send_deadline_s=600, connections=9, per_address=9, max_head_bytes=9999
 )
 
 
@@ -59,13 +60,6 @@ def without_the_collector() -> Iterator[None]:
         gc.enable()
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Give the loop turns until this holds; bounded."""
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
 async def _play(story: Story) -> None:
     application, gate, loop = Answering(), Gate(LIMITS), asyncio.get_running_loop()
     config = uvicorn.Config(
@@ -75,7 +69,7 @@ async def _play(story: Story) -> None:
     state, connection = ServerState(), guarded(gate)
     server = await loop.create_server(lambda: connection(config, state, {}), "127.0.0.1", 0)  # type: ignore[call-arg]
     try:
-        with socket.create_connection(server.sockets[0].getsockname(), 10) as client:
+        with socket.create_connection(server.sockets[0].getsockname(), PATIENCE_S) as client:
             client.setblocking(False)
             await story(application, gate, client)
     finally:
@@ -105,13 +99,13 @@ def test_with_requests_that_were_still_waiting() -> None:
 
     async def story(application: Answering, gate: Gate, client: socket.socket) -> None:
         client.send(GET * (1 + MAX_PIPELINED))
-        await until(lambda: application.asked)
+        await soon(lambda: application.asked)
         connection = _reference(gate)
-        await until(lambda: len(_there(connection).pipeline) == MAX_PIPELINED)
+        await soon(lambda: len(_there(connection).pipeline) == MAX_PIPELINED)
         _there(connection).abort()
-        await until(lambda: not gate.open)
+        await soon(lambda: not gate.open)
         application.go_on.set()
-        await until(lambda: connection() is None)
+        await soon(lambda: connection() is None)
         assert application.asked == 1
 
     play(story)
@@ -123,12 +117,12 @@ def test_broken_off_when_idle() -> None:
     async def story(application: Answering, gate: Gate, client: socket.socket) -> None:
         application.go_on.set()
         client.send(GET)
-        await until(lambda: _answered(client))
+        await soon(lambda: _answered(client))
         connection = _reference(gate)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         client.close()
-        await until(lambda: not gate.open)
-        await until(lambda: connection() is None)
+        await soon(lambda: not gate.open)
+        await soon(lambda: connection() is None)
 
     play(story)
 
@@ -145,7 +139,7 @@ def test_its_attributes_share_their_names_with_all_others() -> None:
     async def story(application: Answering, gate: Gate, client: socket.socket) -> None:
         application.go_on.set()
         client.send(GET)
-        await until(lambda: _answered(client))
+        await soon(lambda: _answered(client))
         connection = _there(_reference(gate))
         assert len(vars(connection)) <= SHARED_KEYS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ from tests.app.web.driving import event, of_order
 from tests.e2e.processes import serving
 from tests.e2e.test_service import rows
 from tests.floods.wire import ask, code_of, connect, genuine, post, status_of
+from tests.waiting import until
 
 KEPT = "SELECT count(*) FROM rejections"
 
@@ -86,8 +88,12 @@ def test_a_full_queue_is_told_and_loses_nothing(tmp_path: Path) -> None:
         return ask(process, genuine(json.dumps(of_order(f"O-{number}", f"e-{number}")).encode()))
 
     with serving(tmp_path, JOURNAL_QUEUE="1", JOURNAL_BATCH="1") as process:
-        with ThreadPoolExecutor(24) as pool:
-            answers = list(pool.map(send, range(120)))
+        with (tmp_path / "t.db.writing").open("r+b") as writing, ThreadPoolExecutor(24) as pool:
+            fcntl.flock(writing, fcntl.LOCK_EX)  # nobody writes until the queue was full
+            sent = [pool.submit(send, number) for number in range(120)]
+            until(lambda: any(each.done() for each in sent))
+            fcntl.flock(writing, fcntl.LOCK_UN)
+            answers = [each.result() for each in sent]
         assert {status_of(answer) for answer in answers} == {200, 503}
         assert all(b"retry-after: 5\r\n" in each for each in answers if status_of(each) == 503)
         acknowledged = [n for n, answer in enumerate(answers) if status_of(answer) == 200]

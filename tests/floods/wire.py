@@ -9,11 +9,12 @@ from tests.app.web.driving import signed
 from tests.bench.load import is_whole
 from tests.e2e.processes import Process
 from tests.e2e.test_service import now
+from tests.waiting import PATIENCE_S
 
 
 def connect(service: Process, address: str = "127.0.0.1") -> socket.socket:
     """A connection from an address of the loopback network."""
-    return socket.create_connection(("127.0.0.1", service.port), 15, (address, 0))
+    return socket.create_connection(("127.0.0.1", service.port), PATIENCE_S, (address, 0))
 
 
 def is_hung_up(connection: socket.socket) -> bytes:

@@ -12,9 +12,9 @@ from app.errors import StoreUnavailable
 from app.store.store import Store
 from tests.postgres.conftest import ask_in_loop
 from tests.store.builders import arrival, said
+from tests.waiting import soon
 
 SENDERS = 8
-WAIT_S = 30
 _numbers = count()
 
 
@@ -28,9 +28,7 @@ class Load:
     async def reach(self, more: int, *, refusals: int = 0) -> None:
         """Until so many more are acknowledged, and so many refused."""
         wanted, refused = len(self.acknowledged) + more, self.refused + refusals
-        async with asyncio.timeout(WAIT_S):
-            while len(self.acknowledged) < wanted or self.refused < refused:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await soon(lambda: len(self.acknowledged) >= wanted and self.refused >= refused)
 
     async def lost(self, url: str) -> set[str]:
         """Those that were acknowledged and are not in the database."""

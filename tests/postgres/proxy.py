@@ -13,10 +13,10 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from tests.postgres.server import PORT
+from tests.waiting import PATIENCE_S
 
 NAME = f".s.PGSQL.{PORT}"
 RECEIVE = 65_536
-SILENCE_S = 20
 
 
 class Proxy:
@@ -78,6 +78,6 @@ class Proxy:
         self.cuts += 1
         if self._arrives:
             server.sendall(data)
-            server.settimeout(SILENCE_S)
+            server.settimeout(PATIENCE_S)
             server.recv(RECEIVE)  # its answer: it has committed
         return True

@@ -14,16 +14,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S, until
+
 PORT = 5432
 """Only a part of the socket's name."""
-
-START_S = 60
-STOP_S = 60
 
 SETTINGS = (
     "listen_addresses=",
@@ -86,7 +84,7 @@ class Programs:
     def run(self, name: str, *words: str, log: Path) -> None:
         """Run a program to its end. Fails with what it said."""
         process = self.start(name, *words, log=log)
-        assert process.wait(START_S) == 0, log.read_text(errors="replace")[-3_000:]
+        assert process.wait(PATIENCE_S) == 0, log.read_text(errors="replace")[-3_000:]
 
 
 class Server:
@@ -121,12 +119,7 @@ class Server:
     def start(self, *settings: str, around: Sequence[str] = ()) -> None:
         """Start, and wait until it answers."""
         self.begin(*settings, around=around)
-        ends = time.monotonic() + START_S
-        while not self.answers():
-            assert self._process is not None
-            assert self._process.poll() is None, self.said()
-            assert time.monotonic() < ends, self.said()
-            time.sleep(0.02)
+        until(self.answers, otherwise=self.said)
 
     def begin(self, *settings: str, around: Sequence[str] = ()) -> None:
         """Start, without waiting."""
@@ -135,10 +128,12 @@ class Server:
         self._process = self._programs.start("postgres", *words, log=self.log, around=around)
 
     def answers(self) -> bool:
-        """Whether it takes connections."""
+        """Whether it takes connections. Fails where it has ended."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.said()
         words = ("-h", str(self.folder), "-p", str(PORT), "-U", "postgres", "-t", "5")
         probe = self._programs.start("pg_isready", *words, log=Path(os.devnull))
-        return probe.wait(START_S) == 0
+        return probe.wait(PATIENCE_S) == 0
 
     def stop(self, number: int = signal.SIGINT) -> None:
         """SIGINT: fast, SIGQUIT: immediate. Waits for its end; harmless when it has ended."""
@@ -148,7 +143,7 @@ class Server:
         if process.poll() is None:
             os.kill(self.pid, number)
         try:
-            process.wait(STOP_S)
+            process.wait(PATIENCE_S)
         finally:
             if process.poll() is None:
                 self.kill()
@@ -161,11 +156,8 @@ class Server:
         children = processes_of(first)
         for pid in (first, *children):
             _kill(pid)
-        self._process.wait(STOP_S)
-        ends = time.monotonic() + STOP_S
-        while any(Path(f"/proc/{pid}").exists() and not _is_zombie(pid) for pid in children):
-            assert time.monotonic() < ends
-            time.sleep(0.01)
+        self._process.wait(PATIENCE_S)
+        until(lambda: all(map(_has_ended, children)))
         self._process = None
 
     def freeze(self, number: int = signal.SIGSTOP) -> None:
@@ -175,7 +167,7 @@ class Server:
 
     def promote(self) -> None:
         """Let a standby become a primary, and wait until it is one."""
-        words = ("promote", "-D", str(self.data), "-w", "-t", str(START_S))
+        words = ("promote", "-D", str(self.data), "-w", "-t", str(round(PATIENCE_S)))
         self._programs.run("pg_ctl", *words, log=self.log)
 
     def url(self, database: str, *, driver: str = "postgresql+asyncpg") -> str:
@@ -200,7 +192,7 @@ def _kill(pid: int) -> None:
         return
 
 
-def _is_zombie(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

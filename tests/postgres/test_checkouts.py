@@ -16,6 +16,7 @@ from app.store.store import Store
 from reconcile.policy import Policy
 from tests.app.checkout.service import answer, asked, opened, service
 from tests.postgres.test_sharing import several
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
 
@@ -33,13 +34,13 @@ async def test_two_hundred_calls_at_two_receivers_make_one_request(url: str) -> 
         await asyncio.sleep(0.3)
         await opened()(writer)
 
-    patient = RetrySettings()
+    patient = RetrySettings(try_s=PATIENCE_S, total_s=PATIENCE_S)
     async with (
         service(slow) as pay,
         several(url) as stores,
         pay.client(patient) as one,
         pay.client(patient) as two,
-        asyncio.timeout(30),
+        asyncio.timeout(PATIENCE_S),
     ):
         pairs = [(stores[0], one), (stores[1], two)] * AT_EACH
         calls = [open_checkout(desk_of(s), c, request=asked()) for s, c in pairs]

@@ -25,6 +25,7 @@ from tests.postgres.loading import under_load
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import Programs, Server, programs
 from tests.store.builders import arrival, desk, keep, opened, rows, said
+from tests.waiting import LOOK_S, PATIENCE_S, soon, until
 
 pytestmark = pytest.mark.postgres
 
@@ -111,18 +112,18 @@ async def test_a_server_that_stands_still(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No sender waits for ever: what is not answered in time is refused, and later sent again."""
-    monkeypatch.setattr(postgresql, "ANSWER_S", 0.5)
+    monkeypatch.setattr(postgresql, "ANSWER_S", 1)
     item = arrival(said("e1", order="A"))
     async with opened(own_url) as store:
         server.freeze()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 with pytest.raises(StoreUnavailable):
                     await store.journal.submit(item)
         finally:
             server.freeze(signal.SIGCONT)
         again = arrival(item.event)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await keep(store, again))[0] in ("stored", "duplicate")
 
 
@@ -145,12 +146,13 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
     await in_thread(lambda: server.start(around=words))
     try:
         async with opened(url) as store, under_load(store) as load:
-            await load.reach(800)  # a hundred commits: the 40th of each connection fails
+            # The 40th sync of each connection fails, so that the one after the first fails, too.
+            await soon(lambda: trace.read_text().count("(INJECTED)") >= 2)
+            await load.reach(20)
             assert store.writer.poison is None
         assert await load.lost(url) == set()
     finally:
         await in_thread(server.stop)
-    assert trace.read_text().count("(INJECTED)") >= 2
     assert "PANIC" in server.log.read_text()
 
 
@@ -158,14 +160,17 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
 
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["before it arrives", "before its answer"])
+@pytest.mark.parametrize(
+    ("order", "word"), [("A", b"evt_new"), (None, b"COMMIT")], ids=["one statement", "several"]
+)
 async def test_a_connection_cut_in_the_middle_of_a_commit(
-    server: Server, own_url: str, tmp_path: Path, arrives: bool
+    server: Server, own_url: str, arrives: bool, order: str | None, word: bytes
 ) -> None:
     """It is not acknowledged, whether or not the server has committed; sent again, it is."""
-    item = arrival(said("e1", order="A"))
+    item = arrival(said("evt_new", order=order, payment="p"))
     with Proxy(server.folder) as proxy:
         async with opened(proxy.url(own_url)) as store:
-            proxy.cut_at(b"COMMIT", arrives=arrives)
+            proxy.cut_at(word, arrives=arrives)
             with pytest.raises(StoreUnavailable):
                 await store.journal.submit(item)
             assert proxy.cuts == 1
@@ -179,19 +184,19 @@ async def test_a_commit_that_is_believed_is_caught(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: who takes a broken connection for a commit acknowledges what is not there."""
-    commit = postgresql._commit
+    heard = postgresql._heard
 
-    async def believing(driver: Any) -> None:
+    async def believing(driver: Any, *words: Any) -> Any:
         try:
-            await commit(driver)
+            return await heard(driver, *words)
         except (OSError, postgresql.asyncpg.PostgresConnectionError):
-            return
+            return [(True,)]
 
-    monkeypatch.setattr(postgresql, "_commit", believing)
+    monkeypatch.setattr(postgresql, "_heard", believing)
     with Proxy(server.folder) as proxy:
         async with opened(proxy.url(own_url)) as store:
-            proxy.cut_at(b"COMMIT", arrives=False)
-            assert await keep(store, arrival(said("e1", order="A"))) == ["stored"]
+            proxy.cut_at(b"evt_new", arrives=False)
+            assert await keep(store, arrival(said("evt_new", order="A"))) == ["stored"]
             assert await ask_in_loop(own_url, "SELECT id FROM deliveries") == []
 
 
@@ -206,11 +211,21 @@ async def standbys(store: Store) -> list[str]:
         return await unsafe_standbys(connection)
 
 
+async def no_longer_follows(standby: Server, primary: Server) -> None:
+    """The standby is told to leave its primary; nothing that is under way reaches it any more."""
+    leave = "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"
+    await ask_in_loop(standby.url("postgres"), *leave)
+    followed = "SELECT 1 FROM pg_stat_replication"
+    async with asyncio.timeout(PATIENCE_S):
+        while await ask_in_loop(primary.url("postgres"), followed):  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+
+
 async def failed_over(
-    place: tuple[Programs, Path], name: str, *settings: str
+    place: tuple[Programs, Path], name: str, *settings: str, meanwhile: int
 ) -> tuple[set[str], list[str]]:
-    """What is lost when a primary dies just after its standby stood still for a moment, and the
-    standby takes over; and what was said to be unsafe before."""
+    """What is lost when a primary dies that has acknowledged so many arrivals since its standby
+    left it, and the standby takes over; and what was said to be unsafe before."""
     found, folder = place
     primary, standby = Server(found, folder / f"{name}p"), Server(found, folder / f"{name}s")
     await in_thread(primary.make)
@@ -226,10 +241,10 @@ async def failed_over(
         async with opened(url) as store, under_load(store) as load:
             await load.reach(150)
             unsafe = await standbys(store)
-            standby.freeze()
-            await asyncio.sleep(0.3)
+            await no_longer_follows(standby, primary)
+            await asyncio.sleep(0.3)  # commits of the primary may be under way now
+            await load.reach(meanwhile)
             await in_thread(primary.kill)
-            standby.freeze(signal.SIGCONT)
             await in_thread(standby.promote)
             await load.reach(50)
         return await load.lost(standby.url("postgres")), unsafe
@@ -241,13 +256,13 @@ async def failed_over(
 @pytest.mark.slow
 async def test_a_synchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
     """Nothing that was acknowledged is lost, and the service goes on with the standby by itself."""
-    assert await failed_over(place, "y", SYNCHRONOUS) == (set(), [])
+    assert await failed_over(place, "y", SYNCHRONOUS, meanwhile=0) == (set(), [])
 
 
 @pytest.mark.slow
 async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
     """The control: it lacks the last moments, and we said before that it is unsafe."""
-    lost, unsafe = await failed_over(place, "a")
+    lost, unsafe = await failed_over(place, "a", meanwhile=20)
     assert lost
     assert len(unsafe) == 1
     assert "asynchronous" in unsafe[0]
@@ -280,11 +295,11 @@ async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url
 async def until_it_waits(url: str) -> None:
     """Until a commit waits for a standby; then its wait is broken off."""
     sql = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             if await ask_in_loop(url, sql):
                 return
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(LOOK_S)
 
 
 # --- a server that is not to be trusted -----------------------------------------------------------
@@ -296,7 +311,8 @@ def configured(server: Server, name: str, value: str) -> None:
     """Change a setting of the running server, or take it back."""
     change = f"SET {name}={value}" if value else f"RESET {name}"
     url = server.url("postgres")
-    ask(url, f"ALTER SYSTEM {change}", "SELECT pg_reload_conf()", "SELECT pg_sleep(0.2)")
+    ask(url, f"ALTER SYSTEM {change}", "SELECT pg_reload_conf()")
+    until(lambda: ask(url, f"SHOW {name}")[0][0] == (value or "on"))
 
 
 @pytest.mark.parametrize("name", UNSAFE)
@@ -311,7 +327,7 @@ async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, n
                     pass
             await ask_in_loop(
                 own_url,
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                f"SELECT pg_terminate_backend(pid, {PATIENCE_S * 1000:.0f}) FROM pg_stat_activity "
                 "WHERE application_name = 'tallyhook serving'",
             )
             with pytest.raises(StoreUnavailable):

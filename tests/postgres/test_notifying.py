@@ -18,6 +18,7 @@ from app.providers.source import Source
 from tests.postgres.test_sharing import several
 from tests.store.builders import arrival, desk, keep, rows, said
 from tests.store.contract_ledgers import paid
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
 
@@ -28,10 +29,14 @@ SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 async def test_two_workers_share_the_work(url: str) -> None:
     """Nothing is sent twice while both live, nothing is left out, and no order's is overtaken."""
     heard: list[tuple[str, int, str]] = []
+    both = asyncio.Event()
 
     async def answer(request: httpx2.Request) -> httpx2.Response:
         data: dict[str, Any] = json.loads(request.content)["data"]
         heard.append((data["order"], data["id"], request.headers["x-worker"]))
+        if len({worker for *_, worker in heard}) == 2:
+            both.set()
+        await both.wait()  # nobody goes on alone
         await asyncio.sleep(0.01)
         return httpx2.Response(204, content=_nothing())
 
@@ -43,7 +48,7 @@ async def test_two_workers_share_the_work(url: str) -> None:
 
         async def work(number: int) -> int:
             async with outgoing_client(
-                timeout_s=5, transport=httpx2.MockTransport(answer)
+                timeout_s=PATIENCE_S, transport=httpx2.MockTransport(answer)
             ) as client:
                 client.headers["x-worker"] = str(number)
                 shop = Shop(url="http://shop.example/", signer=signer)
@@ -53,7 +58,7 @@ async def test_two_workers_share_the_work(url: str) -> None:
                     sent += await notify_due(notifier)
                 return sent
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             sent = await asyncio.gather(work(0), work(1))
     assert sum(sent) == len(heard) == 2 * len(ORDERS)
     assert min(sent) > 0

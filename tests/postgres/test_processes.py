@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from tests.e2e.processes import Process, command, running, serving
 from tests.postgres.conftest import a_database, ask
 from tests.postgres.server import Server
 from tests.postgres.server import running as a_server
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.postgres
 
@@ -41,14 +41,6 @@ def deliver(process: Process, name: str) -> tuple[int, Any]:
         return 0, None
 
 
-def until(condition: Any) -> None:
-    """Until it holds."""
-    ends = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 def test_several_upgrade_at_once(empty_url: str, tmp_path: Path) -> None:
     """Replicas that start together on a new database bring it up to date once, and none fails."""
@@ -56,7 +48,7 @@ def test_several_upgrade_at_once(empty_url: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "app", "db", "upgrade"]
     pipe = subprocess.PIPE
     started = [subprocess.Popen(words, env=variables, stdout=pipe, stderr=pipe) for _ in range(3)]
-    said = [each.communicate(timeout=60)[1].decode() for each in started]
+    said = [each.communicate(timeout=PATIENCE_S)[1].decode() for each in started]
     assert [each.returncode for each in started] == [0] * 3, said
     assert sum("was at version none" in each for each in said) == 1
     assert ask(empty_url, "SELECT version_num FROM alembic_version")[0][0] == (

@@ -40,6 +40,7 @@ from tests.store.builders import (
 )
 from tests.store.contract_histories import session_opened
 from tests.store.contract_ledgers import WINDOW_S, mark, paid, quiet
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
 
@@ -137,7 +138,7 @@ async def test_workers_share_the_due_orders(url: str, counted: int) -> None:
             await connection.execute(text("ANALYZE order_due"))
         await keep(one, *due[counted:])
         words = {"now": seconds(9), "limit": 3, "until": seconds(39)}
-        async with asyncio.timeout(5), one.writing() as first, other.writing() as second:
+        async with asyncio.timeout(PATIENCE_S), one.writing() as first, other.writing() as second:
             for connection in (first, second):
                 for way in ("hashjoin", "mergejoin", "material"):
                     await connection.execute(text(f"SET LOCAL enable_{way} = off"))
@@ -191,7 +192,7 @@ async def test_a_slow_worker_publishes_nothing_twice(
     async with several(url) as stores:
         for number in range(ROUNDS):
             await keep(stores[0], arrival(said(f"e{number}", order=f"O{number}")))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await asyncio.gather(*(refold_due(desk(s, at=1), limit=9) for s in stores))
             assert len(await published(stores[0])) == number + 1
 
@@ -348,7 +349,7 @@ async def test_a_connection_that_dies_gives_its_locks_back(url: str) -> None:
                     "AND granted AND objid = 7411003"
                 )
             )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert await waiting == ["stored"]
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)

@@ -30,7 +30,7 @@ WORKER_IDLE_S = 24 * 3_600.0
 """The longest sleep of the fold worker and the watchdog here. They would otherwise look around all
 the time."""
 
-ASKING_IDLE_S = 1_800.0
+ASKING_IDLE_S = 7_200.0
 """The same, of what asks for unknown sessions again."""
 
 SEALING_IDLE_S = 24 * 3_600.0

@@ -10,7 +10,6 @@ from tests.simulation.test_simulation import AT_ONCE, GATE, every_promise_is_kep
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(GATE // 2, GATE, AT_ONCE))
 def test_every_promise_is_kept_in_every_further_world(first: int, log: io.StringIO) -> None:
     """Whatever is lost, doubled, delayed, killed or cut off: all ends as the provider knows it."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,7 +24,6 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from app.bootstrap import store_settings
 from app.bootstrap_sources import compile_sources
 from app.checkout.client import ClientSettings
 from app.config import Settings, load_settings
@@ -33,7 +31,6 @@ from app.providers.source import Source
 from app.sandbox.provider import Provider
 from app.sandbox.server import build_sandbox
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN, SandboxSettings
-from app.store.store import open_store
 from reconcile.instants import SECOND, Instant
 from tests.simulation import invariants
 from tests.simulation.faults import CLOCK_STEP_S, HELD_S, HOUR_S, drawn
@@ -43,6 +40,7 @@ from tests.simulation.machine import Machine
 from tests.simulation.network import Inward, Outward
 from tests.simulation.shop import Shop, drawn_orders
 from tests.simulation.trace import Trace
+from tests.store.made import put_new
 
 BEGINNING: Instant = 1_790_000_000 * SECOND
 
@@ -90,11 +88,10 @@ class Run:
 
 def run_seed(seed: int) -> Run:
     """Live through the world of this seed."""
-    empty = _empty_database()
     began = time.perf_counter()
     with _folder() as folder:
         (folder / "0").mkdir()
-        shutil.copyfile(empty, folder / "0" / "t.db")
+        put_new(folder / "0" / "t.db")
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             loop = runner.get_loop()
             assert isinstance(loop, VirtualLoop)
@@ -296,19 +293,3 @@ def _folder() -> Iterator[Path]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
         yield Path(name)
-
-
-@cache
-def _empty_database() -> Path:
-    """A new database, made once by the product itself."""
-    folder = Path(tempfile.mkdtemp(prefix="tallyhook-empty-"))
-    path = folder / "t.db"
-
-    async def make() -> None:
-        url = f"sqlite+aiosqlite:///{path}"
-        settings = _settings().model_copy(update={"database_url": url})
-        async with open_store(store_settings(settings), purpose="serving"):
-            pass
-
-    asyncio.run(make())
-    return path

@@ -22,6 +22,7 @@ from app.operations.manage_tokens import issue_token
 from app.store import locks
 from app.store.store import Store, StoreSettings, open_store
 from tests.store.builders import SOURCES, arrival, desk, keep, opened, rejection, rows, said
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -136,15 +137,33 @@ async def refuses_for_good(store: Store, known: Any) -> None:
     assert store.writer.poison is not None
 
 
-async def test_an_io_error_poisons(store: Store, path: Path) -> None:
-    """After one I/O error of the disk nothing more is acknowledged, though the disk works again."""
-    told: list[None] = []
-    store.writer.on_poison = lambda: told.append(None)
+@asynccontextmanager
+async def a_failing_disk(store: Store) -> AsyncIterator[None]:
+    """What would make the log longer fails."""
+    assert store.path is not None
+    with files_cannot_grow(store.path.with_name("t.db-wal").stat().st_size):
+        yield
+
+
+@asynccontextmanager
+async def a_read_only_database(store: Store) -> AsyncIterator[None]:
+    """From now on SQLite refuses to write, as to a file that can only be opened for reading."""
+    async with store.writing() as connection:
+        await connection.exec_driver_sql("PRAGMA query_only=ON")
+    yield
+
+
+@pytest.mark.parametrize("fault", [a_failing_disk, a_read_only_database])
+async def test_a_fault_of_the_disk_poisons(store: Store, path: Path, fault: Any) -> None:
+    """After one such error nothing more is acknowledged, even where the disk works again."""
+    told: list[str] = []
+    store.writer.on_poison = told.append
     known = said("e1", order="A")
     await keep(store, arrival(known))
     before = on_disk(path)
-    with files_cannot_grow(path.with_name("t.db-wal").stat().st_size), pytest.raises(StorePoisoned):
-        await store.journal.submit(arrival(said("e2", order="A"), body=b"x" * 100_000))
+    async with fault(store):
+        with pytest.raises(StorePoisoned):
+            await store.journal.submit(arrival(said("e2", order="A"), body=b"x" * 100_000))
     await refuses_for_good(store, known)
     assert on_disk(path) == before
     assert len(told) == 1
@@ -166,7 +185,7 @@ with open(path, "r+b") as file:
 
 def damage(path: Path) -> None:
     """Overwrite a page. In another process: closing the file in ours would drop its locks."""
-    subprocess.run([sys.executable, "-c", CORRUPT, str(path)], check=True, timeout=20)
+    subprocess.run([sys.executable, "-c", CORRUPT, str(path)], check=True, timeout=PATIENCE_S)
 
 
 async def test_a_damaged_database_is_not_served(url: str, path: Path) -> None:
@@ -277,37 +296,42 @@ async def test_one_writer_at_a_time_among_processes(
 
 
 BESIDE = """
-import asyncio, sys
+import asyncio, os, sys
 from app.clock import SystemClock
 from app.operations.desk import Desk
 from app.operations.manage_tokens import issue_token
 from app.store.store import StoreSettings, open_store
 from reconcile.policy import Policy
 
-async def work(url, count):
+async def work(url, ended):
     async with open_store(StoreSettings(url=url), purpose="writing") as store:
-        desk = Desk(store=store, policy=Policy(), clock=SystemClock())
-        for number in range(count):
+        desk, number = Desk(store=store, policy=Policy(), clock=SystemClock()), 0
+        while not os.path.exists(ended):
             await issue_token(desk, name=f"t{number}")
+            number += 1
+    print(number)
 
-asyncio.run(work(sys.argv[1], int(sys.argv[2])))
+asyncio.run(work(*sys.argv[1:]))
 """
+"""Writes until a file is there, and says how much."""
 
 
-async def test_another_process_writes_beside_the_service(store: Store, url: str) -> None:
+async def test_another_process_writes_beside_the_service(
+    store: Store, url: str, tmp_path: Path
+) -> None:
     """Two processes that write at the same time both keep all that they wrote."""
-    words = [sys.executable, "-c", BESIDE, url, "60"]
-    other = await asyncio.create_subprocess_exec(*words)
-    sent = 0
-    async with asyncio.timeout(60):
-        while other.returncode is None:
+    tokens, sent, ended = "SELECT count(*) FROM tokens", 0, tmp_path / "ended"
+    words = [sys.executable, "-c", BESIDE, url, str(ended)]
+    other = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(PATIENCE_S):
+        while sent < 30 or (await rows(store, tokens))[0][0] < 60:
             await keep(store, *(arrival(said(f"e{sent + n}", order="A")) for n in range(3)))
             sent += 3
-            await asyncio.sleep(0)
-    assert await other.wait() == 0
-    assert sent > 30
+    ended.touch()
+    written, _ = await other.communicate()
+    assert other.returncode == 0
     assert await rows(store, "SELECT count(*) FROM deliveries") == [(sent,)]
-    assert await rows(store, "SELECT count(*) FROM tokens") == [(60,)]
+    assert await rows(store, tokens) == [(int(written),)]
     assert await rows(store, "PRAGMA integrity_check") == [("ok",)]
 
 

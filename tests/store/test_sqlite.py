@@ -24,6 +24,7 @@ from tests.store.contract_sealing import SealingContract
 from tests.store.contract_takings import TakingsContract
 from tests.store.contract_verdicts import VerdictContract
 from tests.store.contract_watching import WatchingContract
+from tests.store.made import put_new
 
 
 class TestSqlite(
@@ -50,5 +51,10 @@ class TestSqlite(
 
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:
-        """A database that does not exist yet."""
+        """A database of the newest version, without a row."""
+        put_new(tmp_path / "t.db")
         return f"sqlite+aiosqlite:///{tmp_path}/t.db"
+
+    async def test_an_upgrade_from_the_first_version(self, tmp_path: Path) -> None:
+        """The same, on a database that does not exist yet."""
+        await super().test_an_upgrade_from_the_first_version(f"sqlite+aiosqlite:///{tmp_path}/t.db")

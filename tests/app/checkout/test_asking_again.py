@@ -18,6 +18,7 @@ from app.operations.rounds import Rounds
 from reconcile.instants import HOUR, MINUTE, SECOND
 from tests.app.checkout.conftest import Shop
 from tests.app.checkout.service import PHONE, answer, drop, opened, service
+from tests.waiting import PATIENCE_S
 
 ONCE = RetrySettings(tries=1, try_s=5.0, total_s=20.0)
 
@@ -127,7 +128,7 @@ async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[Rounds]:
         yield task
     finally:
         task.stop()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, PATIENCE_S)
     assert not task.alive
 
 
@@ -137,7 +138,7 @@ async def test_the_task_frees_what_its_predecessor_held_and_asks(shop: Shop) -> 
         async with shop.store.writing() as connection:
             await connection.execute(text(f"UPDATE unanswered SET due_at=0, held_until={2**60}"))
         async with asking(shop, client) as task:
-            await asyncio.wait_for(pay.until(2), 10)
+            await asyncio.wait_for(pay.until(2), PATIENCE_S)
             assert task.alive
     assert await shop.kinds() == ["requested", "unknown", "opened"]
 

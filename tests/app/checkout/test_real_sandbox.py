@@ -18,6 +18,7 @@ from app.sandbox.settings import SANDBOX_TOKEN, SandboxSettings
 from reconcile.instants import SECOND
 from tests.app.checkout.conftest import Shop
 from tests.app.sandbox.harness import FakeSigner
+from tests.waiting import PATIENCE_S
 
 
 @asynccontextmanager
@@ -38,7 +39,7 @@ async def sandbox() -> AsyncIterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
-            await asyncio.wait_for(serving, 10)
+            await asyncio.wait_for(serving, PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -15,6 +14,7 @@ from reconcile.canonical import canonical_json
 from reconcile.merkle import consistency_holds, inclusion_holds, leaf_hash
 from tests.app.cli.test_commands import Run, filled, run
 from tests.app.web.driving import driving, of_order
+from tests.waiting import soon
 
 __all__ = ["filled", "run"]
 
@@ -137,19 +137,17 @@ async def test_the_service_seals_by_itself_and_says_how_far(tmp_path: Path) -> N
     async with driving(tmp_path) as driver:
         for number in range(3):
             await driver.send(of_order(f"O-{number}", f"e{number}"))
-        async with asyncio.timeout(20):
-            while driver.rows("SELECT count(*) FROM log_leaves WHERE kind='delivery'") != [(3,)]:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        sealed = "SELECT count(*) FROM log_leaves WHERE kind='delivery'"
+        await soon(lambda: driver.rows(sealed) == [(3,)])
         told = (await driver.client.get("/metrics")).text
         assert "\ntallyhook_log_waiting " in told
         leaves = [line for line in told.splitlines() if line.startswith("tallyhook_log_leaves ")]
         assert float(leaves[0].split()[1]) >= 3
         assert await driver.ready()
         assert driver.service.sealing is not None
-        driver.service.sealing.stop()
-        async with asyncio.timeout(20):
-            while driver.service.sealing.alive:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        sealing = driver.service.sealing
+        sealing.stop()
+        await soon(lambda: not sealing.alive)
         answer = json.loads((await driver.client.get("/readyz")).content)
         assert answer["reasons"] == ["the task that seals the evidence is not running"]
 

@@ -134,7 +134,7 @@ def test_rebuilding_sets_the_marks(
     lost: str,
 ) -> None:
     """Whatever became of the due marks, or of the policy, each stands at its next decision."""
-    # The order was placed at the tests' own fixed moment: its deadline must be to come.
+    # Half a day after the order was placed its deadline must be to come.
     monkeypatch.setenv("TALLYHOOK_PAYMENT_WINDOW_S", "86000")
     monkeypatch.setenv("TALLYHOOK_GRACE_S", "80000")
     assert run("refold", "--all").code == 0

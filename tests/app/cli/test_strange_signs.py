@@ -110,6 +110,30 @@ def test_a_file_is_imported_whatever_bytes_its_name_is_of(run: Run, tmp_path: Pa
 
 @pytest.mark.parametrize(
     "words",
+    [
+        ("reconcile", "show", "9" * 20),
+        ("audit", "list", "--after", "9" * 20),
+        ("log", "consistency", "1", "9" * 20),
+        ("log", "consistency", "-1", "2"),
+        ("notifications", "redeliver", "9" * 20),
+        ("reconcile", "run", "--from", "0001-01-01"),
+        ("reconcile", "run", "--to", "2026-W01-1"),
+        ("period", "close", "9999-12"),
+    ],
+)
+def test_a_number_or_day_beyond_all_bounds_is_refused(run: Run, words: tuple[str, ...]) -> None:
+    run("tokens", "add", "shop")  # makes the database
+    assert run(*words).code == 2
+
+
+def test_the_last_day_of_the_calendar_is_a_day(run: Run) -> None:
+    run("tokens", "add", "shop")
+    ended = run("reconcile", "run", "--to", "9999-12-31", "--format", "json")
+    assert (ended.code, ended.document["to"]) == (0, "9999-12-31T23:59:59.999999Z")
+
+
+@pytest.mark.parametrize(
+    "words",
     [("breaks", "show", "brk_\udcff"), ("records", "list", "--reference", "A\udcff")],
 )
 def test_a_word_that_is_not_utf_8_is_refused(run: Run, words: tuple[str, ...]) -> None:

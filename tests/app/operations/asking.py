@@ -16,6 +16,7 @@ from app.operations.refold import refold_until_quiet
 from app.outbound.http import outgoing_client
 from reconcile.instants import HOUR
 from tests.app.web.driving import Driver, driving
+from tests.waiting import LOOK_S, PATIENCE_S, soon
 
 PROFILE = """
 confirm = "fetch_back"
@@ -117,22 +118,21 @@ async def told(driver: Driver, document: dict[str, Any]) -> str:
 
 async def until(driver: Driver, wanted: str) -> None:
     """Wait until the order has this outcome."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while await outcome(driver) != wanted:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(LOOK_S)
 
 
 async def questions(driver: Driver, provider: Provider, count: int) -> None:
-    """Let hours go by until the provider was asked so often."""
-    async with asyncio.timeout(20):
-        while len(provider.asked) < count:
-            await asyncio.sleep(0.05)
-            if provider.asked:
-                driver.clock.put(driver.clock.now() + HOUR)
+    """Let time go by until the provider was asked so often: an hour after each answer."""
+    for number in range(1, count + 1):
+        await soon(lambda number=number: len(provider.asked) >= number)
+        if number < count:
+            tried = f"SELECT 1 FROM confirmations WHERE tries >= {number}"
+            await soon(lambda tried=tried: driver.rows(tried))
+            driver.clock.put(driver.clock.now() + HOUR)
 
 
 async def waiting(driver: Driver, count: int) -> None:
     """Wait until so many events wait to be asked about."""
-    async with asyncio.timeout(20):
-        while driver.rows("SELECT count(*) FROM confirmations") != [(count,)]:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await soon(lambda: driver.rows("SELECT count(*) FROM confirmations") == [(count,)])

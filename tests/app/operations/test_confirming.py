@@ -24,6 +24,7 @@ from tests.app.operations.asking import (
     waiting,
 )
 from tests.reconcile.build import T
+from tests.waiting import soon
 
 __all__ = ["asking"]
 
@@ -70,11 +71,8 @@ async def test_a_true_payment_of_another_order_pays_for_nothing_else(
     provider = Provider({"state": "COMPLETE", "order": named, "amount": 700})
     async with asking(provider) as driver:
         await told(driver, PAID)
-        async with asyncio.timeout(20):
-            while not driver.rows(  # noqa: ASYNC110
-                "SELECT 1 FROM deliveries WHERE headers LIKE ':fetched%'"
-            ):
-                await asyncio.sleep(0.02)
+        fetched = "SELECT 1 FROM deliveries WHERE headers LIKE ':fetched%'"
+        await soon(lambda: driver.rows(fetched))
         assert await outcome(driver) == ("unresolved" if named else "pending")
         ledger = (await driver.api("GET", "/orders/ORD-9")).json()
         assert not ledger["fulfillable"]

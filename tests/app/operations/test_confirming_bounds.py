@@ -28,6 +28,7 @@ from tests.app.operations.asking import (
     waiting,
 )
 from tests.app.web.driving import driving, event
+from tests.waiting import soon
 
 __all__ = ["asking"]
 
@@ -91,11 +92,8 @@ async def test_a_source_whose_profile_asks_no_more_loses_no_question(
     async with driving(tmp_path, **environment) as driver:
         driver.clock.put(later)
         await driver.send({**PAID, "id": "other"}, [], source="other")
-        async with asyncio.timeout(20):
-            while driver.rows(  # noqa: ASYNC110
-                "SELECT tries FROM confirmations WHERE source='other'"
-            ) == [(0,)]:
-                await asyncio.sleep(0.02)
+        tries = "SELECT tries FROM confirmations WHERE source='other'"
+        await soon(lambda: driver.rows(tries) != [(0,)])
         waits = driver.rows("SELECT count(*) FROM confirmations WHERE source='weak'")
         assert waits == [(1,)]
     provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]

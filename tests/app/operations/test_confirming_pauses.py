@@ -11,18 +11,16 @@ from app.outbound.asker import LIMIT_S
 from reconcile.instants import DAY, HOUR, SECOND
 from tests.app.operations.asking import PAID, Provider, asking, outcome, told, waiting
 from tests.app.web.driving import Driver
+from tests.waiting import soon
 
 __all__ = ["asking"]
 
 
 async def due_after(driver: Driver, tries: int) -> int:
     """When the only event that waits is due, once it was asked about so often."""
-    async with asyncio.timeout(20):
-        while True:
-            ((found, due),) = driver.rows("SELECT tries, due_at FROM confirmations")
-            if found == tries:
-                return int(due)
-            await asyncio.sleep(0.02)
+    await soon(lambda: driver.rows("SELECT tries FROM confirmations") == [(tries,)])
+    ((due,),) = driver.rows("SELECT due_at FROM confirmations")
+    return int(due)
 
 
 async def test_pauses_double_up_to_an_hour_and_end_after_a_month(asking: Any) -> None:

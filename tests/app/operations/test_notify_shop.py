@@ -28,6 +28,7 @@ from app.outbound.http import outgoing_client
 from app.store.published import Published
 from reconcile.instants import DAY, SECOND
 from tests.app.web.driving import Driver, driving, event, of_order
+from tests.waiting import soon
 
 SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 URL = "https://shop.example/payments/outcomes?from=tallyhook"
@@ -80,16 +81,9 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
     return make
 
 
-async def until(happened: Callable[[], bool]) -> None:
-    """Wait for it."""
-    async with asyncio.timeout(20):
-        while not happened():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
 async def tried(driver: Driver, times: int) -> None:
     """Wait until a notification was tried so often."""
-    await until(lambda: driver.rows("SELECT max(tries) FROM notifications") == [(times,)])
+    await soon(lambda: driver.rows("SELECT max(tries) FROM notifications") == [(times,)])
 
 
 async def states(driver: Driver) -> list[tuple[str, int, str | None]]:
@@ -104,13 +98,13 @@ async def test_every_revision_is_told_as_the_feed_tells_it(serve: Serve) -> None
     shop = Shop()
     async with serve(shop) as driver:
         await driver.send(event("e1", "pending"))
-        await until(lambda: len(shop.heard) == 1)
+        await soon(lambda: len(shop.heard) == 1)
         await driver.send(event("e2"))
         await driver.send(of_order("ORD-2", "e3"))
-        await until(lambda: len(shop.heard) == 3)
+        await soon(lambda: len(shop.heard) == 3)
         feed = (await driver.api("GET", "/outcomes")).json()["outcomes"]
         assert sorted((d["data"] for _, d in shop.heard), key=lambda d: d["id"]) == feed
-        await until(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(3,)])
+        await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(3,)])
     assert shop.told("ORD-1") == ["pending", "succeeded"]
     assert len({name for name, _ in shop.heard}) == 3
     for request in shop.requests:
@@ -134,14 +128,14 @@ async def test_what_is_not_taken_is_sent_again_with_the_same_id(serve: Serve) ->
     shop = Shop(500, 302, httpx2.ConnectError("planned"), httpx2.ReadTimeout("planned"))
     async with serve(shop) as driver:
         await driver.send(event("e1", "pending"))
-        await until(lambda: len(shop.heard) == 1)
+        await soon(lambda: len(shop.heard) == 1)
         await driver.send(event("e2"))
         for tries in range(1, 5):
             await tried(driver, tries)
             assert len(shop.heard) == tries
             driver.clock.put(driver.clock.now() + DAY // 4)
-        await until(lambda: len(shop.heard) == 6)
-        await until(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(2,)])
+        await soon(lambda: len(shop.heard) == 6)
+        await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(2,)])
         assert await states(driver) == [("delivered", 5, None), ("delivered", 1, None)]
     assert shop.told("ORD-1") == ["pending"] * 5 + ["succeeded"]
     assert len({request.content for request in shop.requests[:5]}) == 1
@@ -162,11 +156,11 @@ async def test_after_three_days_it_is_given_up(serve: Serve) -> None:
         figures = (await driver.client.get("/metrics")).text
         assert "tallyhook_notifications_given_up 1.0" in figures
         await driver.send(event("e2", "disputed"))
-        await until(lambda: shop.told("ORD-1")[2:] == ["disputed"])
+        await soon(lambda: shop.told("ORD-1")[2:] == ["disputed"])
         with pytest.raises(NotFoundError):
             await redeliver(driver.desk, [1, 77])
         assert await redeliver(driver.desk, None) == 1
-        await until(lambda: len(shop.heard) == 4)
+        await soon(lambda: len(shop.heard) == 4)
     assert shop.heard[3][0] == shop.heard[0][0]
 
 

@@ -15,6 +15,7 @@ from reconcile.instants import DAY, format_instant
 from tests.app.cli.test_commands import Run, run
 from tests.app.web.driving import Driver, driving, event, of_order
 from tests.reconcile.build import T
+from tests.waiting import soon
 
 __all__ = ["run"]
 
@@ -40,10 +41,8 @@ async def filled(driver: Driver) -> dict[str, Any]:
 
 async def until_pruned(driver: Driver, count: int) -> None:
     """Wait until that many deliveries were pruned."""
-    async with asyncio.timeout(20):
-        sql = "SELECT count(*) FROM deliveries WHERE pruned_at > 0"
-        while driver.rows(sql) != [(count,)]:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    sql = "SELECT count(*) FROM deliveries WHERE pruned_at > 0"
+    await soon(lambda: driver.rows(sql) == [(count,)])
 
 
 async def test_the_service_prunes_by_itself(

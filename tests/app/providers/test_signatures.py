@@ -196,9 +196,9 @@ def test_a_sentence_quotes_nothing(change: str) -> None:
 
 
 def test_a_flood_of_signatures_is_judged_in_time() -> None:
-    """Even 64 KiB of entries, with the right one last, are tried within a second."""
+    """Even 64 KiB of entries, with the right one last, are tried with a second of work."""
     request = Request.signed()
     flood = b" ".join([STRANGER] * 1400 + [request.header("webhook-signature")])
-    began = time.monotonic()
+    began = time.process_time()
     assert request.having(webhook_signature=flood).refusal() is None
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1

@@ -113,11 +113,11 @@ def test_depth_is_refused_before_the_interpreter_minds() -> None:
     ids=["integer", "nested integer", "fraction", "escapes", "quotes", "pairs", "string", "blanks"],
 )
 def test_a_megabyte_of_spite_is_refused_in_linear_time(body: bytes) -> None:
-    """Bodies made to be slow are refused within two seconds, not minutes."""
-    began = time.monotonic()
+    """Bodies made to be slow are refused with two seconds of work, not minutes."""
+    began = time.process_time()
     with pytest.raises(Unreadable):
         parse(body)
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 @FIXED

@@ -18,6 +18,7 @@ from app.clock import SetClock
 from app.sandbox.server import build_sandbox
 from app.sandbox.settings import SandboxSettings
 from reconcile.instants import SECOND, Instant, parse_instant
+from tests.waiting import PATIENCE_S
 
 START = parse_instant("2026-11-20T10:00:00.123456Z")
 URL = "/api/v1/checkout/sessions"
@@ -106,7 +107,7 @@ class World:
         await self.reached(pending_events=0, undelivered=0)
 
     async def reached(self, **counts: int) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_S):
             while True:
                 state = await self.get("/sandbox/state")
                 if counts.items() <= state.items():

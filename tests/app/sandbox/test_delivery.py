@@ -16,6 +16,7 @@ from app.errors import ConfigurationError
 from app.sandbox.settings import SandboxSettings
 from reconcile.instants import SECOND, Instant
 from tests.app.sandbox.harness import FakeSigner, world
+from tests.waiting import PATIENCE_S
 
 ENDINGS = [f"{n:02d}" for n in range(1, 17)]
 
@@ -105,12 +106,15 @@ async def test_the_state_tells_what_is_still_to_come() -> None:
 
 
 async def test_deliveries_run_together_but_bounded() -> None:
-    under_way, most = 0, 0
+    under_way, most, four = 0, 0, anyio.Event()
 
     async def receive(_: httpx2.Request) -> httpx2.Response:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
+        if under_way == 4:
+            four.set()
+        await four.wait()
         await anyio.sleep(0.001)
         under_way -= 1
         return httpx2.Response(200)
@@ -185,8 +189,10 @@ async def test_when_playing_fails_the_sandbox_says_so_and_opens_no_more() -> Non
     async with world(signer=BrokenSigner()) as w:
         assert (await w.client.get("/livez")).status_code == 200
         await w.open()
-        await anyio.sleep(0.01)
-        health, session = await w.client.get("/livez"), await w.open(key="another")
+        with anyio.fail_after(PATIENCE_S):
+            while (health := await w.client.get("/livez")).status_code == 200:
+                await anyio.lowlevel.checkpoint()
+        session = await w.open(key="another")
     assert (health.status_code, session.status_code) == (503, 503)
     assert "no key" in health.json()["detail"]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,6 +16,8 @@ import httpx2
 import pytest
 
 from tests.app.sandbox.harness import AUTH, URL, session_body
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S, until
 
 _SERVE = """
 import sys, anyio
@@ -57,14 +58,13 @@ def receiver() -> Iterator[ThreadingHTTPServer]:
         thread.start()
         yield server
         server.shutdown()
-        thread.join(5)
+        thread.join(PATIENCE_S)
 
 
 @pytest.fixture
 def sandbox(receiver: ThreadingHTTPServer, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A sandbox on a free port, up and answering; `args[-3]` is the port, `args[-1]` the truth."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{receiver.server_port}/webhooks/checkout"
     arguments = [sys.executable, "-c", _SERVE, str(port), url, str(tmp_path / "truth.json")]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -73,29 +73,23 @@ def sandbox(receiver: ThreadingHTTPServer, tmp_path: Path) -> Iterator[subproces
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=5)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def _wait_until_up(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
+    def answers() -> bool:
         assert process.poll() is None, process.communicate()[0].decode()
-        try:
-            if httpx2.get(f"http://127.0.0.1:{port}/livez", trust_env=False).status_code == 200:
-                return
-        except httpx2.ConnectError:
-            time.sleep(0.02)
-    raise AssertionError("the sandbox did not come up")
+        with suppress(httpx2.ConnectError):
+            url = f"http://127.0.0.1:{port}/livez"
+            return httpx2.get(url, trust_env=False, timeout=PATIENCE_S).status_code == 200
+        return False
+
+    until(answers)
 
 
-def _wait_until_delivered(client: httpx2.Client) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        state = client.get("/sandbox/state").json()
-        if state["pending_events"] == state["undelivered"] == 0:
-            return
-        time.sleep(0.02)
-    raise AssertionError("not everything was delivered")
+def _is_all_delivered(client: httpx2.Client) -> bool:
+    state = client.get("/sandbox/state").json()
+    return bool(state["pending_events"] == state["undelivered"] == 0)
 
 
 def test_a_dropped_answer_is_a_connection_error_and_the_repeat_is_the_replay(
@@ -105,11 +99,13 @@ def test_a_dropped_answer_is_a_connection_error_and_the_repeat_is_the_replay(
     headers = {**AUTH, "Idempotency-Key": "k"}
     body = session_body("254700000015")
     base = f"http://127.0.0.1:{port}"
-    with httpx2.Client(base_url=base, headers=headers, trust_env=False, timeout=5) as client:
+    with httpx2.Client(
+        base_url=base, headers=headers, trust_env=False, timeout=PATIENCE_S
+    ) as client:
         with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
             client.post(URL, json=body)
         repeat = client.post(URL, json=body)
-        _wait_until_delivered(client)
+        until(lambda: _is_all_delivered(client))
         (entry,) = json.loads(truth.read_text())
     assert repeat.status_code == 201
     assert repeat.headers["idempotent-replayed"] == "true"
@@ -123,6 +119,6 @@ def test_a_dropped_answer_is_a_connection_error_and_the_repeat_is_the_replay(
 
 def _assert_ends_quietly(sandbox: subprocess.Popen[bytes]) -> None:
     sandbox.send_signal(signal.SIGTERM)
-    output = sandbox.communicate(timeout=5)[0]
+    output = sandbox.communicate(timeout=PATIENCE_S)[0]
     assert output == b"", "the sandbox prints and logs nothing of its own"
     assert sandbox.returncode in (0, -signal.SIGTERM, 143)

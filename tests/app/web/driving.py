@@ -22,6 +22,7 @@ from app.operations.desk import Desk
 from app.operations.manage_tokens import issue_token
 from reconcile.instants import SECOND, Instant, format_instant
 from tests.reconcile.build import T
+from tests.store.made import put_new
 
 KEY = b"a key for tests, not a secret"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -136,6 +137,7 @@ async def driving(
     """A service with its clock at T. With `raising`, an error in it fails the test at once."""
     settings = load_settings(environ(folder, **more), serving=True)
     clock = SetClock(T)
+    put_new(folder / "t.db")
     async with open_service(settings, clock=clock, with_worker=with_worker) as service:
         transport = httpx2.ASGITransport(app=service.application, raise_app_exceptions=raising)
         async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:

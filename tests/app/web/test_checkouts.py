@@ -16,6 +16,7 @@ import pytest
 from reconcile.instants import HOUR
 from tests.app.checkout.service import PHONE, TOKEN, Service, Write, answer, opened, service
 from tests.app.web.driving import Driver, driving, event
+from tests.waiting import PATIENCE_S
 
 PATH = "/checkout/sessions"
 ASKED: dict[str, Any] = {
@@ -104,7 +105,7 @@ async def test_a_lost_answer_is_unknown_and_found_in_the_background(tmp_path: Pa
         assert (first.status_code, first.json()["status"]) == (202, "unknown")
         assert first.headers["retry-after"] == "5"
         driver.clock.put(driver.clock.now() + HOUR)
-        await asyncio.wait_for(pay.until(2), 10)
+        await asyncio.wait_for(pay.until(2), PATIENCE_S)
         found = await start(driver)  # waits until the background has its answer
     assert (found.status_code, found.json()["reference"]) == (200, "cs_1")
     assert len(pay.seen) == 2
