@@ -270,7 +270,6 @@ def serve_refuses(
 IN_PROCESS = [name for name, (given, _) in DANGERS.items() if "PYTHON" not in str(given)]
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("name", IN_PROCESS)
 def test_serve_refuses_it_with_one_line(
     name: str,
@@ -314,6 +313,7 @@ def test_everything_wrong_is_told_at_once(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["no assertions", "development mode", "a default secret"])
 def test_a_process_of_its_own_refuses_too(name: str, tmp_path: Path) -> None:
     """The same as a person meets it; what the interpreter is told can only be tried so."""
@@ -337,6 +337,7 @@ def test_there_are_more_than_thirty_and_the_simulators_secret_is_the_simulators(
     assert SIMULATOR_SECRET == SANDBOX_SECRET
 
 
+@pytest.mark.slow
 def test_what_the_service_makes_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database and its folder are made so that the next start in live does not refuse them."""
     path = tmp_path / "new" / "t.db"

@@ -113,6 +113,7 @@ def test_the_commands_of_the_readme_accept_the_signatures(folder: Path, tool: st
     assert run(folder, "bash", "-c", script).returncode != 0
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_letter_prints_on_two_pages_and_asks_for_nothing(folder: Path) -> None:
     """Twenty deliveries, money back and a dispute: two A4 pages, and not one request."""

@@ -295,6 +295,7 @@ async def test_a_waiting_reader_is_woken(driver: Driver) -> None:
     assert monotonic() - began < 30, "only when its wait was over"
 
 
+@pytest.mark.slow
 async def test_waiting_ends(driver: Driver) -> None:
     """A wait without a change ends in time with nothing, and leaves the cursor where it was."""
     began = monotonic()
