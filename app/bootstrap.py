@@ -234,7 +234,7 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Journal and background tasks at work; on leaving, all that waits has been written."""
-        self.store.writer.on_poison = lambda: self._break("the store failed")
+        self.store.writer.on_poison = self._break
         journal = asyncio.create_task(self._supervise("the journal", self._run_journal()))
         tasks = []
         for name, part in self._parts():

@@ -20,7 +20,12 @@ from app.outbound.http import outgoing_client
 from app.outbound.looking import LIMIT_S, look
 from app.providers.profile import load_profile
 from app.store.facts import database_facts
+from app.store.phones import a_note
+from app.store.sealed_log import identity
 from app.store.store import open_store
+
+EVIDENCE = "TALLYHOOK_EVIDENCE__KEY_FILE"
+PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
 async def examine(environ: Mapping[str, str] | None = None) -> list[Sign]:
@@ -47,15 +52,18 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
     for name, source in settings.sources.items():
         if source.secrets_file is not None:
             yield f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file
-    key = phone_key_path(settings)
-    if key.exists():
-        yield "TALLYHOOK_PHONES__KEY_FILE", key
     if settings.checkout.token_file is not None:
         yield "TALLYHOOK_CHECKOUT__TOKEN_FILE", settings.checkout.token_file
     if settings.shop.secret_file is not None:
         yield "TALLYHOOK_SHOP__SECRET_FILE", settings.shop.secret_file
-    if key_path(settings).exists():  # else the first start makes it
-        yield "TALLYHOOK_EVIDENCE__KEY_FILE", key_path(settings)
+    for variable, path in key_files(settings).items():
+        if path.exists():  # else the first start makes it
+            yield variable, path
+
+
+def key_files(settings: Settings) -> dict[str, Path]:
+    """Where the keys lie that are made here, by the variable of each."""
+    return {EVIDENCE: key_path(settings), PHONES: phone_key_path(settings)}
 
 
 def _mode(path: Path) -> int | None:
@@ -70,6 +78,7 @@ async def _database(settings: Settings) -> list[Sign]:
         async with open_store(store_settings(settings), purpose="reading") as store:
             async with store.reading() as connection:
                 signs = list(checkup.of_database(await database_facts(connection)))
+                needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
             free = store.writer.space.free_bytes()
     except TallyhookError as error:
         sentence = str(error)
@@ -78,6 +87,9 @@ async def _database(settings: Settings) -> list[Sign]:
                 "database", f"{sentence[:1].upper()}{sentence[1:]}.", "then run this again"
             )
         ]
+    for variable, path in key_files(settings).items():
+        needs = needed[variable] is not None
+        signs += checkup.of_key_file(variable, there=path.exists(), needed=needs)
     low_water = settings.disk_low_water_mb
     return signs + list(checkup.of_disk(free, low_water_mib=low_water))
 

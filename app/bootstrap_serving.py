@@ -14,7 +14,7 @@ from app.bootstrap import Service, notifying, open_desk, open_service
 from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_sources import compile_sources, keeps_everything, retention_of, shop_of
 from app.config import Settings
-from app.errors import UnreachableError
+from app.errors import PortTaken, UnreachableError
 from app.logs import tell_left_out
 from app.operations.golive import unfinished
 from app.operations.notify_shop import LIMIT_S
@@ -56,7 +56,7 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
         try:
             await server.serve()
         except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
-            raise UnreachableError(_unheard(host, port)) from failed
+            raise PortTaken(host, port) from failed
         finally:
             for task in (watcher, announcer, guard):
                 task.cancel()
@@ -66,7 +66,7 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
         if service.broken:
             raise UnreachableError("; ".join(service.broken) + "; see the log, then start again")
         if not server.started:
-            raise UnreachableError(_unheard(host, port))
+            raise PortTaken(host, port)
     log.info("stopped")
     tell_left_out(at_once=True)
 
@@ -74,13 +74,6 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
 async def _warn_unfinished(service: Service) -> None:
     if await unfinished(service.desk) is not None:
         log.error("NOT READY FOR REAL MONEY: run `tallyhook golive` and complete its checklist")
-
-
-def _unheard(host: str, port: int) -> str:
-    return (
-        f"cannot listen on {host} port {port}: is the address one of this machine's, "
-        "and the port free?"
-    )
 
 
 def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> uvicorn.Config:

@@ -57,7 +57,11 @@ _KIND = re.compile(r"(?:[a-z]{1,8}[_-])?(test|sandbox|live)[_-]", re.IGNORECASE)
 
 def _environment(settings: Settings, reading: Reading) -> None:
     if reading.serving and settings.environment is None and ENVIRONMENT not in reading.problems:
-        reading.problem(ENVIRONMENT, "is required to serve: write sandbox or live")
+        reading.problem(
+            ENVIRONMENT,
+            "is required to serve: write sandbox or live, in the environment or in the file that "
+            "TALLYHOOK_CONFIG names",
+        )
 
 
 def _each_source_has_secrets(settings: Settings, reading: Reading) -> None:

@@ -4,6 +4,7 @@
     ├── UsageError           2  the words of a command are off
     ├── ConfigurationError   3  settings, profiles, secrets
     ├── UnreachableError     4  the store or the provider does not answer
+    │   ├── PortTaken           nor can anyone reach us
     │   ├── StoreUnavailable    for now: try again
     │   └── StorePoisoned       for good: a storage I/O error; this process must end
     └── NotFoundError        5  there is no such thing
@@ -44,6 +45,16 @@ class UnreachableError(TallyhookError):
     """The store or the provider cannot be reached."""
 
     exit_code = 4
+
+
+class PortTaken(UnreachableError):
+    """A server of ours cannot listen where it was told to."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(
+            f"cannot listen on {host} port {port}: is the address one of this machine's, "
+            "and the port free?"
+        )
 
 
 class StoreUnavailable(UnreachableError):

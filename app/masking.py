@@ -134,7 +134,7 @@ class Masking:
         return value
 
     def _field(self, name: str, value: Any) -> Any:
-        word = _NOT_LETTERS.sub("", name.lower())
+        word = _NOT_LETTERS.sub("", name.lower().removeprefix("x-"))  # as headers begin
         if not isinstance(value, str | int) or isinstance(value, bool):
             return self.value(value)
         if any(each in word for each in _PHONE_WORDS):

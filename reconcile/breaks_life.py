@@ -6,7 +6,7 @@ is a function of all steps up to an instant, so it can be asked as of any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
@@ -75,11 +75,27 @@ def life(steps: Iterable[Step]) -> Life:
     return being.now()
 
 
+def acceptances(steps: Iterable[Step]) -> Iterator[tuple[Step, Money, bool]]:
+    """What was accepted of a break over time: each step that did, or that ended it, with the money,
+    and whether it is accepted from then on."""
+    being, before = _Being(), None
+    for step in steps:
+        being.take(step)
+        after = being.accepted()
+        if after != before:
+            if before is not None:
+                yield step, before, False
+            if after is not None:
+                yield step, after, True
+        before = after
+
+
 class _Being:
     """A life while its steps are taken."""
 
     def __init__(self) -> None:
         self._seen = True
+        self._money: Money | None = None
         self._accepted: Step | None = None
         self._assigned: Step | None = None
         self._settled: Step | None = None
@@ -95,10 +111,9 @@ class _Being:
         elif step.kind == "assigned":
             self._assigned = step if step.value else None
         elif step.kind == "accepted":
-            self._accepted = step
-            self._because = f"{_people(step)} accepted {step.money}: {step.reason}"
+            self._decided(step, "accepted")
         elif step.kind == "settled":
-            self._settle(step)
+            self._decided(step, f"decided to {step.value}")
         elif step.kind == "matched":
             self._because = f"{step.by} matched it with {step.value}; the next run will use that."
 
@@ -114,18 +129,26 @@ class _Being:
                 f"It was accepted at {accepted.money}, and run {step.run} saw {step.money}."
             )
             self._accepted = self._settled = None
-        self._seen, self._closed_by = True, ()
+        self._seen, self._closed_by, self._money = True, (), step.money
 
     def _closed(self, step: Step) -> None:
         self._seen, self._closed_by = False, step.cites
         why = f"what came since closed it: {', '.join(step.cites)}" if step.cites else _NOTHING_SAID
         self._because = f"Run {step.run} no longer saw it; {why}."
 
-    def _settle(self, step: Step) -> None:
-        self._settled = step
-        self._because = f"{_people(step)} decided to {step.value} {step.money}: {step.reason}"
-        if step.value != "refund":
-            self._accepted = step
+    def _decided(self, step: Step, did: str) -> None:
+        """The last word counts, if it was about the money that runs have seen."""
+        self._because = f"{_people(step)} {did} {step.money}: {step.reason}"
+        if self._money not in (None, step.money):  # the run was at work when the person looked
+            self._because = f"{_people(step)} {did} {step.money}, and a run has seen {self._money}."
+            return
+        self._accepted = None if step.value == "refund" else step
+        if step.kind == "settled":
+            self._settled = step
+
+    def accepted(self) -> Money | None:
+        """What is accepted of what runs see."""
+        return self._accepted.money if self._seen and self._accepted is not None else None
 
     def now(self) -> Life:
         """Where it stands."""
@@ -133,7 +156,7 @@ class _Being:
         state: State = "open" if assignee is None else "assigned"
         if not self._seen:
             state = "closed"
-        elif self._accepted is not None:
+        elif self.accepted() is not None:
             state = "accepted"
         settled = None if self._settled is None else self._settled.value
         return Life(

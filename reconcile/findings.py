@@ -23,7 +23,7 @@ from reconcile.findings_claims import (
 )
 from reconcile.findings_money import captures, conflicting_amounts, refunds, semantic_duplicate
 from reconcile.instants import Instant
-from reconcile.ledger import FINDING_CODES, Facts, Finding
+from reconcile.ledger import FINDING_CODES, Facts, Finding, new_finding
 from reconcile.movements import cites_of
 from reconcile.outcome import Judgement, paid_several_times
 from reconcile.records import STILL_ASKING
@@ -59,13 +59,13 @@ def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     filed = case.filed
     if not case.heard or filed.placed or filed.sessions or filed.canceled or filed.fulfilled:
         return []
-    return [Finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
+    return [new_finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
 
 
 def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     """A session was asked for, no answer has come, and asking again has not brought one."""
     return [
-        Finding(
+        new_finding(
             code="session_unknown",
             cites=(file.unknown.record_id,),
             facts=(("key", file.unknown.key),),
@@ -109,7 +109,7 @@ def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
         return []
     facts: Facts = (("fulfillable_at", fulfillable_since(case, judgement)), ("due_at", deadline))
     cites = tuple(dict.fromkeys([*judgement.reasons[0].cites, placed.record_id]))
-    return [Finding(code="paid_but_not_fulfilled", cites=cites, facts=facts)]
+    return [new_finding(code="paid_but_not_fulfilled", cites=cites, facts=facts)]
 
 
 _PAID_ONCE: Final = frozenset(("succeeded", "refunded", "partially_refunded", "disputed"))
@@ -122,7 +122,7 @@ def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
         return []
     cites = (fulfilled.record_id, *judgement.reasons[0].cites)
     facts: Facts = (("fulfilled_at", fulfilled.at), ("outcome", judgement.outcome))
-    return [Finding(code="fulfilled_but_not_paid", cites=cites, facts=facts)]
+    return [new_finding(code="fulfilled_but_not_paid", cites=cites, facts=facts)]
 
 
 def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
@@ -138,7 +138,7 @@ def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
         ("occurred_at", min([heard[0].at for heard in late])),
     )
     cites = (canceled.record_id, *cites_of([h for heard in late for h in heard]))
-    return [Finding(code="paid_after_cancel", cites=cites, facts=facts)]
+    return [new_finding(code="paid_after_cancel", cites=cites, facts=facts)]
 
 
 CHECKS: Final[tuple[Check, ...]] = (

@@ -12,7 +12,7 @@ from typing import Final
 from reconcile.correlate import AttemptEvidence, Case, Heard
 from reconcile.events import ClaimKind
 from reconcile.instants import Instant
-from reconcile.ledger import Attempt, Facts, Finding
+from reconcile.ledger import Attempt, Facts, Finding, new_finding
 from reconcile.movements import cites_of, same_dispute
 from reconcile.outcome import Judgement, shared_references
 from reconcile.outcome_attempts import all_cites
@@ -48,7 +48,7 @@ def of_events(case: Case, judgement: Judgement) -> list[Finding]:
 
 def _redelivered(heard: Heard) -> Finding:
     facts: Facts = (("deliveries", heard.count),)
-    return Finding(code="redelivered", cites=(heard.event.event_id,), facts=facts)
+    return new_finding(code="redelivered", cites=(heard.event.event_id,), facts=facts)
 
 
 def _delayed(heard: Heard) -> Finding:
@@ -57,23 +57,23 @@ def _delayed(heard: Heard) -> Finding:
         ("occurred_at", heard.at),
         ("received_at", heard.first),
     )
-    return Finding(code="delivered_late", cites=(heard.event.event_id,), facts=facts)
+    return new_finding(code="delivered_late", cites=(heard.event.event_id,), facts=facts)
 
 
 def _dated_ahead(heard: Heard) -> Finding:
     facts: Facts = (("occurred_at", heard.at), ("received_at", heard.first))
-    return Finding(code="dated_in_future", cites=(heard.event.event_id,), facts=facts)
+    return new_finding(code="dated_in_future", cites=(heard.event.event_id,), facts=facts)
 
 
 def _unrecognized(heard: Heard) -> Finding:
     facts: Facts = (("kind", heard.event.kind),)
-    return Finding(code="unrecognized_event", cites=(heard.event.event_id,), facts=facts)
+    return new_finding(code="unrecognized_event", cites=(heard.event.event_id,), facts=facts)
 
 
 def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
     """One event id came with several bodies; all are kept."""
     return [
-        Finding(
+        new_finding(
             code="same_id_different_body", cites=cites_of(group), facts=(("bodies", len(group)),)
         )
         for group in judgement.bodies
@@ -117,7 +117,7 @@ def _overtaken(attempt: AttemptEvidence) -> Iterable[Finding]:
     if moved:
         cites = cites_of([heard for heard in dated if id(heard) in moved])
         facts: Facts = (("attempt", attempt.reference),)
-        yield Finding(code="out_of_order", cites=cites, facts=facts)
+        yield new_finding(code="out_of_order", cites=cites, facts=facts)
 
 
 def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
@@ -161,7 +161,7 @@ def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
 
 def _contradiction(attempt: AttemptEvidence, said: str, heard: list[Heard]) -> Finding:
     facts: Facts = (("attempt", attempt.reference), ("claims", said))
-    return Finding(code="contradictory_claims", cites=cites_of(heard), facts=facts)
+    return new_finding(code="contradictory_claims", cites=cites_of(heard), facts=facts)
 
 
 def success_after_deadline(case: Case, judgement: Judgement) -> list[Finding]:
@@ -197,7 +197,7 @@ def _after_deadline(
         ("deadline_at", deadline),
     )
     cites = cites_of([*captured, *reported])
-    return [Finding(code="success_after_deadline", cites=cites, facts=facts)]
+    return [new_finding(code="success_after_deadline", cites=cites, facts=facts)]
 
 
 def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding]:
@@ -215,7 +215,7 @@ def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding
         return []
     cites = tuple(dict.fromkeys([c for a in [*failed, first] for c in a.reason.cites]))
     facts: Facts = (("attempt", first.reference), ("failed", len(failed)))
-    return [Finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
+    return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
 
 
 def _end(attempt: Attempt) -> tuple[Instant, str]:
@@ -225,7 +225,7 @@ def _end(attempt: Attempt) -> tuple[Instant, str]:
 def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
     """One payment or session is claimed for two orders: `contradictory_claims` across orders."""
     return [
-        Finding(
+        new_finding(
             code="contradictory_claims",
             cites=all_cites(attempt) + cites_of(others),
             facts=(("attempt", attempt.reference), ("claims", "of this order, of another")),

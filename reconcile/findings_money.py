@@ -6,7 +6,7 @@ Leaves out: whether the order is settled; that is `outcome`'s.
 from __future__ import annotations
 
 from reconcile.correlate import Case
-from reconcile.ledger import Facts, FactValue, Finding, FindingCode
+from reconcile.ledger import Facts, FactValue, Finding, FindingCode, new_finding
 from reconcile.money import Money, exponent_of
 from reconcile.movements import Movement, cites_of
 from reconcile.outcome import Judgement, paid_several_times
@@ -25,7 +25,7 @@ def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
                 ("movement", movement.kind),
                 ("events", len(cites)),
             )
-            found.append(Finding(code="semantic_duplicate", cites=cites, facts=facts))
+            found.append(new_finding(code="semantic_duplicate", cites=cites, facts=facts))
     return found
 
 
@@ -39,7 +39,7 @@ def conflicting_amounts(case: Case, judgement: Judgement) -> list[Finding]:
                 ("movement", movement.kind),
                 *((f"amount_{n}", money) for n, money in enumerate(movement.stated, 1)),
             )
-            found.append(Finding(code="conflicting_amounts", cites=movement.cites, facts=facts))
+            found.append(new_finding(code="conflicting_amounts", cites=movement.cites, facts=facts))
     return found
 
 
@@ -80,7 +80,7 @@ def _paid_twice(judgement: Judgement, captured: list[Movement], expected: Money)
         ("owed", Money(minor=owed, currency=expected.currency)),
     )
     cites = tuple(dict.fromkeys([c for m in captured for c in m.cites]))
-    return [Finding(code="paid_twice", cites=cites, facts=facts)]
+    return [new_finding(code="paid_twice", cites=cites, facts=facts)]
 
 
 def _amount_mismatches(judgement: Judgement, captured: list[Movement], total: int) -> list[Finding]:
@@ -109,7 +109,7 @@ def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement])
     if not currencies:
         facts.append(("captured", None))
     cites = [c for m in captured for c in m.cites] + list(expected.cites)
-    return Finding(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
+    return new_finding(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
 
 
 def refunds(case: Case, judgement: Judgement) -> list[Finding]:
@@ -119,9 +119,9 @@ def refunds(case: Case, judgement: Judgement) -> list[Finding]:
     returned = [m for m in judgement.movements if m.kind != "captured"]
     cites = tuple(dict.fromkeys([c for m in returned for c in m.cites]))
     if len(returned) == len(judgement.movements):
-        return [Finding(code="refund_without_payment", cites=cites)]
+        return [new_finding(code="refund_without_payment", cites=cites)]
     return [
-        Finding(
+        new_finding(
             code="refund_exceeds_capture",
             cites=cites,
             facts=(

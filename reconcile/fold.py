@@ -10,7 +10,7 @@ from reconcile.correlate import Case, arrange
 from reconcile.findings import find, fulfillment_deadline
 from reconcile.history import History
 from reconcile.instants import Instant
-from reconcile.ledger import Ledger
+from reconcile.ledger import Ledger, new_ledger
 from reconcile.movements import entries_of
 from reconcile.outcome import Judgement, judge
 from reconcile.policy import Policy
@@ -20,7 +20,7 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
     """The ledger of an order as it could have been known at `as_of`."""
     case = arrange(history, policy=policy, as_of=as_of)
     judgement = judge(case)
-    return Ledger(
+    return new_ledger(
         order=history.order,
         as_of=as_of,
         outcome=judgement.outcome,

@@ -49,9 +49,9 @@ class History:
         A clock that was ahead and has been set right would otherwise make what it dated be
         forgotten, until time caught up with it.
         """
-        heard = max((d.received_at for d in self.deliveries), default=now)
-        recorded = max((r.recorded_at for r in self.records), default=now)
-        return max(now, heard, recorded)
+        heard = [d.received_at for d in self.deliveries]
+        recorded = [r.recorded_at for r in self.records]
+        return max([now, *heard, *recorded])
 
     def only(self, cites: Iterable[str]) -> History:
         """The part that a set of cited event ids and record ids points at."""

@@ -8,6 +8,7 @@ and its postings add up to nothing.
     dispute lost   disputes +   clearing -       on the provider's date
     settled        bank + net   fees + fee       clearing - gross, on the statement's date
     written off    write_offs + clearing -       when a person accepted the break
+    taken back     clearing +   write_offs -     when evidence ended that, or its money changed
 
 So the balance of clearing is what was captured and not settled, less what was settled and never
 notified: the same money that the breaks speak of.
@@ -15,10 +16,12 @@ notified: the same money that the breaks speak of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, get_args
 
+from reconcile.books import StatementKind
 from reconcile.breaks import Break, BreakCause
+from reconcile.breaks_life import Step, acceptances
 from reconcile.instants import Instant
 from reconcile.ledger import EntryKind
 from reconcile.report_input import OrderSeen
@@ -37,8 +40,11 @@ _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
 }
 
 _WRITTEN_OFF: Final[dict[BreakCause, int]] = {"not_settled": -1, "settled_never_notified": 1}
-"""What accepting a break does to clearing. Breaks of other causes are about the merchant's book or
-a customer's money, and leave nothing in clearing."""
+"""What accepting a break does to clearing: of a statement's line that pays out, the contrary where
+it takes back. Breaks of other causes are about the merchant's book or a customer's money, and leave
+nothing in clearing."""
+
+_TAKES_BACK: Final[frozenset[StatementKind]] = frozenset({"refund", "dispute"})
 
 
 @frozen
@@ -107,22 +113,33 @@ def _settled(order: str | None, each: Settled, at: Instant) -> Transaction:
     )
 
 
-def written_off(found: Break, *, at: Instant) -> Transaction | None:
-    """The transaction of a break that was accepted then; None where it leaves nothing to book."""
-    sign = _WRITTEN_OFF.get(found.cause)
-    if sign is None or not found.money.minor:
-        return None
-    minor = sign * found.money.minor
-    return Transaction(
-        at=at,
-        what=f"written off: {found.cause}",
-        currency=found.money.currency,
-        postings=_balanced(("clearing", minor), ("write_offs", -minor)),
-        order=found.order,
-        payment=found.payment,
-        source=None,
-        cites=(found.identity, *found.cites),
-    )
+def written_off(
+    found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
+) -> Iterator[Transaction]:
+    """What people wrote off of a break, and what was taken back of that, dated from `start` on and
+    before `end`. Nothing for a break that leaves nothing in clearing.
+
+    found  the break as any run saw it: its money then is told by its steps
+    """
+    sign = _sign(found)
+    for step, money, accepted in acceptances(steps):
+        if sign and money.minor and start <= step.at < end:
+            minor = sign * money.minor if accepted else -sign * money.minor
+            yield Transaction(
+                at=step.at,
+                what=f"{'written off' if accepted else 'write-off taken back'}: {found.cause}",
+                currency=money.currency,
+                postings=_balanced(("clearing", minor), ("write_offs", -minor)),
+                order=found.order,
+                payment=found.payment,
+                source=None,
+                cites=(found.identity, *step.cites),
+            )
+
+
+def _sign(found: Break) -> int:
+    sign = _WRITTEN_OFF.get(found.cause, 0)
+    return -sign if dict(found.facts).get("kind") in _TAKES_BACK else sign
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:

@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 from reconcile.correlate import Case
 from reconcile.instants import Instant
 from reconcile.money import Money
-from reconcile.values import frozen
+from reconcile.values import frozen, maker
 
 AttemptOutcome = Literal[
     "succeeded", "authorized", "declined", "canceled", "expired", "timed_out", "pending"
@@ -155,3 +155,11 @@ class Ledger:
     reasons: tuple[Reason, ...]
     next_decision_at: Instant | None
     case: Case
+
+
+new_attempt = maker(Attempt)
+new_balance = maker(Balance)
+new_entry = maker(Entry)
+new_finding = maker(Finding)
+new_ledger = maker(Ledger)
+new_reason = maker(Reason)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from reconcile.correlate import AttemptEvidence, Heard
-from reconcile.ledger import Balance, Entry, EntryKind
+from reconcile.ledger import Balance, Entry, EntryKind, new_balance, new_entry
 from reconcile.money import Money
 
 
@@ -136,7 +136,7 @@ def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
             money = Money(minor=-money.minor, currency=money.currency)
         heard = movement.heard
         entries.append(
-            Entry(
+            new_entry(
                 at=heard[0].at if len(heard) == 1 else min([h.at for h in heard]),
                 kind=movement.kind,
                 money=money,
@@ -153,7 +153,7 @@ def balances_of(movements: Sequence[Movement]) -> tuple[Balance, ...]:
     """Captured and given back, per currency, from the movements themselves."""
     if len(movements) == 1 and (only := movements[0].money) is not None:
         taken = movements[0].kind == "captured"
-        balance = Balance(
+        balance = new_balance(
             currency=only.currency,
             captured=only.minor if taken else 0,
             refunded=0 if taken else only.minor,
@@ -168,6 +168,6 @@ def balances_of(movements: Sequence[Movement]) -> tuple[Balance, ...]:
             side[money.currency] = side.get(money.currency, 0) + money.minor
     currencies = captured.keys() | refunded.keys()
     return tuple(
-        Balance(currency=c, captured=captured.get(c, 0), refunded=refunded.get(c, 0))
+        new_balance(currency=c, captured=captured.get(c, 0), refunded=refunded.get(c, 0))
         for c in (currencies if len(currencies) == 1 else sorted(currencies))
     )

@@ -11,7 +11,16 @@ from typing import Final
 
 from reconcile.correlate import FOLLOWS_SUCCESS, AttemptEvidence, Case, Heard
 from reconcile.events import ClaimKind, Event
-from reconcile.ledger import Attempt, AttemptOutcome, Balance, Facts, FactValue, Outcome, Reason
+from reconcile.ledger import (
+    Attempt,
+    AttemptOutcome,
+    Balance,
+    Facts,
+    FactValue,
+    Outcome,
+    Reason,
+    new_reason,
+)
 from reconcile.money import Money
 from reconcile.movements import Movement, balances_of, cites_of, closes, movements_of
 from reconcile.outcome_attempts import all_cites, judge_attempt
@@ -137,7 +146,7 @@ def _bodies(judgement: Judgement) -> list[Reason]:
         first = _substance(group[0])
         if any(_substance(each) != first for each in group):
             facts: Facts = (("bodies", len(group)),)
-            reasons.append(Reason(code="bodies_disagree", cites=cites_of(group), facts=facts))
+            reasons.append(new_reason(code="bodies_disagree", cites=cites_of(group), facts=facts))
     return reasons
 
 
@@ -167,7 +176,7 @@ def _claims(event: Event, attempt: AttemptEvidence) -> bool:
 def _shared(case: Case) -> list[Reason]:
     """Shared references on which money moved, whichever order's events say that it did."""
     return [
-        Reason(
+        new_reason(
             code="reference_shared",
             cites=all_cites(attempt) + cites_of(others),
             facts=(("reference", attempt.reference),),
@@ -188,7 +197,7 @@ def _amounts(judgement: Judgement) -> list[Reason]:
             ("movement", movement.kind),
             *((f"amount_{n}", money) for n, money in enumerate(movement.stated, 1)),
         )
-        reasons.append(Reason(code=code, cites=movement.cites, facts=facts))
+        reasons.append(new_reason(code=code, cites=movement.cites, facts=facts))
     return reasons
 
 
@@ -218,14 +227,14 @@ def _currencies(judgement: Judgement, movements: list[Movement]) -> Reason:
     if expected.money is not None:
         facts.append(("expected", expected.money))
     cites = _union(*[m.cites for m in movements], expected.cites)
-    return Reason(code="currency_differs", cites=cites, facts=tuple(facts))
+    return new_reason(code="currency_differs", cites=cites, facts=tuple(facts))
 
 
 def _order_amounts(judgement: Judgement) -> Reason:
     expected = judgement.expected
     facts: Facts = tuple((f"amount_{n}", m) for n, m in enumerate(expected.stated, 1))
     cites = _union(expected.cites, *(m.cites for m in judgement.captures))
-    return Reason(code="order_amounts_conflict", cites=cites, facts=facts)
+    return new_reason(code="order_amounts_conflict", cites=cites, facts=facts)
 
 
 def paid_several_times(judgement: Judgement) -> bool:
@@ -246,7 +255,7 @@ def _money_moved(case: Case, judgement: Judgement) -> Decision:
     if not movements:
         # Only disputes that were opened and closed are known, and no payment: nothing is settled.
         heard = [h for a in case.attempts for h in a.heard]
-        return "unresolved", (Reason(code="dispute_without_payment", cites=cites_of(heard)),)
+        return "unresolved", (new_reason(code="dispute_without_payment", cites=cites_of(heard)),)
     balance = judgement.balances[0]
     if balance.refunded == 0:
         return "succeeded", (_fact_reason(judgement, _paid_code(judgement), movements),)
@@ -299,7 +308,7 @@ def _fact_reason(
         if balance.refunded:
             facts.append(("refunded", Money(minor=balance.refunded, currency=balance.currency)))
     cites = _union(*[m.cites for m in movements], extra, expected.cites)
-    return Reason(code=code, cites=cites, facts=tuple(facts))
+    return new_reason(code=code, cites=cites, facts=tuple(facts))
 
 
 def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
@@ -325,7 +334,7 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
     last = max(attempts, key=lambda a: (a.ended_at or 0, a.reference, a.source))
     facts: Facts = (("attempt", last.reference), ("ended_at", last.ended_at), *last.reason.facts)
     code = "last_word_" + last.reason.code
-    return _LAST_WORD[last.outcome], (Reason(code=code, cites=last.reason.cites, facts=facts),)
+    return _LAST_WORD[last.outcome], (new_reason(code=code, cites=last.reason.cites, facts=facts),)
 
 
 def _of_open(code: str, attempts: list[Attempt]) -> Reason:
@@ -333,7 +342,7 @@ def _of_open(code: str, attempts: list[Attempt]) -> Reason:
     if code == "still_open":
         # The order is open as long as any attempt is: the last deadline is the one that counts.
         facts = (*facts, ("deadline_at", max([a.deadline or 0 for a in attempts])))
-    return Reason(code=code, cites=_union(*[a.reason.cites for a in attempts]), facts=facts)
+    return new_reason(code=code, cites=_union(*[a.reason.cites for a in attempts]), facts=facts)
 
 
 def _untried(case: Case) -> Decision:
@@ -341,7 +350,7 @@ def _untried(case: Case) -> Decision:
     canceled = filed.canceled
     if canceled is not None:
         return "canceled", (
-            Reason(
+            new_reason(
                 code="canceled_by_merchant",
                 cites=(canceled.record_id,),
                 facts=(("canceled_at", canceled.at),),
@@ -349,5 +358,5 @@ def _untried(case: Case) -> Decision:
         )
     record = filed.placed or filed.fulfilled
     if record is None:
-        return "not_attempted", (Reason(code="nothing_known", cites=()),)
-    return "not_attempted", (Reason(code="nothing_attempted", cites=(record.record_id,)),)
+        return "not_attempted", (new_reason(code="nothing_known", cites=()),)
+    return "not_attempted", (new_reason(code="nothing_attempted", cites=(record.record_id,)),)

@@ -9,7 +9,7 @@ from typing import Final
 
 from reconcile.correlate import AttemptEvidence, Case, Heard, SessionFile
 from reconcile.instants import Duration, Instant
-from reconcile.ledger import Attempt, AttemptOutcome, Facts, Reason
+from reconcile.ledger import Attempt, AttemptOutcome, Facts, new_attempt, new_reason
 from reconcile.movements import cites_of
 
 RANKED: Final[tuple[AttemptOutcome, ...]] = (
@@ -48,11 +48,11 @@ def _claimed(
     for each in said:
         if each.event.reason is not None:
             facts = (("reason", each.event.reason),)
-    return Attempt(
+    return new_attempt(
         source=evidence.source,
         reference=evidence.reference,
         outcome=outcome,
-        reason=Reason(code=_SAYS[outcome], cites=cites_of(evidence.tied(said)), facts=facts),
+        reason=new_reason(code=_SAYS[outcome], cites=cites_of(evidence.tied(said)), facts=facts),
         deadline=deadline,
         ended_at=_ended(outcome, said),
     )
@@ -72,11 +72,11 @@ def _all_refused(files: list[SessionFile]) -> bool:
 def _refused(evidence: AttemptEvidence) -> Attempt:
     records = [file.refused for file in evidence.files if file.refused is not None]
     last = max(records, key=lambda record: (record.at, record.record_id))
-    return Attempt(
+    return new_attempt(
         source=evidence.source,
         reference=evidence.reference,
         outcome="declined",
-        reason=Reason(
+        reason=new_reason(
             code="session_refused",
             cites=tuple(record.record_id for record in records),
             facts=(("reason", last.reason),),
@@ -87,20 +87,20 @@ def _refused(evidence: AttemptEvidence) -> Attempt:
 
 def _waiting(evidence: AttemptEvidence, case: Case) -> Attempt:
     if _unconfirmed(evidence):
-        return Attempt(
+        return new_attempt(
             source=evidence.source,
             reference=evidence.reference,
             outcome="pending",
-            reason=Reason(code="awaiting_confirmation", cites=all_cites(evidence), facts=()),
+            reason=new_reason(code="awaiting_confirmation", cites=all_cites(evidence), facts=()),
         )
     deadline = deadline_of(evidence, case)
     over = deadline is not None and case.as_of >= deadline
     code = "no_final_event_by_deadline" if over else "waiting_for_final_event"
-    return Attempt(
+    return new_attempt(
         source=evidence.source,
         reference=evidence.reference,
         outcome="timed_out" if over else "pending",
-        reason=Reason(code=code, cites=all_cites(evidence), facts=(("deadline_at", deadline),)),
+        reason=new_reason(code=code, cites=all_cites(evidence), facts=(("deadline_at", deadline),)),
         deadline=deadline,
         ended_at=deadline if over else None,
     )

@@ -13,7 +13,8 @@ from typing import Final
 from reconcile.instants import DAY, Instant
 from reconcile.values import frozen
 
-_NAME = re.compile(r"(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
+_NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
+"""Not the last month of 9999, after which no calendar goes on."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK: Final = timedelta(microseconds=1)
 
@@ -43,17 +44,8 @@ class Month:
     @property
     def following(self) -> Month:
         """The month after it."""
-        return _numbered(self.year * 12 + self.number)
-
-    @property
-    def preceding(self) -> Month:
-        """The month before it."""
-        return _numbered(self.year * 12 + self.number - 2)
-
-
-def _numbered(months: int) -> Month:
-    year, place = divmod(months, 12)
-    return Month(year=year, number=place + 1)
+        year, place = divmod(self.year * 12 + self.number, 12)
+        return Month(year=year, number=place + 1)
 
 
 def month_named(name: str) -> Month:
@@ -62,12 +54,6 @@ def month_named(name: str) -> Month:
     if match is None:
         raise ValueError("a period is a month, such as 2026-10")
     return Month(year=int(match[1]), number=int(match[2]))
-
-
-def month_of(instant: Instant) -> Month:
-    """The month that an instant is in."""
-    moment = _EPOCH + timedelta(microseconds=instant)
-    return Month(year=moment.year, number=moment.month)
 
 
 def day_of(instant: Instant) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from reconcile.explain import attempt_sentence, finding_text, headline
 from reconcile.instants import Instant
 from reconcile.ledger import FINDING_CODES, Attempt, Ledger, Outcome
-from reconcile.values import frozen
+from reconcile.values import frozen, maker
 
 
 @frozen
@@ -23,6 +23,9 @@ class Position:
     outcome: Outcome
     fulfillable: bool
     substance: str
+
+
+new_position = maker(Position)
 
 
 @frozen
@@ -45,7 +48,7 @@ _COUNTS_ONLY = frozenset(("redelivered", "delivered_late", "out_of_order", "sema
 
 def position_of(ledger: Ledger) -> Position:
     """The position a ledger takes."""
-    return Position(
+    return new_position(
         outcome=ledger.outcome, fulfillable=ledger.fulfillable, substance=_substance(ledger)
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.output import Format, FormatOption, emit, note
+from app.cli.output import MAX_NUMBER, Format, FormatOption, emit, note
 
 group = typer.Typer(
     help="Who did what, to what, when and why: only ever added to.", no_args_is_help=True
@@ -27,7 +27,9 @@ def list_deeds(
     ] = None,
     who: Annotated[str | None, typer.Option(help="Only what this person did.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this, such as erased.")] = None,
-    after: Annotated[int, typer.Option(min=0, help="Only numbers after this one.")] = 0,
+    after: Annotated[
+        int, typer.Option(min=0, max=MAX_NUMBER, help="Only numbers after this one.")
+    ] = 0,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Deeds at most.")] = 100,
     form: FormatOption = Format.table,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note, say
+from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
 
 if TYPE_CHECKING:
     from app.operations.desk import Desk
@@ -22,6 +22,10 @@ COLUMNS = ("id", "cause", "state", "assignee", "order", "payment", "money", "age
 
 Name = Annotated[str, typer.Argument(metavar="ID", help="The break's id.")]
 Reason = Annotated[str, typer.Option(help="Why, in your words.")]
+SecondOption = Annotated[
+    str | None,
+    typer.Option("--second", help="Who agrees; needed above the amount that the rules set."),
+]
 
 
 @group.command("list")
@@ -75,7 +79,7 @@ async def _documents(
 
 
 @group.command("show")
-def show(name: Name, form: FormatOption = Format.table) -> None:
+def show(name: Name, form: DocumentOption = Format.table) -> None:
     """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
     from app.cli.running import with_desk
     from app.operations.read_breaks import SeenBreak, one_break
@@ -133,14 +137,15 @@ def comment(
     note(f"Noted on {name}.")
 
 
-@group.command("accept")
+@group.command(
+    "accept",
+    epilog="Such as: tallyhook breaks accept ID --reason 'less than a cent' --by Ann",
+)
 def accept(
     name: Name,
     reason: Reason,
     by: ByOption = None,
-    second: Annotated[
-        str | None, typer.Option(help="Who agrees; needed above the amount that the rules set.")
-    ] = None,
+    second: SecondOption = None,
 ) -> None:
     """Write a break off. It is open again as soon as its money changes."""
     from app.cli.running import with_desk

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.cli.output import Format, FormatOption, document, note, refuse_csv
+from app.cli.output import DocumentOption, Format, document, note
 
 if TYPE_CHECKING:
     from app.checkout.request import CheckoutRequest
@@ -25,7 +25,9 @@ def checkout() -> None:
     """Payments that this installation starts."""
 
 
-@group.command("start")
+@group.command(
+    "start", epilog="Such as: tallyhook checkout start --order ORD-1 --amount 15 --currency KES"
+)
 def start(
     order: Annotated[str, typer.Option(help="The order's reference.")],
     amount: Annotated[str, typer.Option(help="In major units, such as 1500.00.")],
@@ -42,14 +44,13 @@ def start(
     new_payment: Annotated[
         bool, typer.Option("--new-payment", help="The earlier payment is over; try again.")
     ] = False,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Open the order's checkout session, or find the one it has. Safe to repeat."""
     from app.checkout.request import CheckoutRequest
     from app.cli.running import with_desk
     from app.operations.open_checkout import result_document
 
-    refuse_csv(form)  # before anything is sent
     request = CheckoutRequest(
         order=order,
         amount=amount,

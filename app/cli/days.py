@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
-
 from app.errors import UsageError
-from reconcile.instants import SECOND, Instant, parse_instant
+from reconcile.instants import DAY, LATEST, Instant, parse_instant
 
 
 def moment(text: str | None, option: str) -> Instant | None:
@@ -13,7 +11,7 @@ def moment(text: str | None, option: str) -> Instant | None:
     if text is None:
         return None
     try:
-        return _day(text) if len(text) == len("2026-10-01") else parse_instant(text)
+        return parse_instant(f"{text}T00:00:00Z" if _is_day(text) else text)
     except ValueError as error:
         raise UsageError(
             f"{option}: write a day such as 2026-10-01, or an RFC 3339 moment ({error})"
@@ -23,11 +21,10 @@ def moment(text: str | None, option: str) -> Instant | None:
 def end_of(text: str | None, option: str) -> Instant | None:
     """The same for an end: of a day, all of it is within; a moment itself is not."""
     found = moment(text, option)
-    if found is None or text is None or len(text) != len("2026-10-01"):
+    if found is None or text is None or not _is_day(text):
         return found
-    return _day((date.fromisoformat(text) + timedelta(days=1)).isoformat())
+    return min(found + DAY, LATEST)
 
 
-def _day(text: str) -> Instant:
-    day = date.fromisoformat(text)
-    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * SECOND
+def _is_day(text: str) -> bool:
+    return len(text) == len("2026-10-01")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note, progress, say
+from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, progress, say
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -40,7 +40,7 @@ def list_deliveries(
 def show_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
     by: ByOption = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Show one arrival: its verdict, why, its customer's phone masked, and its headers.
 

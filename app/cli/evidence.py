@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, note
+from app.cli.output import DocumentOption, Format, document, note
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -29,7 +29,7 @@ AsOf = Annotated[
 ]  # fmt: skip
 
 
-@group.command("build")
+@group.command("build", epilog="Such as: tallyhook evidence build ORD-1042 -o dispute.zip")
 def build(
     order: Order,
     output: Output,
@@ -81,17 +81,15 @@ def verify(
         str | None,
         typer.Option(help="The evidence key to trust: its minisign line, or a file with it."),
     ] = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Verify a bundle step by step. Needs no database and no configuration.
 
     Exit code 1 where a step fails.
     """
-    from app.cli.output import refuse_csv
     from app.evidence.verify import lines_of
     from app.operations.verify_evidence import read_bundle, trusted_key, verify_evidence
 
-    refuse_csv(form)
     trusted = None if key is None else trusted_key(key)
     found = verify_evidence(read_bundle(file), trusted=trusted)
     if form is Format.table:
@@ -102,7 +100,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@group.command("scenario")
+@group.command("scenario", epilog="Such as: tallyhook evidence scenario ORD-1042 -o incident.json")
 def scenario(
     order: Order,
     output: Output,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.operations.golive import Item
     from reconcile.instants import Instant
 
-group = typer.Typer(help="The checklist before real money moves.", invoke_without_command=True)
+group = typer.Typer(invoke_without_command=True)
 
 COLUMNS = ("item", "state", "by", "at", "note", "sentence")
 
@@ -24,18 +24,25 @@ COLUMNS = ("item", "state", "by", "at", "note", "sentence")
 def golive(
     context: typer.Context,
     page: Annotated[
-        Path | None, typer.Option("-o", help="Also write it as a page for printing (HTML).")
+        Path | None,
+        typer.Option("-o", "--output", help="Also write it as a page for printing (HTML)."),
     ] = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Check keys, the public endpoint and the environment, add what was rehearsed and signed, and
-    print the list. Exit code 1 until it is complete."""
+    """The checklist before real money moves: what a program can check, and what people sign.
+
+    Checks keys, the public endpoint and the environment, adds what was rehearsed and signed, and
+    prints the list. Exit code 1 until it is complete.
+    """
     if context.invoked_subcommand is not None:
         return
     from app.bootstrap_golive import run_checklist
+    from app.cli.files import check_output, whole_file
     from app.cli.golive_page import page_of
     from app.cli.running import with_desk
     from app.operations.golive import open_items
+
+    check_output(page, binary=False, what="the page")
 
     async def check(desk: Desk, settings: Settings) -> tuple[str, list[Item], Instant]:
         items = await run_checklist(desk, settings)
@@ -45,7 +52,8 @@ def golive(
     rows = [item.document() for item in items]
     emit(rows, columns=COLUMNS, form=form)
     if page is not None:
-        page.write_text(page_of(rows, environment=environment, at=now), encoding="utf-8")
+        with whole_file(page) as file:
+            file.write(page_of(rows, environment=environment, at=now).encode())
         note(f"Wrote {page}.")
     left = open_items(items)
     if left:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import Format, document, emit, measure, note, refuse_csv, say
+from app.cli.output import Format, document, emit, measure, note, say
 from app.words import counted
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ def run_import(use: Use, form: Format) -> None:
     """
     from app.cli.running import with_desk
 
-    refuse_csv(form)
     with measure("rows") as show:
         done = with_desk(lambda desk, settings: use(desk, settings, show), purpose="writing")
     if form is Format.table:

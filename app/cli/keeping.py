@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import (
-    Format,
-    FormatOption,
-    document,
-    emit,
-    measure,
-    note,
-    progress,
-    refuse_csv,
-)
+from app.cli.output import DocumentOption, Format, document, emit, measure, note, progress
 from app.words import counted
 
 if TYPE_CHECKING:
@@ -38,14 +29,13 @@ def register(application: typer.Typer) -> None:
 def backup(
     file: Annotated[Path, typer.Argument(help="The file to make.")],
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Copy the database to a file, also while it is served, and check the copy."""
     from app.cli.running import run_loop
     from app.config import load_settings
     from app.operations.backup import back_up
 
-    refuse_csv(form)
     settings = load_settings()
     with measure("copying") as show:
         contents = run_loop(
@@ -69,7 +59,7 @@ def restore(
     force: Annotated[
         bool, typer.Option("--force", help="Take the place of a database that exists.")
     ] = False,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Put a backup in the database's place. The service must be stopped; the database that was
     there is kept beside it."""
@@ -78,7 +68,6 @@ def restore(
     from app.config import load_settings
     from app.operations.backup import restore as put_back
 
-    refuse_csv(form)
     settings = load_settings()
     with measure("copying") as show:
         restored = run_loop(
@@ -113,7 +102,7 @@ def prune(
     ] = False,
     limit: Annotated[int, typer.Option(min=0, max=100_000, help="Orders listed at most.")] = 100,
     by: ByOption = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Let bodies and headers of settled orders go, as `serve` does by itself from time to time.
 
@@ -125,12 +114,8 @@ def prune(
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.errors import UsageError
-    from app.operations.people import who_may
-    from app.operations.prune import Pruning, prune_settled
-    from app.operations.prune_others import note_pruning
-    from app.operations.seal import seal_all
+    from app.operations.prune import Pruning, prune_by_hand, prune_settled
 
-    refuse_csv(form)
     settings = load_settings()
     retention = retention_of(settings, compile_sources(settings))
     if retention is None:
@@ -139,11 +124,10 @@ def prune(
     async def work(desk: Desk, settings: Settings) -> Pruning:
         if dry_run:
             return await prune_settled(desk, retention, dry_run=True, keep=limit, progress=advance)
-        who = await who_may(desk, by=by, action="pruned")
-        await seal_all(desk, await signer_of(desk, settings))
-        done = await prune_settled(desk, retention, keep=limit, progress=advance)
-        await note_pruning(desk, who, done.items())
-        return done
+        signer = await signer_of(desk, settings)
+        return await prune_by_hand(
+            desk, retention, by=by, signer=signer, keep=limit, progress=advance
+        )
 
     with progress("looking", None) as advance:
         pruning = with_desk(work, purpose="reading" if dry_run else "writing")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli.breaks import Reason, SecondOption
 from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, note
 
@@ -51,19 +52,24 @@ async def _documents(desk: Desk, everything: bool) -> AsyncIterator[list[dict[st
         yield [late_document(each) for each in found]
 
 
-@group.command("settle")
+@group.command(
+    "settle", epilog="Such as: tallyhook late settle ID --action refund --reason 'paid twice'"
+)
 def settle(
     name: Annotated[str, typer.Argument(metavar="ID", help="Its id, as the list shows it.")],
     action: Annotated[str, typer.Option(help="accept, refund or credit.")],
-    reason: Annotated[str, typer.Option(help="Why, in your words.")],
+    reason: Reason,
     by: ByOption = None,
+    second: SecondOption = None,
 ) -> None:
     """Decide what becomes of late money. A refund stays on the list until it has come."""
     from app.cli.running import with_desk
     from app.operations.late_money import settle_late
 
     found = with_desk(
-        lambda desk, settings: settle_late(desk, name, action=action, reason=reason, by=by),
+        lambda desk, settings: settle_late(
+            desk, name, action=action, reason=reason, by=by, second=second
+        ),
         purpose="writing",
     )
     note(found.life.because)

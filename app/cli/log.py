@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, measure, note, progress
+from app.cli.output import (
+    MAX_NUMBER,
+    DocumentOption,
+    Format,
+    JsonOption,
+    document,
+    measure,
+    note,
+    progress,
+)
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -29,7 +38,7 @@ def key(
         typer.Option("--rotate", help="Sign with a new key from now on, and keep the old file."),
     ] = False,
     by: ByOption = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Show the public key with which evidence is signed, in the forms that others need."""
     from app.cli.running import with_desk
@@ -90,7 +99,7 @@ def prove(
             help="The id of a delivery or record; or revision:N, or deed:N.", metavar="ID"
         ),
     ],
-    form: FormatOption = Format.json,
+    form: JsonOption = Format.json,
 ) -> None:
     """Prove by the newest checkpoint that something is in the log, as JSON."""
     from app.cli.running import with_desk
@@ -101,9 +110,11 @@ def prove(
 
 @group.command("consistency")
 def consistency(
-    old: Annotated[int, typer.Argument(help="Leaves of the earlier checkpoint.")],
-    new: Annotated[int, typer.Argument(help="Leaves of the later one.")],
-    form: FormatOption = Format.json,
+    old: Annotated[
+        int, typer.Argument(min=1, max=MAX_NUMBER, help="Leaves of the earlier checkpoint.")
+    ],
+    new: Annotated[int, typer.Argument(min=1, max=MAX_NUMBER, help="Leaves of the later one.")],
+    form: JsonOption = Format.json,
 ) -> None:
     """Prove that the later of two checkpoints holds all that the earlier one held, as JSON."""
     from app.cli.running import with_desk
@@ -118,7 +129,7 @@ def verify(
         Path | None,
         typer.Option(help="A checkpoint that was kept elsewhere: finds what was cut off since."),
     ] = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Recompute leaves from rows, hashes from leaves and heads from hashes, and check signatures.
 

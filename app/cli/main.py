@@ -5,6 +5,7 @@ Heavy things are imported inside commands: the time that `--help` takes is felt.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -36,49 +37,60 @@ from app.cli import (
     store,
     tokens,
 )
+from app.cli.help import Commands
 from app.cli.output import note
 from app.errors import ConfigurationError, TallyhookError
 
 application = typer.Typer(
     name="tallyhook",
+    cls=Commands,
     help="Receives a payment service's signed webhooks, keeps them, and explains what happened "
-    "to every order's money.",
+    "to every order's money.\n\n"
+    "Settings are environment variables, or stand in the file that TALLYHOOK_CONFIG names; "
+    "config.example.env lists them all.",
+    epilog="Exit codes: 0 done; 1 done, and something is wrong; 2 usage; 3 configuration; 4 the "
+    "store or the provider cannot be reached; 5 not found.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
+GROUPS = {
+    "audit": audit.group,
+    "breaks": breaks.group,
+    "checkout": checkout.group,
+    "db": store.group,
+    "deliveries": deliveries.group,
+    "evidence": evidence.group,
+    "golive": golive.group,
+    "late": late.group,
+    "log": log.group,
+    "notifications": notifications.group,
+    "operators": operators.group,
+    "orders": orders.group,
+    "period": periods.group,
+    "profiles": profiles.group,
+    "reconcile": reconcile.group,
+    "records": records.group,
+    "report": report.group,
+    "signature": signature.group,
+    "statement": statement.group,
+    "tokens": tokens.group,
+}
+
 for module in (serving, store, keeping, personal, going_live):
     module.register(application)
-application.add_typer(orders.group, name="orders")
-application.add_typer(deliveries.group, name="deliveries")
-application.add_typer(checkout.group, name="checkout")
-application.add_typer(evidence.group, name="evidence")
-application.add_typer(golive.group, name="golive")
-application.add_typer(log.group, name="log")
-application.add_typer(notifications.group, name="notifications")
-application.add_typer(audit.group, name="audit")
-application.add_typer(operators.group, name="operators")
-application.add_typer(reconcile.group, name="reconcile")
-application.add_typer(breaks.group, name="breaks")
-application.add_typer(late.group, name="late")
-application.add_typer(report.group, name="report")
-application.add_typer(tokens.group, name="tokens")
-application.add_typer(periods.group, name="period")
-application.add_typer(profiles.group, name="profiles")
-application.add_typer(records.group, name="records")
-application.add_typer(signature.group, name="signature")
-application.add_typer(statement.group, name="statement")
-application.add_typer(store.group, name="db")
+for name, group in GROUPS.items():
+    application.add_typer(group, name=name, cls=Commands)
 
 
 def run(words: Sequence[str]) -> int:
     """Run one command and return its exit code. An error is a sentence, never a traceback."""
     try:
-        application(list(words))
-    except SystemExit as end:  # how Typer ends, with a sentence where the words do not fit
-        return end.code if isinstance(end.code, int) else 0
+        code = _typed(words)
+        sys.stdout.flush()
+        return code
     except ConfigurationError as error:
         for problem in error.problems:
             note(problem)
@@ -93,9 +105,28 @@ def run(words: Sequence[str]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except OSError as error:
+        return _unwritten(error)
+
+
+def _typed(words: Sequence[str]) -> int:
+    """What Typer ends with; it says itself where the words do not fit."""
+    try:
+        application(list(words))
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            raise end.__context__ from None
+        return end.code if isinstance(end.code, int) else 0
     return 0
+
+
+def _unwritten(error: OSError) -> int:
+    """The exit code where the result found no place. Who closes a pipe has read enough."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
+    if isinstance(error, BrokenPipeError):
+        return 0
+    note(f"tallyhook: reading or writing failed: {error.strerror or error}")
+    return 1
 
 
 def _is_text(word: str) -> bool:

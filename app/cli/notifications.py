@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, emit, note
+from app.cli.output import MAX_NUMBER, Format, FormatOption, emit, note
 
 if TYPE_CHECKING:
     from app.operations.notify_shop import Entry
@@ -41,12 +41,15 @@ def list_notifications(
         lambda desk, settings: notify_shop.list_notifications(desk, state=chosen, limit=limit)
     )
     emit([_row(entry) for entry in entries], columns=COLUMNS, form=form)
+    if not entries and state is None:
+        note("The shop has been told nothing yet: TALLYHOOK_SHOP__URL says where it is told.")
 
 
 @group.command("redeliver")
 def redeliver(
     ids: Annotated[
-        list[int] | None, typer.Argument(help="Ids of the list. Default: all that are dead.")
+        list[int] | None,
+        typer.Argument(min=1, max=MAX_NUMBER, help="Ids of the list. Default: all that are dead."),
     ] = None,
     by: ByOption = None,
 ) -> None:

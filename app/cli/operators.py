@@ -19,7 +19,7 @@ ByOption = Annotated[
 ]
 
 
-@group.command("add")
+@group.command("add", epilog="Such as: tallyhook operators add Ann --role admin")
 def add(
     name: Name,
     role: Annotated[str, typer.Option(help="finance, support, admin or viewer.")],

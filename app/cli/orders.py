@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note
+from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note
 from reconcile.ledger import FINDING_CODES, OUTCOMES
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def list_orders(
         note(f"There may be more: --after {rows[-1]['order']}")
 
 
-@group.command("find")
+@group.command("find", epilog="Such as: tallyhook orders find KES 1500.00 2026-11-20")
 def find(
     words: Annotated[
         list[str],
@@ -113,7 +113,7 @@ def show_order(
     ] = False,
     reason: Annotated[str, typer.Option(help="Why the phone must be seen.")] = "",
     by: ByOption = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Show one order's ledger: what happened, why we say so, and what would change it."""
     from app.cli.ledger_text import print_ledger

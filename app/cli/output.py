@@ -7,14 +7,17 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from app.cells import safe_cell
-from app.errors import UsageError
 from app.words import printable
+
+MAX_NUMBER = 2**63 - 1
+"""The largest number that a database takes, of a run, a deed or a leaf."""
 
 
 class Format(StrEnum):
@@ -29,15 +32,25 @@ class Format(StrEnum):
 FormatOption = Annotated[
     Format, typer.Option("--format", help="table for people; json, jsonl or csv for programs.")
 ]
+DocumentOption = Annotated[
+    Literal[Format.table, Format.json, Format.jsonl],
+    typer.Option("--format", help="table for people; json, or jsonl on one line, for programs."),
+]
+"""For what is one document and no list of rows."""
+JsonOption = Annotated[
+    Literal[Format.json, Format.jsonl],
+    typer.Option("--format", help="json, or jsonl on one line."),
+]
+"""For what only programs read."""
 
 
 def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
     """Print rows, in a table or CSV by the given columns, in JSON whole."""
     if form is Format.json:
-        print(json.dumps(list(rows), ensure_ascii=False, indent=2))
+        print(json_text(list(rows), indent=2))
     elif form is Format.jsonl:
         for row in rows:
-            print(json.dumps(row, ensure_ascii=False))
+            print(json_text(row))
     elif form is Format.csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(columns)
@@ -46,16 +59,19 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
         _table(rows, columns)
 
 
-def refuse_csv(form: Format) -> None:
-    """Raises UsageError for CSV. A command that changes something asks before it does."""
-    if form is Format.csv:
-        raise UsageError("this is one document, not a list: say --format json or jsonl")
-
-
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
-    """Print one JSON document, or the same on one line. Raises UsageError for CSV."""
-    refuse_csv(form)
-    print(json.dumps(value, ensure_ascii=False, indent=None if form is Format.jsonl else 2))
+    """Print one JSON document; for jsonl on one line."""
+    print(json_text(value, indent=None if form is Format.jsonl else 2))
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON as people read it, but escaped where a sign could command a terminal."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else json.dumps(sign)[1:-1] for sign in text
+    )
 
 
 def cell(value: Any) -> str:
@@ -68,27 +84,72 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, Mapping) and set(value) == {"amount", "currency"}:
+    if _is_money(value):
         return f"{value['currency']} {value['amount']}"
     if isinstance(value, list):
         return ", ".join(str(item) for item in value)
     return str(value)
 
 
+def _is_money(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"amount", "currency"}
+
+
+def _shown(value: Any) -> str:
+    """Text for a table: money with its thousands apart."""
+    if _is_money(value):
+        return f"{value['currency']} {Decimal(value['amount']):,f}"
+    return printable(_text(value))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) or _is_money(value)
+
+
 def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
-        table.add_column(name.replace("_", " "), overflow="fold")
+        values = [value for row in rows if (value := row.get(name)) is not None]
+        number = bool(values) and all(map(_is_number, values))
+        table.add_column(
+            name.replace("_", " "),
+            overflow="fold",
+            justify="right" if number else "left",
+            no_wrap=number or not any(" " in _shown(value) for value in values),
+        )
     for row in rows:
         # Text, not markup: a reference may hold square brackets.
-        table.add_row(*(Text(printable(_text(row.get(name)))) for name in columns))
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(table)
+        table.add_row(*(Text(_shown(row.get(name))) for name in columns))
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table).minimum
+    if not sys.stdout.isatty():
+        Console(width=max(needed, _FILE_WIDTH)).print(table)
+    elif rows and needed > console.width:
+        _one_below_another(rows, columns)
+    else:
+        console.print(table)
+
+
+_FILE_WIDTH = 200
+"""Signs of a line where nobody's window is known: sentences are broken beyond it, ids never."""
+
+_ANY_WIDTH = 100_000
+
+
+def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """For a terminal so narrow that ids would be broken: what can be copied stays whole."""
+    widest = max(map(len, columns))
+    for row in rows:
+        print()
+        for name in columns:
+            if text := _shown(row.get(name)):
+                print(f"{name.replace('_', ' '):<{widest}}  {text}")
 
 
 def say(sentence: str) -> None:

@@ -9,7 +9,7 @@ import typer
 from app.cli.days import moment
 from app.cli.files import OutputOption, check_output, whole_file
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note, progress
+from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, progress
 from app.cli.report import PeriodFormat
 from app.words import counted
 
@@ -32,10 +32,11 @@ def close(
     as_of: Annotated[
         str | None, typer.Option(help="Close what was known at this moment (RFC 3339); else now.")
     ] = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Close a month: keep its report with everything it rests on, for ever.
 
+    Months are closed in order, without gaps: none before the first one can be closed later.
     Exit code 1 where something stands against it; every reason is told, and what to do.
     """
     from app.bootstrap_sources import compile_sources

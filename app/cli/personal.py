@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def register(application: typer.Typer) -> None:
     """Add the command."""
-    application.command()(erase)
+    application.command(
+        epilog="Such as: tallyhook erase --phone +254700000001 --reason 'asked' --dry-run"
+    )(erase)
 
 
 def erase(

@@ -25,20 +25,28 @@ TokenOption = Annotated[
 ]
 
 
+def check_webhook_url(url: str) -> None:
+    """Raises UsageError for what is no address to send events to."""
+    from app.errors import UsageError
+    from app.sandbox.settings import is_absolute_http
+
+    if not is_absolute_http(url):
+        raise UsageError(
+            "--webhook-url is an http or https address, such as http://127.0.0.1:8080/webhooks/shop"
+        )
+
+
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
     """Play it. Exit code 1 where something came otherwise than the scenario says."""
     import anyio
 
     from app.cli.running import run_loop
     from app.clock import SystemClock
-    from app.errors import UsageError
     from app.sandbox.courier import courier_client
     from app.sandbox.playing import Stage, play
     from app.sandbox.script import read_script
-    from app.sandbox.settings import SANDBOX_SECRET, SandboxSettings, is_absolute_http
+    from app.sandbox.settings import SANDBOX_SECRET, SandboxSettings
 
-    if not is_absolute_http(webhook_url):
-        raise UsageError("--webhook-url is an absolute http or https address")
     script = read_script(path, secret=SANDBOX_SECRET)
     lasts = (script.acts[-1].at - script.acts[0].at) / 1_000_000 / speed
     note(f"{len(script.acts)} steps, {lasts:,.0f} s; verify with {SANDBOX_SECRET}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.output import Format, FormatOption, document, emit
+from app.cli.output import DocumentOption, Format, FormatOption, document, emit
 
 group = typer.Typer(help="How each provider signs and tells its events.", no_args_is_help=True)
 
@@ -39,7 +39,7 @@ def show(name: Name, form: FormatOption = Format.table) -> None:
 @group.command("check")
 def check(
     file: Annotated[str, typer.Argument(help="The profile's file.")],
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Tell every mistake of a profile file by line. Exit code 1 where there is one."""
     from app.operations.read_profiles import check_profile

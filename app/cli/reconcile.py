@@ -9,7 +9,16 @@ import typer
 
 from app.cli.days import end_of, moment
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note, progress, refuse_csv
+from app.cli.output import (
+    MAX_NUMBER,
+    DocumentOption,
+    Format,
+    FormatOption,
+    document,
+    emit,
+    note,
+    progress,
+)
 
 if TYPE_CHECKING:
     from app.operations.desk import Desk
@@ -84,7 +93,9 @@ def run(
 
 @group.command("show")
 def show(
-    number: Annotated[int, typer.Argument(metavar="RUN", min=1, help="The run's number.")],
+    number: Annotated[
+        int, typer.Argument(metavar="RUN", min=1, max=MAX_NUMBER, help="The run's number.")
+    ],
     fail_on_breaks: FailOption = False,
     form: FormatOption = Format.table,
 ) -> None:
@@ -140,14 +151,13 @@ def preview(
     rules: Annotated[
         Path, typer.Option(exists=True, dir_okay=False, help="The rules that would be saved.")
     ],
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Show what other rules would newly match, lose and change, with money. Nothing is kept."""
     from app.cli.running import with_desk
     from app.operations.match_rules import Preview, preview_rules
     from app.operations.reconcile_rows import rows_ahead
 
-    refuse_csv(form)
     text = _text_of(rules)
 
     async def work(desk: Desk) -> Preview:
@@ -177,13 +187,12 @@ def _print_preview(found: dict[str, Any]) -> None:
 
 
 @rules_group.command("show")
-def show_rules(form: FormatOption = Format.table) -> None:
+def show_rules(form: DocumentOption = Format.table) -> None:
     """Show the rules in force, and who saved them when."""
     from app.cli.running import with_desk
     from app.operations.match_rules import current_rules
     from reconcile.instants import format_instant
 
-    refuse_csv(form)
     found = with_desk(lambda desk, settings: current_rules(desk))
     if found is None:
         note("No rules were saved: nothing is tolerated, and margins are as built in.")

@@ -22,7 +22,7 @@ from app.cli.imports import (
     shown_instant,
 )
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, emit
+from app.cli.output import DocumentOption, Format, FormatOption, emit
 
 group = typer.Typer(
     help="Order books: what the merchant's own records say is owed and paid.",
@@ -30,7 +30,9 @@ group = typer.Typer(
 )
 
 
-@group.command("import")
+@group.command(
+    "import", epilog="Such as: tallyhook records import orders.csv --mapping shop.toml --dry-run"
+)
 def import_records(
     file: FileArgument,
     mapping: MappingOption = None,
@@ -40,7 +42,7 @@ def import_records(
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     by: ByOption = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Import an order book, to be reconciled with what was received. All of it, or nothing.
 

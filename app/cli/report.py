@@ -60,7 +60,9 @@ AsOfOption = Annotated[
 ]
 
 
-@group.command("period")
+@group.command(
+    "period", epilog="Such as: tallyhook report period --from 2026-10-01 --to 2026-10-31"
+)
 def period(
     since: FromOption,
     until: ToOption,
@@ -99,7 +101,10 @@ def period(
         raise typer.Exit(1)
 
 
-@group.command("journal")
+@group.command(
+    "journal",
+    epilog="Such as: tallyhook report journal --from 2026-10-01 --to 2026-10-31",
+)
 def journal(
     since: FromOption,
     until: ToOption,

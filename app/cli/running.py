@@ -17,12 +17,15 @@ Result = TypeVar("Result")
 
 def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end on the fast event loop."""
-    import uvloop
+    try:
+        import uvloop
 
-    calm_the_collector()
-    sys.setswitchinterval(SWITCH_S)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
+        calm_the_collector()
+        sys.setswitchinterval(SWITCH_S)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work)
+    finally:
+        work.close()  # quietly, where it was interrupted before it began
 
 
 YOUNG_OBJECTS = 50_000

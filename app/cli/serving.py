@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.files import check_output
 from app.cli.playing import PlayOption, SpeedOption, TokenOption
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
@@ -22,7 +23,9 @@ def register(application: typer.Typer) -> None:
     """Add the commands."""
     application.command()(serve)
     application.command()(worker)
-    application.command()(sandbox)
+    application.command(
+        epilog="Such as: tallyhook sandbox --webhook-url http://127.0.0.1:8080/webhooks/shop"
+    )(sandbox)
     application.command()(demo)
 
 
@@ -89,16 +92,21 @@ def sandbox(
         Path | None, typer.Option(help="File for what really happened to each order's money.")
     ] = None,
     unit: Annotated[
-        float, typer.Option(help="Seconds in one unit of a scenario; smaller plays faster.")
+        float,
+        typer.Option(
+            min=0.001, max=3_600, help="Seconds in one unit of a scenario; smaller plays faster."
+        ),
     ] = 1.0,
     play: PlayOption = None,
     speed: SpeedOption = 1.0,
     token: TokenOption = None,
 ) -> None:
     """Run the simulated provider. The last two digits of a phone number choose the scenario."""
-    if play is not None:
-        from app.cli.playing import play_scenario
+    from app.cli.playing import check_webhook_url, play_scenario
 
+    check_webhook_url(webhook_url)
+    check_output(truth, binary=False, what="the truth")
+    if play is not None:
         play_scenario(play, webhook_url=webhook_url, speed=speed, token=token)
         return
     from app.cli.output import note

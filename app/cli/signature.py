@@ -15,7 +15,9 @@ def signature() -> None:
     """Judge signatures without a service."""
 
 
-@group.command("check")
+@group.command(
+    "check", epilog="Such as: tallyhook signature check --profile stripe < requests.jsonl"
+)
 def check(
     profile: Annotated[
         str | None, typer.Option(help="Profile of the lines that name none: a name, or a path.")

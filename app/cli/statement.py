@@ -24,7 +24,7 @@ from app.cli.imports import (
     shown_instant,
 )
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, emit
+from app.cli.output import DocumentOption, Format, FormatOption, emit
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -34,7 +34,9 @@ group = typer.Typer(
 )
 
 
-@group.command("import")
+@group.command(
+    "import", epilog="Such as: tallyhook statement import october.csv --source shop --dry-run"
+)
 def import_statement(
     file: FileArgument,
     source: Annotated[
@@ -47,7 +49,7 @@ def import_statement(
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     by: ByOption = None,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Import a provider's statement, to be reconciled with what was received. All, or nothing.
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.output import Format, FormatOption, document, note, progress
+from app.cli.output import DocumentOption, Format, document, note, progress
 
 if TYPE_CHECKING:
     from app.operations.check_store import Report
     from app.operations.prove import Proof
 
-group = typer.Typer(help="The database.", no_args_is_help=True)
+group = typer.Typer(
+    help="The database: bring it up to date, check it, make it small.", no_args_is_help=True
+)
 
 
 def register(application: typer.Typer) -> None:
@@ -35,18 +37,24 @@ def upgrade() -> None:
 
 
 @group.command("check")
-def check(form: FormatOption = Format.table) -> None:
+def check(form: DocumentOption = Format.table) -> None:
     """Check that every layer of the store is what the one below it gives: the file, the bodies and
     their digests, the index, the ledgers. Names the first rows that do not fit."""
-    from app.bootstrap_sources import compile_sources
+    from app.bootstrap_keys import known_phone_key
+    from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.operations.check_store import check_store
 
-    sources = compile_sources(load_settings())
+    settings = load_settings()
+    sources = compile_sources(settings, phone_digests=known_phone_key(settings))
+    retention = retention_of(settings, {})
+    phones_go = retention is not None and retention.phones is not None
     with progress("checking", None) as advance:
         report = with_desk(
-            lambda desk, settings: check_store(desk, sources=sources, progress=advance)
+            lambda desk, settings: check_store(
+                desk, sources=sources, phones_go=phones_go, progress=advance
+            )
         )
     _conclude(report, report.problems, form)
 
@@ -111,7 +119,7 @@ def prove(
     everything: Annotated[bool, typer.Option("--all", help="Every stored order.")] = False,
     shuffles: Annotated[int, typer.Option(min=1, max=100_000, help="Trials per order.")] = 100,
     seed: Annotated[int, typer.Option(help="What the shuffles begin with.")] = 0,
-    form: FormatOption = Format.table,
+    form: DocumentOption = Format.table,
 ) -> None:
     """Fold stored histories again, shuffled, duplicated and split, and compare the ledgers."""
     from app.cli.running import with_desk

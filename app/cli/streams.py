@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from app.cli.output import Format, cell, emit
+from app.cli.output import Format, cell, emit, json_text
 
 Items = AsyncIterator[list[dict[str, Any]]]
 
@@ -19,13 +18,13 @@ TABLE_MAX = 1_000
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
     """One JSON document whose last member `name` is a list that may be of any length."""
     indent = None if form is Format.jsonl else 2
-    opening = json.dumps(head, ensure_ascii=False, indent=indent).removesuffix("}").rstrip()
+    opening = json_text(head, indent=indent).removesuffix("}").rstrip()
     new_line, comma = ("\n  ", ",\n    ") if indent else (" ", ", ")
     print(f'{opening},{new_line}"{name}": [', end="")
     first = True
     async for batch in items:
         for item in batch:
-            text = json.dumps(item, ensure_ascii=False, indent=indent)
+            text = json_text(item, indent=indent)
             lead = (comma[1:] if indent else "") if first else comma
             print(lead + (text.replace("\n", "\n    ") if indent else text), end="")
             first = False
@@ -45,7 +44,7 @@ async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> 
     async for batch in items:
         for item in batch:
             if form is Format.jsonl:
-                print(json.dumps(item, ensure_ascii=False))
+                print(json_text(item))
             else:
                 writer.writerow([cell(item.get(name)) for name in columns])
     return 0
@@ -55,7 +54,7 @@ async def _print_array(items: Items) -> None:
     lead = "["
     async for batch in items:
         for item in batch:
-            text = json.dumps(item, ensure_ascii=False, indent=2)
+            text = json_text(item, indent=2)
             print(lead + "\n  " + text.replace("\n", "\n  "), end="")
             lead = ","
     print("[]" if lead == "[" else "\n]")

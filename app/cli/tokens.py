@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import Format, FormatOption, document, emit, note, refuse_csv
+from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note
 
 group = typer.Typer(help="Programs that may use the API.", no_args_is_help=True)
 
@@ -15,12 +15,11 @@ Name = Annotated[str, typer.Argument(help="A name for the program, such as shop.
 
 
 @group.command("add")
-def add(name: Name, by: ByOption = None, form: FormatOption = Format.table) -> None:
+def add(name: Name, by: ByOption = None, form: DocumentOption = Format.table) -> None:
     """Make a token and show it, this once."""
     from app.cli.running import with_desk
     from app.operations.manage_tokens import issue_token
 
-    refuse_csv(form)  # before there is a token, which could then not be shown again
     token = with_desk(
         lambda desk, settings: issue_token(desk, name=name, by=by),
         purpose="writing",

@@ -1,7 +1,8 @@
 """The files of a bundle, from a dossier. The same dossier gives the same bytes.
 
 A redacted bundle and a full one of the same order and instant share every file but those that hold
-what is personal; the redacted one states the digests of those, so that the two can be matched.
+what is personal; the redacted one states the digests of those, so that the two can be matched. A
+number of a customer that stands in a shared file, as in a reference, is masked in the redacted one.
 """
 
 from __future__ import annotations
@@ -97,13 +98,18 @@ def _add_delivery(files: Files, told: Told, dossier: Dossier) -> None:
         "whole": _part(files, f"{name}.whole", told.arrived.whole),
         "headers": _part(files, f"{name}.headers", kept),
         "signed": _part(files, f"{name}.signed", proven.content),
-        "headers_shown": [[each, dossier.masking.text(value)] for each, value in told.headers],
+        "headers_shown": [_shown(each, value, dossier) for each, value in told.headers],
         "signature": _signature(proven, told.arrived.received_at),
         "let_go_at": _instant(told.arrived.pruned_at),
     }
     files.shown[f"{name}.json"] = _json(document)
     if proven.public is not None:
         files.shown[f"key-{proven.key}.pem"] = proven.public
+
+
+def _shown(name: str, value: str, dossier: Dossier) -> list[str]:
+    """A header without what is personal, by its value or by its name."""
+    return [name, dossier.masking.value({name: value})[name]]
 
 
 def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:

@@ -92,7 +92,8 @@ The payment service   that it signed the deliveries under a shared secret, which
                       followed by the secret; delivery-ID.signed are the bytes that are signed. This
                       takes the full bundle.
 The shop              that a redacted bundle and a full one are of the same deliveries: all files
-                      that both have are equal, and the digests of the rest are in the manifest.
+                      that both have are equal (but where a customer's number stands in one, which
+                      is masked), and the digests of the rest are in the manifest.
 
 
 WHAT IT DOES NOT PROVE

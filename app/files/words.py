@@ -16,9 +16,19 @@ APART: Final = "\x1f"
 """Divides references where many are looked at as one text; none holds it, for it is no sign."""
 
 
+_NOTHING: Final = "-–—_./* \t\u00a0"
+"""What stands alone in a cell for which there is nothing to say."""
+
+
+def _plain(cells: Sequence[str]) -> list[str]:
+    """Without blanks around them; empty where a dash stands for nothing. Else all rows with a dash
+    would be of one payment, or of one group."""
+    return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
+
+
 def read_references(cells: Sequence[str]) -> list[str]:
     """Texts that name something, without blanks around them. Raises Unclear, for empty ones too."""
-    plain = [cell.strip() for cell in cells]
+    plain = _plain(cells)
     if not all(plain):
         raise Unclear("is empty")
     if max(map(len, plain)) > MAX_REFERENCE:
@@ -33,7 +43,7 @@ def read_references(cells: Sequence[str]) -> list[str]:
 
 def read_optional_references(cells: Sequence[str]) -> list[str | None]:
     """The same; None for empty cells. Raises Unclear."""
-    plain = [cell.strip() for cell in cells]
+    plain = _plain(cells)
     if all(plain):
         return list(read_references(plain))
     given = iter(read_references(found) if (found := [cell for cell in plain if cell]) else ())

@@ -91,7 +91,7 @@ def _text(cell: Any) -> str:
     if isinstance(cell, bool):
         return str(cell).upper()
     if isinstance(cell, int | float):
-        if abs(cell) >= _NOT_EXACT:
+        if not abs(cell) < _NOT_EXACT:  # nor is what is no number
             return repr(cell)
         return Number(int(cell) if cell == int(cell) else format(Decimal(f"{cell:.15g}"), "f"))
     if isinstance(cell, datetime.datetime | datetime.date):

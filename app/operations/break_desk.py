@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.errors import UsageError
+from app.masking import looks_like_a_phone
 from app.operations.desk import Desk
 from app.operations.people import Action, note_deed, permitted
 from app.operations.read_breaks import SeenBreak, break_in
@@ -77,17 +78,23 @@ async def match_break(desk: Desk, name: str, *, line: str, reason: str, by: str 
     await _do(desk, name, Doing(deed="matched", by=by, reason=reason, value=line))
 
 
-async def settle_break(desk: Desk, name: str, *, action: str, reason: str, by: str | None) -> None:
-    """Decide what becomes of late money."""
-    await _do(desk, name, Doing(deed="settled", by=by, reason=reason, value=action))
+async def settle_break(
+    desk: Desk, name: str, *, action: str, reason: str, by: str | None, second: str | None
+) -> None:
+    """Decide what becomes of late money. What keeps it is an acceptance, and takes two as one."""
+    doing = Doing(deed="settled", by=by, reason=reason, value=action, second=second)
+    await _do(desk, name, doing)
 
 
 async def _do(desk: Desk, name: str, doing: Doing) -> None:
     if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
-    now, action = desk.clock.now(), _ACTIONS[doing.deed]
+    if looks_like_a_phone(doing.reason):
+        raise UsageError("leave the phone number out: what is said of a break is kept for ever")
+    action = _ACTIONS[doing.deed]
     async with desk.store.writing() as connection:
         await deciding_alone(connection)
+        now = desk.clock.now()
         who = await permitted(connection, by=doing.by, action=action)
         found = await break_in(connection, name)
         second = await _checked(connection, found, doing, who)
@@ -132,17 +139,18 @@ async def _checked(
         raise UsageError(f"{found.identity} is closed: {found.life.because}")
     if doing.deed == "matched":
         await _free_line(connection, found, doing.value)
-    if doing.deed == "accepted":
+    if doing.deed in ("accepted", "settled"):
         return await _second(connection, found.seen.money, doing, who)
     return None
 
 
 async def _second(connection: Connection, money: Money, doing: Doing, who: Operator) -> str | None:
-    """Who agrees. Above the limit there must be one, and both must be operators who may."""
+    """Who agrees. Above the limit there must be one, and both must be operators who may; a refund
+    accepts nothing, and needs none."""
     saved = await rules_in_force(connection)
     limits = {} if saved is None else read_rules(saved.toml).alone_max
     limit = limits.get(money.currency)
-    above = limit is not None and money.minor > limit
+    above = limit is not None and money.minor > limit and doing.value != "refund"
     if doing.second is None:
         if above:
             most = Money(minor=limit or 0, currency=money.currency)
@@ -151,7 +159,7 @@ async def _second(connection: Connection, money: Money, doing: Doing, who: Opera
                 "--second NAME"
             )
         return None
-    second = await permitted(connection, by=doing.second, action="break_accepted")
+    second = await permitted(connection, by=doing.second, action=_ACTIONS[doing.deed])
     if second.name == who.name:
         raise UsageError("the second person must be another one")
     if above and "account" in (who.role, second.role):

@@ -108,8 +108,8 @@ async def _is_due(desk: Desk, order: str) -> bool:
 
 async def _write_down(desk: Desk, request: Request, built: Built, *, reason: str) -> None:
     """Who built what and why, before anybody has it."""
-    now = desk.clock.now()
     async with desk.store.writing() as connection:
+        now = desk.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")
         facts = {
             "sha256": built.sha256,

@@ -2,7 +2,8 @@
 
     1 the file       SQLite's own check, indexes included; the rest needs a file that can be read
     2 bodies         have the digest and size that their delivery was acknowledged with
-    3 index          events, links, contests and verdicts are what the bodies give, as in `reindex`
+    3 index          events, links, contests and verdicts are what the bodies give, as in `reindex`;
+                     customers whom bodies name are found by their numbers
     4 ledgers        cached and published ones are what the histories give, as in `refold --all`;
                      and takings, where they are cached and not behind
     5 due marks      every order comes up when its ledger changes next
@@ -31,6 +32,7 @@ from app.store.comparing import (
     feed_gaps,
     ledgers_without_history,
     lonely_duplicates,
+    phones_not_noted,
     scratch_index,
 )
 from app.store.deliveries import RawDelivery, raw_deliveries
@@ -92,19 +94,33 @@ class Report:
 
 
 async def check_store(
-    desk: Desk, *, sources: Mapping[str, Source], progress: Callable[[int], None]
+    desk: Desk,
+    *,
+    sources: Mapping[str, Source],
+    phones_go: bool = False,
+    progress: Callable[[int], None],
 ) -> Report:
-    """Check everything. Raises ConfigurationError where the source of a delivery is missing."""
-    return await _Check(desk, sources, progress).run()
+    """Check everything. Raises ConfigurationError where the source of a delivery is missing.
+
+    phones_go  whether digests of phone numbers are let go by themselves: one that is not there is
+               then no problem
+    """
+    return await _Check(desk, sources, progress, phones_go=phones_go).run()
 
 
 class _Check:
     """One check, layer by layer, on one snapshot."""
 
     def __init__(
-        self, desk: Desk, sources: Mapping[str, Source], progress: Callable[[int], None]
+        self,
+        desk: Desk,
+        sources: Mapping[str, Source],
+        progress: Callable[[int], None],
+        *,
+        phones_go: bool,
     ) -> None:
         self._desk = desk
+        self._phones_go = phones_go
         self._sources = sources
         self._progress = progress
         self._report = Report()
@@ -144,6 +160,12 @@ class _Check:
                 self._progress(len(deliveries))
             async for sentence in differences(connection, scratch):
                 self._report.add(sentence)
+            missing = 0 if self._phones_go else await phones_not_noted(connection, scratch)
+        if missing:
+            self._report.add(
+                f"{counted(missing, 'customer is', 'customers are')} not found by the phone number "
+                "that a body names; `tallyhook reindex` notes them"
+            )
         for delivery in await lonely_duplicates(connection, limit=MAX_PROBLEMS):
             self._report.add(f"{delivery} is a redelivery of an event that is not in the index")
 

@@ -79,6 +79,18 @@ def of_secret_file(variable: str, mode: int | None) -> Sign:
     return ok(variable, f"{permissions}: nobody else may change it.")
 
 
+def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Sign]:
+    """A file with a key that was made here, and of which no backup of the database holds a copy.
+
+    needed  whether the database rests on it already
+    """
+    if there:
+        sentence = "No backup of the database holds it: keep a copy in another safe place."
+        yield ok(variable, sentence)
+    elif needed:
+        yield must(variable, "The database rests on it, and it is not there.", "put its copy back")
+
+
 def of_reach(what: str, sight: Sight, *, now: Instant) -> Iterator[Sign]:
     """Whether the address answers, with what TLS, and when the certificate ends."""
     if sight.tls_problem is not None:

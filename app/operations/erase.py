@@ -39,6 +39,7 @@ from app.store.erasing import (
     orders_asked_for,
     owners,
     rejections_that_hold,
+    with_wholes,
 )
 from app.store.histories import gather
 from app.store.ledgers import marks_of
@@ -52,6 +53,7 @@ from app.store.phones import (
 )
 from app.store.retention import drop_rejections, prune, sizes_of
 from app.store.traces import files_with
+from app.store.unanswered import unanswered_of
 from reconcile.books import match_key
 from reconcile.fold import fold
 from reconcile.settle import last_heard
@@ -240,12 +242,20 @@ class _Finding:
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
+        """With its notes, and without the orders of which nothing is left."""
+        brought = set[str]().union(*erasure.brought.values())
+        things = {*erasure.brought, *brought, *erasure.deliveries}
+        erasure.notes = await notes_of(connection, things)
+        held = {note[2] for note in erasure.notes}
+        held |= {row.order for row in await unanswered_of(connection, list(erasure.brought))}
+        held |= await with_wholes(connection, brought)
+        erasure.orders = [
+            each
+            for each in erasure.orders
+            if each.sizes or held.intersection((each.order, *erasure.brought[each.order]))
+        ]
         if not any(erasure.counts().values()):
             raise NotFoundError(f"nothing is kept of {erasure.subject}")
-        things = {*erasure.brought, *erasure.deliveries}
-        for several in erasure.brought.values():
-            things |= set(several)
-        erasure.notes = await notes_of(connection, things)
         return erasure
 
     async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:

@@ -52,7 +52,7 @@ async def late_items(desk: Desk, *, closed: bool) -> AsyncIterator[list[SeenBrea
 
 
 async def settle_late(
-    desk: Desk, name: str, *, action: str, reason: str, by: str | None
+    desk: Desk, name: str, *, action: str, reason: str, by: str | None, second: str | None = None
 ) -> SeenBreak:
     """Decide what becomes of late money. Raises UsageError where that is not for this desk."""
     if action not in SETTLINGS:
@@ -62,7 +62,7 @@ async def settle_late(
         raise UsageError(
             f"{name} is {found.seen.cause}, not late money; see `tallyhook breaks show {name}`"
         )
-    await settle_break(desk, name, action=action, reason=reason, by=by)
+    await settle_break(desk, name, action=action, reason=reason, by=by, second=second)
     return await one_break(desk, name)
 
 

@@ -19,8 +19,8 @@ async def issue_token(desk: Desk, *, name: str, by: str | None = None) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name is 1 to 60 letters, digits, dots, dashes or underscores")
     token = new_token(f"thk_{desk.store.environment}_")
-    now = desk.clock.now()
     async with desk.store.writing() as connection:
+        now = desk.clock.now()
         who = await permitted(connection, by=by, action="token_added")
         if any(entry.name == name for entry in await list_tokens(connection)):
             raise UsageError(f"there is already a token named {name}; choose another name")
@@ -32,8 +32,8 @@ async def issue_token(desk: Desk, *, name: str, by: str | None = None) -> str:
 async def withdraw_token(desk: Desk, *, name: str, by: str | None = None) -> None:
     """Revoke a token by name. Raises NotFoundError when none in force has it, UsageError for who
     may not."""
-    now = desk.clock.now()
     async with desk.store.writing() as connection:
+        now = desk.clock.now()
         who = await permitted(connection, by=by, action="token_revoked")
         if not await revoke_token(connection, name=name, now=now):
             raise NotFoundError(f"there is no token in force named {name}")

@@ -36,8 +36,8 @@ async def save_rules(desk: Desk, text: str, *, by: str | None) -> SavedRules:
     """Put rules in force. Raises ConfigurationError for mistakes, UsageError for who may not, and
     where they are in force already."""
     read_rules(text)
-    now = desk.clock.now()
     async with desk.store.writing() as connection:
+        now = desk.clock.now()
         who = await permitted(connection, by=by, action="rules_saved")
         last = await rules_in_force(connection)
         if last is not None and last.toml == text:

@@ -174,8 +174,8 @@ async def redeliver(desk: Desk, revisions: Collection[int] | None, *, by: str | 
     does it at once. Raises NotFoundError where one of them is none that the shop was to be told of,
     UsageError for who may not.
     """
-    now = desk.clock.now()
     async with desk.store.writing() as connection:
+        now = desk.clock.now()
         who = await permitted(connection, by=by, action="notifications_redelivered")
         found = await send_again(connection, now=now, revisions=revisions)
         if revisions is not None and found < len(set(revisions)):

@@ -134,7 +134,11 @@ async def note_deed(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> int:
-    """Add a deed to the trail, in the transaction that does it. Returns its number."""
+    """Add a deed to the trail, in the transaction that does it. Returns its number.
+
+    at  asked for in that transaction: a deed that still waits for its turn is not known yet, and no
+        month may be closed as of an instant after it
+    """
     return await add_deed(
         connection,
         Deed(
@@ -153,8 +157,8 @@ async def register_operator(desk: Desk, *, name: str, role: Role, by: str | None
     """Add a person. Raises UsageError for a name that is taken or no name, and for who may not."""
     if not (0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()):
         raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
-    now = desk.clock.now()
     async with desk.store.writing() as connection:
+        now = desk.clock.now()
         who = await permitted(connection, by=by, action="operator_added")
         known = await operators(connection)
         if any(each.name == name for each in known):
@@ -170,8 +174,8 @@ async def register_operator(desk: Desk, *, name: str, role: Role, by: str | None
 async def retire_operator(desk: Desk, *, name: str, by: str | None) -> None:
     """Let a person do nothing any more. Raises NotFoundError where there is no such operator, and
     UsageError for the last admin, without whom nobody could be added."""
-    now = desk.clock.now()
     async with desk.store.writing() as connection:
+        now = desk.clock.now()
         who = await permitted(connection, by=by, action="operator_disabled")
         left = [each for each in await operators(connection) if each.disabled_at is None]
         if [each.name for each in left if each.role == "admin"] == [name]:

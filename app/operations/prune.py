@@ -19,8 +19,10 @@ from typing import Any, Final
 import structlog
 
 from app.operations.desk import Desk
-from app.operations.prune_others import prune_others
+from app.operations.people import who_may
+from app.operations.prune_others import note_pruning, prune_others
 from app.operations.retention import Retention
+from app.operations.seal import Signer, seal_all
 from app.operations.settled import ended_orders
 from app.store.histories import gather
 from app.store.ledgers import Due, marks_of, unchanged
@@ -121,16 +123,52 @@ async def prune_settled(
     progress: Callable[[int], None],
 ) -> Pruning:
     """One pass over everything; `dry_run` only looks. `keep`: how many orders to tell by name."""
+    pruning = _begun(desk, retention)
+    await _pass(desk, retention, pruning, dry_run=dry_run, keep=keep, progress=progress)
+    return pruning
+
+
+async def prune_by_hand(
+    desk: Desk,
+    retention: Retention,
+    *,
+    by: str | None,
+    signer: Signer,
+    keep: int,
+    progress: Callable[[int], None],
+) -> Pruning:
+    """A pass that a person asks for, sealing first what has to be. The trail tells what was let go,
+    however it ends. Raises UsageError for who may not."""
+    who = await who_may(desk, by=by, action="pruned")
+    await seal_all(desk, signer)
+    pruning = _begun(desk, retention)
+    try:
+        await _pass(desk, retention, pruning, dry_run=False, keep=keep, progress=progress)
+    finally:
+        await note_pruning(desk, who, pruning.items())
+    return pruning
+
+
+def _begun(desk: Desk, retention: Retention) -> Pruning:
     quiet = retention.quiet
-    pruning = Pruning(
-        before=None if quiet is None else desk.clock.now() - quiet, classes=retention.classes()
-    )
+    before = None if quiet is None else desk.clock.now() - quiet
+    return Pruning(before=before, classes=retention.classes())
+
+
+async def _pass(
+    desk: Desk,
+    retention: Retention,
+    pruning: Pruning,
+    *,
+    dry_run: bool,
+    keep: int,
+    progress: Callable[[int], None],
+) -> None:
     async for looked, settled in settled_orders(desk, retention, unsealed_too=dry_run):
         pruning.add(settled if dry_run else await prune_orders(desk, settled), keep=keep)
         progress(looked)
     async for name, count in prune_others(desk, retention, dry_run=dry_run):
         pruning.others[name] += count
-    return pruning
 
 
 async def settled_orders(

@@ -91,7 +91,7 @@ async def _old_notes(desk: Desk, retention: Retention) -> AsyncIterator[list[Pho
 
 async def _old_lines(desk: Desk, retention: Retention) -> AsyncIterator[list[LineKey]]:
     """Versions of lines of order books that were imported longer ago than their phones are kept."""
-    after = ""
+    after: LineKey | None = None
     while retention.book_phones is not None:
         before = desk.clock.now() - retention.book_phones
         async with desk.store.reading() as connection:
@@ -99,4 +99,4 @@ async def _old_lines(desk: Desk, retention: Retention) -> AsyncIterator[list[Lin
         if not found:
             return
         yield found
-        after = found[-1][0]
+        after = found[-1]

@@ -14,7 +14,7 @@ from app.store.runs import AT_ONCE, Run, run_of, runs, seen_by
 from reconcile.breaks import Break
 from reconcile.breaks_life import Life, Step, life
 from reconcile.breaks_words import apart_words, break_sentence, next_step
-from reconcile.instants import DAY, LATEST, Instant, format_instant
+from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger import Facts
 from reconcile.money import Money, to_json
 
@@ -110,7 +110,7 @@ async def breaks_of_run(desk: Desk, number: int) -> AsyncIterator[list[SeenBreak
 
 
 async def living_breaks(
-    desk: Desk, *, causes: Sequence[str] = (), as_of: Instant = LATEST
+    desk: Desk, *, causes: Sequence[str] = ()
 ) -> AsyncIterator[list[SeenBreak]]:
     """All breaks that a run gave life, closed ones too, by id, some hundreds at a time."""
     after = ""
@@ -121,14 +121,12 @@ async def living_breaks(
                 return
             after = names[-1]
             seen = await latest_seen(connection, names)
-            told = await _with_lives(connection, seen, as_of=as_of)
+            told = await _with_lives(connection, seen)
         yield told
 
 
-async def _with_lives(
-    connection: Connection, seen: Mapping[str, Break], *, as_of: Instant = LATEST
-) -> list[SeenBreak]:
-    steps = await steps_of(connection, list(seen), as_of=as_of)
+async def _with_lives(connection: Connection, seen: Mapping[str, Break]) -> list[SeenBreak]:
+    steps = await steps_of(connection, list(seen))
     return [
         SeenBreak(
             identity=name,

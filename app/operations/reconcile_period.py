@@ -8,7 +8,7 @@ it is kept with what it saw, and no break's life is touched by it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.errors import UsageError
@@ -16,7 +16,7 @@ from app.operations.desk import Desk
 from app.operations.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.operations.rule_file import Rules, read_rules
 from app.operations.takings import refresh_takings
-from app.store.breaks import decided_breaks, steps_of
+from app.store.breaks import decided_breaks, deciding_alone, steps_of
 from app.store.closing import closing_evidence, stretch_between
 from app.store.matching import in_step, wait_for
 from app.store.rules import SavedRules, rules_in_force
@@ -33,10 +33,11 @@ from app.store.runs import (
 from reconcile.breaks import Break
 from reconcile.breaks_life import life
 from reconcile.instants import Instant
-from reconcile.match import Decision, Matching
+from reconcile.match import Decision
 from reconcile.match_control import Control
 from reconcile.match_control_text import control_in, control_text
 from reconcile.match_period import Period
+from reconcile.money import MAX_MINOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ BUILT_IN: Final = 0
 class Ran:
     """What a run came to. Its breaks are read with `breaks_of_run`.
 
+    at      when it was finished
     rules   the number of the saved rules; BUILT_IN where none were saved; None: those of a file
     lived   whether it moved the lives of breaks
     breaks  how many it saw; `open`: those that nobody has accepted
@@ -107,8 +109,8 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
         known = await known_in(
             desk, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
         )
-        work = _Work(desk, number, known.matching())
-        await work.first_look(snapshot, known, progress)
+        work = _Work(desk, number, known)
+        await work.first_look(snapshot, progress)
     control = await work.second_look()
     done = Run(
         number=number,
@@ -124,8 +126,7 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
     )
     if done.lived:
         await refresh_takings(desk, progress=progress)  # so that what came meanwhile can be cited
-    await finish(desk, done)
-    return await ran(desk, done)
+    return await ran(desk, await finish(desk, done))
 
 
 async def _begin(desk: Desk, asked: Asked) -> tuple[int, Rules, SavedRules | None]:
@@ -146,20 +147,19 @@ def _number_of(asked: Asked, saved: SavedRules | None) -> int | None:
 class _Work:
     """One run's matching, which writes down breaks as they are found."""
 
-    def __init__(self, desk: Desk, number: int, matching: Matching) -> None:
+    def __init__(self, desk: Desk, number: int, known: Known) -> None:
         self._desk = desk
         self._number = number
-        self._matching = matching
+        self._known = known
+        self._matching = known.matching()
         self._waiting: list[Break] = []
         self.breaks = 0
 
-    async def first_look(
-        self, snapshot: Snapshot, known: Known, progress: Callable[[int], None]
-    ) -> None:
+    async def first_look(self, snapshot: Snapshot, progress: Callable[[int], None]) -> None:
         """Read and match everything, by key."""
 
         def work() -> None:
-            for decision in snapshot.merged(self._matching, known, progress=progress):
+            for decision in snapshot.merged(self._matching, self._known, progress=progress):
                 if self._take(decision):
                     wait_for(self._save())
 
@@ -174,21 +174,30 @@ class _Work:
         return self._matching.control()
 
     def _take(self, decision: Decision) -> bool:
-        """Put a break aside; True when it is time to save them."""
+        """Put a break aside; True when it is time to save them. Raises UsageError for one whose
+        money does not fit in 64 bits: the sum of lines that each do."""
         if isinstance(decision, Break):
+            if decision.money.minor > MAX_MINOR:
+                raise UsageError(
+                    f"the lines of {decision.order or decision.payment} add up to more than can be "
+                    "kept: correct them in their file, and import it again"
+                )
             self._waiting.append(decision)
         return len(self._waiting) == AT_ONCE
 
     async def _save(self) -> None:
         if self._waiting:
             async with self._desk.store.writing() as connection:
-                await save_seen(connection, self._waiting, number=self._number)
+                await save_seen(
+                    connection, self._waiting, number=self._number, as_of=self._known.as_of
+                )
             self.breaks += len(self._waiting)
             self._waiting = []
 
 
-async def finish(desk: Desk, done: Run) -> None:
-    """Say what the run changed in the lives of breaks, and let everyone see it."""
+async def finish(desk: Desk, done: Run) -> Run:
+    """Say what the run changed in the lives of breaks, and let everyone see it, dated now, after
+    what people did while it was at work. Raises UsageError where another run overtook it."""
     async with desk.store.reading() as connection:
         last = await last_lived(connection)
         if done.lived and last is not None:
@@ -200,9 +209,13 @@ async def finish(desk: Desk, done: Run) -> None:
                 async with desk.store.writing() as writer:
                     await save_closed(writer, closed, number=done.number)
     async with desk.store.writing() as connection:
-        if await last_lived(connection) != last:
+        await deciding_alone(connection)
+        overtaken = last is not None and last.number > done.number
+        if done.lived and (overtaken or await last_lived(connection) != last):
             raise UsageError("another run finished while this one was at work: run it again")
+        done = replace(done, at=desk.clock.now())
         await finish_run(connection, done, last=last)
+    return done
 
 
 async def ran(desk: Desk, done: Run) -> Ran:

@@ -22,8 +22,10 @@ from app.store.ledgers import (
     due_orders,
     latest_positions,
     marks_of,
+    new_publication,
     position_in,
     publish,
+    put_marks_right,
     unchanged,
 )
 from reconcile.fold import fold
@@ -35,8 +37,9 @@ from reconcile.revise import Position, position_of, revise
 
 log = structlog.get_logger()
 
-REBUILT_AT_ONCE: Final = 2_000
-"""Ledgers written together: always as many, so that the database has the statement ready."""
+REBUILT_AT_ONCE: Final = 4_000
+"""Ledgers written together: as many as one statement takes, for each transaction waits for the
+disk; and always as many, so that the database has the statement ready."""
 
 
 PUT_ASIDE: Final = 10 * MINUTE
@@ -105,7 +108,7 @@ def decided(ledger: Ledger, before: Position | None) -> Publication:
     """What is to be published of a ledger, when `before` was published last."""
     position = position_of(ledger)
     codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
-    return Publication(
+    return new_publication(
         order=ledger.order,
         as_of=ledger.as_of,
         position=position,
@@ -158,19 +161,9 @@ async def _latest(published: SideStream, order: str) -> Position | None:
 async def _publish_rebuilt(desk: Desk, publications: Sequence[Publication]) -> None:
     if publications:
         async with desk.store.writing() as connection:
-            marks = await marks_of(connection, [each.order for each in publications], to_write=True)
-            due = _misplaced(marks, publications)
-            await publish(connection, publications, due=due, notify=desk.store.notifies)
-
-
-def _misplaced(marks: Sequence[Due], publications: Sequence[Publication]) -> list[Due]:
-    """Marks that are missing, or do not stand at their order's next decision."""
-    standing = {mark.order: mark for mark in marks}
-    return [
-        standing.get(each.order) or Due(order=each.order, generation=0)
-        for each in publications
-        if each.order not in standing or standing[each.order].due_at != each.next_decision_at
-    ]
+            await publish(connection, publications, notify=desk.store.notifies)
+            first, last = publications[0].order, publications[-1].order
+            await put_marks_right(connection, first=first, last=last)
 
 
 async def _put_aside(desk: Desk, orders: Sequence[str], *, until: Instant) -> None:

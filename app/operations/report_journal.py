@@ -10,7 +10,7 @@ from typing import Final
 
 from app.operations.desk import Desk
 from app.operations.reconcile_rows import Snapshot, snapshot_of
-from app.operations.report_period import Progress, check_scope, orders_then, state_of
+from app.operations.report_period import Progress, check_scope, orders_then
 from app.store.breaks import latest_seen, steps_of
 from app.store.matching import in_step, wait_for
 from app.store.reporting import accepted_breaks
@@ -38,7 +38,8 @@ class JournalTotals:
 async def report_journal(
     desk: Desk, scope: Scope, *, write: Callable[[Transaction], None], progress: Progress
 ) -> JournalTotals:
-    """Hand every transaction of the period to `write`: orders by key, then what was written off.
+    """Hand every transaction of the period to `write`: orders by key, then what was written off,
+    or taken back of that, by break.
 
     Raises UsageError for a period that is none.
     """
@@ -61,17 +62,11 @@ def _moved(snapshot: Snapshot, scope: Scope, progress: Progress) -> Iterator[Tra
 
 
 def _written_off(snapshot: Snapshot, scope: Scope) -> Iterator[Transaction]:
-    """Of the breaks accepted in the period those that are still accepted."""
-    accepted = wait_for(
-        accepted_breaks(snapshot.connection, start=scope.start, end=scope.end, as_of=scope.as_of)
-    )
+    """Of every break that was ever accepted: it may have been taken back in the period only."""
+    accepted = wait_for(accepted_breaks(snapshot.connection, as_of=scope.as_of))
     for begin in range(0, len(accepted), AT_ONCE):
-        part = dict(accepted[begin : begin + AT_ONCE])
-        names = list(part)
+        names = accepted[begin : begin + AT_ONCE]
         seen = wait_for(latest_seen(snapshot.connection, names))
         steps = wait_for(steps_of(snapshot.connection, names, as_of=scope.as_of))
-        for name, at in part.items():
-            if name in seen and state_of(steps.get(name, [])) == "accepted":
-                transaction = written_off(seen[name], at=at)
-                if transaction is not None:
-                    yield transaction
+        for name in names:
+            yield from written_off(seen[name], steps[name], start=scope.start, end=scope.end)

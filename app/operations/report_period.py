@@ -24,7 +24,7 @@ from app.store.rules import rules_in_force
 from app.store.statement_reading import statement_rows
 from app.store.takings import whole_takings
 from reconcile.breaks import Break
-from reconcile.breaks_life import Step, life
+from reconcile.breaks_life import State, Step, life
 from reconcile.breaks_words import break_sentence, next_step
 from reconcile.figures import adjustments, figures
 from reconcile.instants import Instant
@@ -137,22 +137,29 @@ def _match(snapshot: Snapshot, known: Known, tally: PeriodTally, progress: Progr
 def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Break]) -> None:
     names = [each.identity for each in found]
     steps = wait_for(steps_of(snapshot.connection, names, as_of=known.as_of))
-    for name, each in zip(names, found, strict=True):
+    for name, seen in zip(names, found, strict=True):
         taken = steps.get(name, [])
+        each = _dated(seen, taken, as_of=known.as_of)
         tally.found(
             BreakSeen(
                 found=each,
-                state=state_of(taken),
+                state=_state_of(each, taken, as_of=known.as_of),
                 sentence=break_sentence(each),
                 next_step=next_step(each),
             )
         )
 
 
-def state_of(steps: Sequence[Step]) -> str:
-    """What people made of a break that is seen now, whatever earlier runs had of it."""
-    state = life([step for step in steps if step.kind != "closed"]).state
-    return state if state in ("assigned", "accepted") else "open"
+def _dated(found: Break, steps: Sequence[Step], *, as_of: Instant) -> Break:
+    """What is dated by the look alone is as old as what a run saw of it first."""
+    return replace(found, since=steps[0].at) if steps and found.since == as_of else found
+
+
+def _state_of(found: Break, steps: Sequence[Step], *, as_of: Instant) -> State:
+    """What people made of a break that is seen now, with this money, whatever earlier runs had of
+    it."""
+    now = Step(at=as_of, kind="changed", money=found.money)
+    return life([*(step for step in steps if step.kind != "closed"), now]).state
 
 
 def matching_rows(control: Control) -> tuple[MatchingRow, ...]:

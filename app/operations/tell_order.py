@@ -25,8 +25,8 @@ class Told:
 
 async def tell_order(desk: Desk, told: Told) -> list[Record]:
     """Write down what is new in it. The same again changes nothing. Returns the new records."""
-    now = desk.clock.now()
     async with desk.store.writing() as connection:
+        now = desk.clock.now()
         known = await records_of(connection, told.order)
         fresh = news(known, told, now=now)
         await add_records(connection, fresh)

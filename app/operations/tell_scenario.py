@@ -56,8 +56,8 @@ async def tell_scenario(
         await permitted(connection, by=by, action="evidence_built")
     dossier = await gather_dossier(desk, order, as_of=as_of, full=True, providers=providers)
     scenario = scenario_of(dossier, providers)
-    now = desk.clock.now()
     async with desk.store.writing() as connection:
+        now = desk.clock.now()
         who = await permitted(connection, by=by, action="evidence_built")
         await note_deed(
             connection,

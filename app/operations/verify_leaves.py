@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -19,9 +18,6 @@ OWN: Final = frozenset(("kind", "salt"))
 
 INDEXED: Final = frozenset(("event", "verdict"))
 """What `reindex` may correct in a row."""
-
-ERASED: Final = frozenset((("record", "details"), ("deed", "reason")))
-"""Texts that may be empty by now; the leaf holds their digest."""
 
 Rows = Mapping[str, Sealable]
 
@@ -51,7 +47,7 @@ async def contents(connection: Connection, leaves: Sequence[Leaf]) -> Mapping[st
 def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | None:
     """Why a leaf and its row do not fit, one sentence; None where they do.
 
-    (1) hash, (2) row, (3) what was sealed of it, but what may be let go, (4) body.
+    (1) hash, (2) row, (3) what was sealed of it, but headers that were let go, (4) body.
     """
     name = f"leaf {leaf.number} ({_named(leaf)})"
     sealed = _sealed(leaf)
@@ -61,7 +57,8 @@ def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | N
         return f"{name} seals a row that is gone: it was deleted"
     for member in sorted(sealed.keys() - OWN - INDEXED):  # 3
         now = row.members.get(member)
-        if now != sealed[member] and not _let_go(leaf.kind, member, now, content):
+        let_go = member == "headers" and content is not None and content.pruned
+        if now != sealed[member] and not let_go:
             return f"{name} sealed another {member} than its row has: one of the two was changed"
     return None if content is None else next(_wrong_body(name, content), None)  # 4
 
@@ -77,16 +74,6 @@ def _sealed(leaf: Leaf) -> Members | None:
         return leaf.members() if leaf_hash(content) == leaf.hash else None
     except ValueError:
         return None
-
-
-_NO_TEXT = hashlib.sha256().hexdigest()
-
-
-def _let_go(kind: str, member: str, now: object, content: Content | None) -> bool:
-    """Whether the row no longer has it, and may: headers with the body, other texts by erasure."""
-    if member == "headers":
-        return content is not None and content.pruned
-    return (kind, member) in ERASED and now in (None, _NO_TEXT)
 
 
 def _wrong_body(name: str, content: Content) -> Iterator[str]:

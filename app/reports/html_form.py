@@ -10,7 +10,7 @@ from app.pages.charts import Series, bars, stacked
 from app.pages.render import page
 from app.reports.headlines import headlines
 from app.reports.values import cell_words, moment, scope_lines, shown_columns
-from reconcile.instants import format_duration
+from reconcile.instants import DAY, format_duration
 from reconcile.report import AGES, GROUPS, PeriodReport
 from reconcile.report_tables import TABLES, Column, Table
 
@@ -34,8 +34,9 @@ def render(report: PeriodReport) -> bytes:
 
 
 def period_words(report: PeriodReport) -> str:
-    """`2026-10-01 to 2026-11-01`; the end is not in the period."""
-    return f"{moment(report.scope.start)} to {moment(report.scope.end)}"
+    """`2026-10-01 to 2026-10-31`, the first and the last day; a moment where it ends within one."""
+    end = report.scope.end
+    return f"{moment(report.scope.start)} to {moment(end if end % DAY else end - DAY)}"
 
 
 def _section(table: Table, report: PeriodReport) -> dict[str, Any]:

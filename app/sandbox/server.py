@@ -23,6 +23,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from app.clock import Clock, SystemClock
+from app.errors import PortTaken
 from app.sandbox.courier import Courier, Signer, Sleep, courier_client
 from app.sandbox.dropping import DroppedConnection, DroppingProtocol
 from app.sandbox.idempotency import check_key
@@ -84,7 +85,10 @@ def _lifespan(
 async def serve_sandbox(
     app: Starlette, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT
 ) -> None:
-    """Serve until the process is told to end. Prints and logs nothing of its own."""
+    """Serve until the process is told to end. Prints and logs nothing of its own.
+
+    Raises PortTaken.
+    """
     config = uvicorn.Config(
         app,
         host=host,
@@ -97,7 +101,10 @@ async def serve_sandbox(
         server_header=False,
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
     )
-    await uvicorn.Server(config).serve()
+    try:
+        await uvicorn.Server(config).serve()
+    except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
+        raise PortTaken(host, port) from failed
 
 
 class _Endpoints:

@@ -46,17 +46,21 @@ async def lines_with(
 
 
 async def old_lines(
-    connection: AsyncConnection, *, before: Instant, after: str, limit: int
+    connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
     """Versions with a number that were imported before an instant, by key."""
+    match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
         text(
-            f"{_KEYS} WHERE phone > '' AND since <= :number AND match_key > :after "
+            f"{_KEYS} WHERE phone > '' AND since <= :number "
+            "AND (match_key, kind, since) > (:match_key, :kind, :since) "
             "ORDER BY match_key, kind, since LIMIT :limit"
         ),
         {
             "number": await newest_published(connection, as_of=before),
-            "after": after,
+            "match_key": match_key,
+            "kind": kind,
+            "since": since,
             "limit": limit,
         },
     )

@@ -35,8 +35,8 @@ _DEEDS: Final = (
 
 _LATEST: Final = (
     "SELECT break_id, seen FROM break_versions AS version WHERE break_id IN ({}) AND version = "
-    "(SELECT turn.version FROM break_turns AS turn WHERE turn.break_id = version.break_id "
-    "ORDER BY turn.run DESC LIMIT 1)"
+    "(SELECT turn.version FROM break_turns AS turn JOIN runs ON runs.number = turn.run "
+    "WHERE turn.break_id = version.break_id ORDER BY turn.run DESC LIMIT 1)"
 )
 
 

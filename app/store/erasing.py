@@ -124,6 +124,18 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
     )
 
 
+async def with_wholes(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
+    """Those of the deliveries that came with others in a whole body that is still there."""
+    rows = await select_in(
+        connection,
+        sql="SELECT deliveries.id FROM deliveries JOIN envelopes "
+        "ON envelopes.digest = deliveries.envelope "
+        "WHERE envelopes.body IS NOT NULL AND deliveries.id IN ({})",
+        values=deliveries,
+    )
+    return {row[0] for row in rows}
+
+
 async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> int:
     """Let session requests of these orders go. Returns how many there were."""
     gone = await select_in(

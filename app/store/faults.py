@@ -3,10 +3,15 @@
 After a storage I/O error the page cache may show what the disk does not hold, and a retry would
 then acknowledge, as a duplicate, a row that is lost. So such an error poisons the store: the
 process acknowledges nothing more and ends.
+
+So does a file system that has become read-only. It is no passing trouble like a full disk: a kernel
+remounts a file system after it has met an I/O error, and by then any write or sync before may have
+failed. Nothing mends it but a person, and the start that comes after looks at the disk anew.
 """
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 
 import asyncpg
@@ -16,10 +21,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from app.errors import StorePoisoned, StoreUnavailable, TallyhookError
 
 _FATAL_SQLITE = {
-    sqlite3.SQLITE_IOERR: "the disk reported an I/O error",
+    # A write that the kernel answers with EROFS is told as an I/O error too.
+    sqlite3.SQLITE_IOERR: "the disk reported an I/O error or became read-only",
     sqlite3.SQLITE_CORRUPT: "the database file is damaged",
     sqlite3.SQLITE_NOTADB: "the database file is not a database",
-    sqlite3.SQLITE_READONLY: "the database cannot be written",
+    sqlite3.SQLITE_READONLY: "the database's file or file system is read-only",
 }
 
 _PASSING_SQLITE = {
@@ -72,6 +78,13 @@ def as_store_error(error: Exception) -> TallyhookError | None:
     if isinstance(error, DBAPIError) and not error.connection_invalidated:
         return None
     return StoreUnavailable("the database does not answer; try again")
+
+
+def why_not_opened(error: OSError) -> str:
+    """The system's own words, and what to do where they are the sign of a failed disk."""
+    if error.errno == errno.EROFS:
+        return "its file system is read-only; see the kernel's log, check the disk, mount it again"
+    return error.strerror or type(error).__name__
 
 
 def _of_sqlite(code: int) -> TallyhookError | None:

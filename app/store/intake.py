@@ -1,10 +1,13 @@
 """One transaction's worth of arrivals: verdicts, rows, links and due marks.
 
-The steps of `append` are numbered; each reads or writes for the whole batch at once:
+The steps are numbered; each reads or writes for the whole batch at once:
 
 1. which event ids and links are known   4. which orders become due
 2. each arrival's verdict                5. write everything
 3. each new event's order
+
+`append_alone` takes 1 last on PostgreSQL: it judges as if nothing were known, and the one statement
+that writes asks whether that is so, and writes nothing if not. Then the batch is appended as usual.
 """
 
 from __future__ import annotations
@@ -15,13 +18,22 @@ from typing import Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store import arrays
 from app.store.confirmations import UNCONFIRMED, awaiting
 from app.store.leaves import DELIVERY
 from app.store.links import Linking, LinkMemory
 from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.store.phones import PhoneNote, noting_phones, phone_note
-from app.store.statements import Script, at_once, inserting, run, selecting, together
+from app.store.statements import (
+    Script,
+    answered_with_nothing,
+    at_once,
+    inserting,
+    run,
+    selecting,
+    together,
+)
 from app.store.unsealed import marking
 from reconcile.events import Event
 from reconcile.instants import Instant
@@ -103,14 +115,55 @@ class KnownEvents:
         return next((key for key, _ in bodies.values() if key is not None), None)
 
 
-def append(
-    dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory
-) -> Script[tuple[list[StoredVerdict], Linking]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Arrivals with their verdicts, and what is to be written of them.
+
+    fresh  events that are not known yet
+    due    the orders of which something was said, and when it was said last
+    """
+
+    arrivals: Sequence[Arrival]
+    verdicts: list[StoredVerdict]
+    fresh: list[NewEvent]
+    linking: Linking
+    due: dict[str, Instant]
+
+
+def append(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
     """Write the arrivals; the caller's transaction makes them durable, then remembers the links."""
+    yield from taking(dialect, LINKING)
+    judged = yield from _judging(dialect, arrivals, memory)
+    yield from at_once(dialect, _writing(dialect, judged))
+    return judged
+
+
+def append_alone(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
+    """The same as a whole transaction; on PostgreSQL nearly always one statement."""
+    if dialect != "sqlite":
+        judged = answered_with_nothing(_judging(dialect, arrivals, memory))
+        if (yield from _written_if_new(dialect, judged)):
+            return judged
+    return (yield from append(dialect, arrivals, memory))
+
+
+def _written_if_new(dialect: str, judged: Judged) -> Script[bool]:
+    """Write what was judged as if nothing were known, unless something is."""
+    events, linking = [event for event, _, _ in judged.fresh], judged.linking
+    if any(event.key not in linking.orders for event in events):
+        return False  # only the database can know its order
+    made = [(*key, order) for key, order in linking.made.items()]
+    columns = [list(column) for column in zip(*made, strict=True)] or [[], [], [], []]
+    supposed = arrays.NOTHING_KNOWN, [LINKING, [event.event_id for event in events], *columns]
+    rows = yield arrays.written_if(supposed, list(_writing(dialect, judged)))
+    return bool(rows[0][0])
+
+
+def _judging(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
+    """What is to become of the arrivals. Only asks."""
     known, linking = KnownEvents(), Linking(memory)
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
-    yield from taking(dialect, LINKING)
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     asking = known.load(dialect, events), *linking.loading(dialect, events)
     yield from together(dialect, *asking)  # 1
@@ -122,21 +175,22 @@ def append(
             fresh.append((event, arrival.delivery_id, arrival.received_at))
     yield from linking.assign(dialect, [event for event, _, _ in fresh])  # 3
     due = _due(arrivals, known, linking)  # 4
-    judged = list(zip(arrivals, verdicts, strict=True))
-    rows = [_delivery_row(arrival, verdict) for arrival, verdict in judged]
-    new = [arrival for arrival, verdict in judged if verdict != "duplicate"]
+    return Judged(arrivals=arrivals, verdicts=verdicts, fresh=fresh, linking=linking, due=due)
 
-    def writing() -> Script[None]:
-        yield from inserting(dialect, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
-        yield from _keeping_whole(dialect, new)
-        yield from write_index(dialect, linking, fresh)
-        yield from noting_phones(dialect, _customers(new, linking))
-        yield from awaiting(dialect, _unconfirmed(arrivals))
-        yield from marking_due(dialect, due)
-        yield from marking(dialect, DELIVERY, [arrival.delivery_id for arrival in arrivals])
 
-    yield from at_once(dialect, writing())  # 5
-    return verdicts, linking
+def _writing(dialect: str, judged: Judged) -> Script[None]:  # 5
+    """Write all of it. Only writes, and no row twice."""
+    arrivals, linking = judged.arrivals, judged.linking
+    pairs = list(zip(arrivals, judged.verdicts, strict=True))
+    rows = [_delivery_row(arrival, verdict) for arrival, verdict in pairs]
+    new = [arrival for arrival, verdict in pairs if verdict != "duplicate"]
+    yield from inserting(dialect, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
+    yield from _keeping_whole(dialect, new)
+    yield from write_index(dialect, linking, judged.fresh)
+    yield from noting_phones(dialect, _customers(new, linking))
+    yield from awaiting(dialect, _unconfirmed(arrivals))
+    yield from marking_due(dialect, judged.due)
+    yield from marking(dialect, DELIVERY, [arrival.delivery_id for arrival in arrivals])
 
 
 async def keep_arrivals(
@@ -144,8 +198,7 @@ async def keep_arrivals(
 ) -> list[StoredVerdict]:
     """Write arrivals in a transaction of the caller's, beside whatever the journal writes."""
     script = append(connection.dialect.name, arrivals, LinkMemory())
-    verdicts, _ = await run(connection, script)
-    return verdicts
+    return (await run(connection, script)).verdicts
 
 
 def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
@@ -235,7 +288,6 @@ def write_index(dialect: str, linking: Linking, fresh: Sequence[NewEvent]) -> Sc
                 )
                 for event, delivery_id, received_at in fresh
             ],
-            conflict="ON CONFLICT DO NOTHING",
         )
     yield from linking.write(dialect)
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from app.errors import StoreUnavailable
-from app.store.intake import Arrival, StoredVerdict, append
+from app.store.intake import Arrival, StoredVerdict, append, append_alone
 from app.store.links import LinkKey, LinkMemory
 from app.store.rejections import Rejection, RejectionRing
 from app.store.statements import Script
@@ -144,8 +144,9 @@ class Journal:
         verdicts: list[StoredVerdict] = []
         links: dict[LinkKey, str] = {}
         if arrivals:
-            verdicts, linking = yield from append(self._dialect, arrivals, self._memory)
-            links = linking.links
+            appending = append if rejections else append_alone
+            judged = yield from appending(self._dialect, arrivals, self._memory)
+            verdicts, links = judged.verdicts, judged.linking.links
         if rejections:
             yield from self._ring.append(self._dialect, rejections)
         return verdicts, links

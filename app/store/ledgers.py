@@ -20,7 +20,8 @@ from app.store.published import PUBLISHED_COLUMNS, Published, published_of
 from app.store.statements import Script, inserting, run, select_in
 from reconcile.instants import Instant
 from reconcile.ledger import Outcome
-from reconcile.revise import Position, Revision
+from reconcile.revise import Position, Revision, new_position
+from reconcile.values import maker
 
 LEDGER_COLUMNS = (
     "order_key",
@@ -52,6 +53,15 @@ _LATEST_POSITIONS = (
     "SELECT order_key, outcome, fulfillable, substance FROM revisions AS latest "
     "WHERE order_key IN ({}) AND seq = "
     "(SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key)"
+)
+
+_RIGHT_MARKS = (
+    "INSERT INTO order_due (order_key, due_at, generation) "
+    "SELECT ledgers.order_key, ledgers.next_decision_at, coalesce(order_due.generation, 0) "
+    "FROM ledgers LEFT JOIN order_due ON order_due.order_key = ledgers.order_key "
+    "WHERE ledgers.order_key BETWEEN :first AND :last AND (order_due.order_key IS NULL "
+    "OR coalesce(order_due.due_at, -1) <> coalesce(ledgers.next_decision_at, -1)) "
+    "ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at"
 )
 
 ALL_POSITIONS = (
@@ -141,6 +151,15 @@ async def count_due(connection: AsyncConnection, *, now: Instant) -> int:
     return int(row.scalar_one())
 
 
+async def put_marks_right(connection: AsyncConnection, *, first: str, last: str) -> None:
+    """Move the marks of the orders from `first` to `last` to what their ledgers say, and make those
+    that are missing.
+
+    Only for whoever has the database alone: evidence that came since the folds would be missed.
+    """
+    await connection.execute(text(_RIGHT_MARKS), {"first": first, "last": last})
+
+
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
     """Set every order due that has a mark."""
     await connection.execute(
@@ -153,7 +172,7 @@ async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
 
 def position_in(row: Sequence[Any]) -> Position:
     """The position in (order_key, outcome, fulfillable, substance)."""
-    return Position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
+    return new_position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
 
 
 async def latest_positions(
@@ -177,6 +196,9 @@ class Publication:
     findings: str
     next_decision_at: Instant | None
     revision: Revision | None
+
+
+new_publication = maker(Publication)
 
 
 async def publish(

@@ -14,6 +14,7 @@ from reconcile.events import CLAIM_KINDS, Delivery, Event
 from reconcile.instants import Instant
 from reconcile.money import Money
 from reconcile.records import RECORD_KINDS, Record, RecordKind
+from reconcile.values import maker
 
 DELIVERY_COLUMNS: Final = (
     "id",
@@ -105,6 +106,9 @@ def event_row(
     )
 
 
+_delivery, _event = maker(Delivery), maker(Event)
+
+
 def delivery_of(row: Sequence[Any]) -> Delivery:
     """The first delivery of the event in a row of EVENT_COLUMNS."""
     # fmt: off
@@ -114,10 +118,10 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     # fmt: on
     if claim not in _CLAIMS:
         raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
-    return Delivery(
+    return _delivery(
         delivery_id=delivery_id,
         received_at=received_at,
-        event=Event(
+        event=_event(
             source=source,
             event_id=event_id,
             digest=digest,

@@ -69,6 +69,12 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
     return [row[0] for row in rows]
 
 
+async def a_note(connection: AsyncConnection) -> bytes | None:
+    """The digest of one note; None where no number is noted."""
+    found: bytes | None = await connection.scalar(text("SELECT digest FROM phones LIMIT 1"))
+    return found
+
+
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
     """Whether there are digests of another key than the one of this name."""
     # The digests of one key stand together: two looks at the index tell whether others are there.

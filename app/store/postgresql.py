@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Literal, TypeVar
 
 import asyncpg
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.errors import StoreUnavailable, UsageError
+from app.store import arrays
 from app.store.locks_shared import SERVING, is_taking
 from app.store.statements import Result, Script
+
+_Answer = TypeVar("_Answer")
+_Sending = Callable[..., Awaitable[_Answer]]
 
 Purpose = Literal["serving", "alone", "upgrading", "writing", "reading"]
 """What a store is opened for: see `open_store`. Only the first two keep others away."""
@@ -42,7 +46,13 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
     limits = _limits(STATEMENT_MS) if hurried else {}
     # A table that grows a thousandfold within a minute is not what the planner was told of; every
     # statement of the journal has its index.
-    settings = {**limits, "enable_seqscan": "off", "application_name": f"tallyhook {purpose}"}
+    settings = {
+        **limits,
+        # What is decided under a lock rests on what is seen after it was taken.
+        "default_transaction_isolation": "read committed",
+        "enable_seqscan": "off",
+        "application_name": f"tallyhook {purpose}",
+    }
     engine = create_async_engine(
         url,
         pool_size=1,
@@ -122,16 +132,18 @@ async def run_transaction(connection: AsyncConnection, script: Script[Result]) -
     try:
         result = await _run_all(driver, script)
     except BaseException:
-        if not driver.is_closed():
+        if driver.is_in_transaction() and not driver.is_closed():
             await driver.execute("ROLLBACK")
         raise
-    await _commit(driver)
+    if driver.is_in_transaction():
+        said = await _heard(driver, driver.execute, "COMMIT")
+        assert said == "COMMIT", said  # a failed transaction would answer ROLLBACK
     return result
 
 
-async def _commit(driver: asyncpg.Connection[Any]) -> None:
-    """Commit. A server whose wait for its standby was broken off says COMMIT with a warning: what
-    was committed could then be lost with its machine, so it is not acknowledged."""
+async def _heard(driver: asyncpg.Connection[Any], send: _Sending[_Answer], *words: Any) -> _Answer:
+    """The answer to what commits. A server whose wait for its standby was broken off commits with a
+    warning: what was committed could be lost with its machine, so it is not acknowledged."""
     warnings: list[object] = []
 
     def hear(_connection: object, message: asyncpg.PostgresLogMessage) -> None:
@@ -139,17 +151,20 @@ async def _commit(driver: asyncpg.Connection[Any]) -> None:
 
     driver.add_log_listener(hear)
     try:
-        said = await driver.execute("COMMIT")
+        answer = await send(*words)
     finally:
         driver.remove_log_listener(hear)
-    assert said == "COMMIT", said  # a failed transaction would answer ROLLBACK
     if warnings:
         raise StoreUnavailable("the server did not wait for its standby; try again")
+    return answer
 
 
 async def _run_all(driver: asyncpg.Connection[Any], script: Script[Result]) -> Result:
     try:
         sql, values = next(script)
+        if arrays.is_written_if(sql):  # most often it was, and the script ends here
+            rows = await _heard(driver, driver.fetch, sql, *values)
+            sql, values = script.send([tuple(row) for row in rows])
         if is_taking(sql):  # one round trip for both
             await driver.execute(f"BEGIN; {sql}")
             sql, values = script.send([])

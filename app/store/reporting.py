@@ -24,8 +24,8 @@ _REVISIONS: Final = (
 )
 
 _ACCEPTED: Final = (
-    "SELECT break_id, min(at) FROM break_deeds WHERE deed = 'accepted' AND at <= :as_of "
-    "GROUP BY break_id HAVING min(at) >= :start AND min(at) < :end ORDER BY break_id"
+    "SELECT DISTINCT break_id FROM break_deeds WHERE deed = 'accepted' AND at <= :as_of "
+    "ORDER BY break_id"
 )
 
 
@@ -58,9 +58,7 @@ def _is_change(seen: ChangeSeen) -> bool:
     return seen.before in FINAL and seen.before != seen.after
 
 
-async def accepted_breaks(
-    connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
-) -> list[tuple[str, Instant]]:
-    """Breaks that people first accepted in a stretch of time, and when."""
-    rows = await connection.execute(text(_ACCEPTED), {"start": start, "end": end, "as_of": as_of})
-    return [(row[0], row[1]) for row in rows]
+async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
+    """Ids of the breaks that people had accepted by then, whatever became of that."""
+    rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
+    return [row[0] for row in rows]

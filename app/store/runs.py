@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import text
@@ -32,7 +32,8 @@ AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One finished run. `result` is its control totals, as JSON; the rest as in its table."""
+    """One run. `at`: when it was finished; `result`: its control totals, as JSON; the rest as in
+    its table."""
 
     number: int
     at: Instant
@@ -61,15 +62,22 @@ async def take_run_number(connection: AsyncConnection) -> int:
     return number
 
 
-async def save_seen(connection: AsyncConnection, found: Sequence[Break], *, number: int) -> None:
-    """Write down what a run saw: no break twice."""
+async def save_seen(
+    connection: AsyncConnection, found: Sequence[Break], *, number: int, as_of: Instant
+) -> None:
+    """Write down what a run as of an instant saw: no break twice.
+
+    A break of lines without a date is dated by that instant alone: of one that is known and says
+    nothing else, the date at which it was seen first stays.
+    """
     dialect = connection.dialect.name
     await run(connection, taking(dialect, RECONCILING))
     told = {each.identity: (each, break_text(each)) for each in found}
     versions = await _versions_of(connection, list(told))
     seen, fresh = [], []
     for name, (each, words) in told.items():
-        digest = hashlib.sha256(words.encode()).hexdigest()
+        undated = break_text(replace(each, since=0)) if each.since == as_of else words
+        digest = hashlib.sha256(undated.encode()).hexdigest()
         known = versions.get(name, {})
         version = known.get(digest)
         if version is None:

@@ -160,7 +160,12 @@ def inserting(
     rows: Sequence[Sequence[Any]],
     conflict: str = "",
 ) -> Script[None]:
-    """Insert the rows in as few statements as the parameter limit allows."""
+    """Insert the rows in as few statements as the parameter limit allows.
+
+    On SQLite a row that is refused rolls back the whole transaction, which is all or nothing
+    anyway: to undo one statement by itself, SQLite would first copy every page that it touches
+    into a temporary file.
+    """
     if dialect != "sqlite":
         if rows:
             yield (
@@ -213,6 +218,17 @@ def together(dialect: str, *scripts: Script[Any]) -> Script[list[Any]]:
     return results
 
 
+def answered_with_nothing(script: Script[Result]) -> Result:
+    """What a script that only asks comes to if no question finds anything."""
+    try:
+        next(script)
+        while True:
+            script.send([])
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
 def at_once(dialect: str, script: Script[None]) -> Script[None]:
     """A script that only writes, no row twice: one statement on PostgreSQL, whatever it writes."""
     if dialect == "sqlite":
@@ -230,7 +246,7 @@ async def select_in(connection: AsyncConnection, *, sql: str, values: Iterable[A
 def _insert(table: str, columns: tuple[str, ...], rows: int, conflict: str) -> str:
     values = ",".join([f"({_marks(len(columns))})"] * rows)
     names = ",".join(f'"{name}"' for name in columns)
-    return f"INSERT INTO {table} ({names}) VALUES {values} {conflict}"  # noqa: S608
+    return f"INSERT OR ROLLBACK INTO {table} ({names}) VALUES {values} {conflict}"  # noqa: S608
 
 
 @lru_cache(maxsize=8_192)

@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.store import schema
 from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
-from app.store.faults import DRIVER_ERRORS
+from app.store.faults import DRIVER_ERRORS, why_not_opened
 from app.store.integrity import damage
 from app.store.journal import Journal
 from app.store.locks import ServiceLock, WriteLock
@@ -287,8 +287,7 @@ def _system_errors_explained() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise StoreUnavailable(f"the database cannot be opened: {reason}") from error
+        raise StoreUnavailable(f"the database cannot be opened: {why_not_opened(error)}") from error
 
 
 def _upgrade_is_due(current: str | None) -> ConfigurationError:

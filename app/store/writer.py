@@ -56,7 +56,7 @@ class Writer:
         self._poison: str | None = None
         self.trouble: str | None = None
         """Why the last commit could not be made, one sentence; None when it could."""
-        self.on_poison: Callable[[], None] = lambda: None
+        self.on_poison: Callable[[str], None] = lambda reason: None
 
     @property
     def dialect(self) -> str:
@@ -69,10 +69,10 @@ class Writer:
         return self._poison
 
     def fail(self, reason: str) -> None:
-        """Stop for good. Whoever supervises the process is told once."""
+        """Stop for good. Whoever supervises the process is told why, once."""
         if self._poison is None:
             self._poison = reason
-            self.on_poison()
+            self.on_poison(reason)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:

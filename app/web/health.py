@@ -48,7 +48,7 @@ class Health:
             dangers = await unsafe(self._desk)
             golive = await unfinished(self._desk)
         except TallyhookError as error:
-            reasons.append(str(error))
+            reasons += [] if str(error) in reasons else [str(error)]
         status = 503 if reasons else 200
         document: dict[str, object] = {
             "status": "not ready" if reasons else "ready",

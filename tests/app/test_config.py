@@ -80,7 +80,8 @@ def test_policy_is_in_microseconds_and_no_window_means_the_shop_does_not_tell() 
 
 def test_environment_is_required_to_serve_and_only_then() -> None:
     assert problems(serving=True) == (
-        "TALLYHOOK_ENVIRONMENT: is required to serve: write sandbox or live",
+        "TALLYHOOK_ENVIRONMENT: is required to serve: write sandbox or live, in the environment "
+        "or in the file that TALLYHOOK_CONFIG names",
     )
     assert problems() == ()
     assert problems(serving=True, ENVIRONMENT="sandbox") == ()

@@ -181,6 +181,7 @@ def fold_figure(found: Cost, codes: frozenset[str], deliveries: int) -> Figure:
 def rebuild_figures(rebuilt: Rebuilt) -> list[Figure]:
     """Speed without the start of the process, and peak memory."""
     seconds = rebuilt.ran.seconds - rebuilt.empty.seconds
+    processor = rebuilt.ran.processor - rebuilt.empty.processor
     checks = {
         "there were no ledgers before": rebuilt.before == 0,
         "every order's ledger has the outcome of the ground truth": rebuilt.right,
@@ -199,6 +200,7 @@ def rebuild_figures(rebuilt: Rebuilt) -> list[Figure]:
             "seconds, the same command without orders": rebuilt.empty.seconds,
             "seconds, bare ordered scan": rebuilt.scan,
             "times the bare scan": seconds / rebuilt.scan,
+            "events per second of processor time": rebuilt.events / processor,
         },
     )
     memory = Figure(

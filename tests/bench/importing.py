@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -30,14 +29,13 @@ HEADING = "reference,kind,amount,currency,placed_at,status,phone,group\n"
 class ImportedBook:
     """What came of it.
 
-    ran, cpu_s  the command over the whole file, and the processor time that it took
-    again       the same file again, when all of it is known
-    empty       the same command with one row, into a database of its own: what a process costs
+    ran    the command over the whole file
+    again  the same file again, when all of it is known
+    empty  the same command with one row, into a database of its own: what a process costs
     """
 
     rows: int
     ran: Ran
-    cpu_s: float
     again: Ran
     empty: Ran
     complete: bool
@@ -57,16 +55,13 @@ def import_book(folder: Path, *, rows: int) -> ImportedBook:
         return run(words, log=folder / f"{name}.log", env=env, core=last_core())
 
     empty = imported("one.csv", "empty.db")
-    before = _children_cpu()
     ran = imported("book.csv", "book.db")
-    cpu = _children_cpu() - before
     complete = _held(folder / "book.db") == (rows, minor)
     again = imported("book.csv", "book.db")
     told = json.loads((folder / "book.csv.log").read_text())
     return ImportedBook(
         rows=rows,
         ran=ran,
-        cpu_s=cpu,
         again=again,
         empty=empty,
         complete=complete,
@@ -105,11 +100,6 @@ def _held(path: Path) -> tuple[int, int]:
         return count, total
 
 
-def _children_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def import_figures(done: ImportedBook) -> list[Figure]:
     """Speed without the start of the process, and peak memory."""
     seconds = done.ran.seconds - done.empty.seconds
@@ -125,7 +115,7 @@ def import_figures(done: ImportedBook) -> list[Figure]:
         details={
             "rows": done.rows,
             "seconds, whole command": done.ran.seconds,
-            "rows per second of processor time, whole command": done.rows / done.cpu_s,
+            "rows per second of processor time, whole command": done.rows / done.ran.processor,
             "seconds, the same file again": done.again.seconds,
             "seconds, the same command with one row": done.empty.seconds,
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -24,9 +25,11 @@ WATCH_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A command that has ended well: seconds from start to end, and its peak memory."""
+    """A command that has ended well: seconds from start to end, those of the processor, and its
+    peak memory."""
 
     seconds: float
+    processor: float
     peak_rss_mib: float
 
 
@@ -78,7 +81,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], core: int) -> Ran:
     """`python -m COMMAND…` on one core. Raises RuntimeError with its last words when it fails."""
-    peak = 0.0
+    peak, before = 0.0, _processor_seconds()
     with log.open("wb") as out, on_cores({core}):  # a child inherits the core
         started = time.perf_counter()
         process = subprocess.Popen(
@@ -94,7 +97,13 @@ def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], core: int)
             _end(process)
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed; its last words:\n{last_words(log)}")
-    return Ran(seconds=seconds, peak_rss_mib=peak)
+    return Ran(seconds=seconds, processor=_processor_seconds() - before, peak_rss_mib=peak)
+
+
+def _processor_seconds() -> float:
+    """What processes that have ended took; only one is under way at a time."""
+    taken = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return taken.ru_utime + taken.ru_stime
 
 
 @contextmanager

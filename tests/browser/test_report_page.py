@@ -15,12 +15,18 @@ from tests.browser.conftest import Looking
 pytestmark = pytest.mark.browser
 
 NARROW = 800
+PHONE = 390
 PAPER = 672
 """A4 less its margins, at 96 dots an inch."""
 
 OVERFLOWING = """() => [...document.querySelectorAll('table, svg, h1, h2, p, figcaption')]
     .filter(each => each.getBoundingClientRect().right > document.documentElement.clientWidth)
     .map(each => each.outerHTML.slice(0, 120))"""
+
+UNREAD = """() => [...document.querySelectorAll('caption, svg')].filter(each => {
+    const box = each.getBoundingClientRect(), page = document.documentElement.clientWidth;
+    return each.tagName == 'svg' ? box.width < 600 : box.right > page;
+}).map(each => each.outerHTML.slice(0, 120))"""
 
 CHARTS = """() => [...document.querySelectorAll('svg[role=img]')].map(each => ({
     words: each.getAttribute('aria-labelledby').split(' ').map(
@@ -40,8 +46,11 @@ class Seen:
     address: str
     asked: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    title: str = ""
     width: int = 0
+    width_of_phone: int = 0
     wide: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     wide_on_paper: list[str] = field(default_factory=list)
     pages: int = 0
     charts: list[dict[str, Any]] = field(default_factory=list)
@@ -65,10 +74,14 @@ def seen(look: Looking[Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
         page.on("console", lambda message: found.said.append(message.text))
         page.goto(found.address, wait_until="networkidle")
         found.width = page.evaluate("document.documentElement.scrollWidth")
+        found.title = page.title()
         found.wide = page.evaluate(OVERFLOWING)
         found.charts = page.evaluate(CHARTS)
         found.counts = page.evaluate(COUNTS)
         found.pages = page.pdf(format="A4").count(b"/Type /Page\n")
+        page.set_viewport_size({"width": PHONE, "height": 900})
+        found.width_of_phone = page.evaluate("document.documentElement.scrollWidth")
+        found.unread = page.evaluate(UNREAD)
         page.emulate_media(media="print")
         page.set_viewport_size({"width": PAPER, "height": 900})
         found.wide_on_paper = page.evaluate(OVERFLOWING)
@@ -86,6 +99,16 @@ def test_it_asks_for_nothing_but_itself_and_runs_nothing(seen: Seen) -> None:
 def test_nothing_is_wider_than_a_narrow_screen(seen: Seen) -> None:
     assert seen.width == NARROW
     assert seen.wide == []
+
+
+def test_on_a_phone_the_page_stands_and_each_table_scrolls_below_its_words(seen: Seen) -> None:
+    """What a table is about is read without scrolling it, and no chart becomes too small."""
+    assert seen.width_of_phone == PHONE
+    assert seen.unread == []
+
+
+def test_the_title_names_the_first_and_the_last_day(seen: Seen) -> None:
+    assert seen.title == "Period report 2026-10-01 to 2026-10-31"
 
 
 def test_nothing_is_wider_than_paper_and_the_pages_are_few(seen: Seen) -> None:

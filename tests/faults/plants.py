@@ -37,6 +37,15 @@ log_length.FOLD_PAGES = 120
 """
 """The log is folded every so many pages, so that a short recording has many folds in it."""
 
+GOES_ON = """
+import sqlite3
+import app.store.faults as faults
+
+faults._PASSING_SQLITE |= {sqlite3.SQLITE_IOERR: "planted"}
+faults._FATAL_SQLITE.clear()
+"""
+"""An I/O error is taken for trouble that passes."""
+
 FAILING_JOURNAL = """
 from app.store.journal import Journal
 

@@ -1,5 +1,6 @@
-"""After the first I/O error of a disk nothing more is acknowledged and the process ends; a full
-disk is only refused for as long as it lasts. Either way nothing acknowledged is lost."""
+"""After the first I/O error of a disk, or once its file system is read-only, nothing more is
+acknowledged and the process ends; a full disk is only refused for as long as it lasts. Either way
+nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 from tests.faults.check import assert_kept
 from tests.faults.injecting import DATABASE, LOG, Case, base, copied, faulty, start, under_load
 from tests.faults.load import CONNECTIONS
+from tests.faults.plants import GOES_ON
 from tests.faults.service import needs_strace
 
 pytestmark = [needs_strace, pytest.mark.slow]
@@ -17,16 +19,24 @@ pytestmark = [needs_strace, pytest.mark.slow]
 UNREACHABLE = 4
 """The exit code of a store that failed."""
 
+SERVING = "t.db.serving"
+"""The lock of whoever serves: the first file that a start writes to."""
+
 RUNNING = [
     *((f"pwrite64:error=EIO:when={n}", LOG) for n in range(1, 21, 2)),
     *((f"fdatasync:error=EIO:when={n}", LOG) for n in range(2, 21, 2)),
     *((f"pwrite64:error=EIO:when={n}", DATABASE) for n in (1, 20)),
     *((f"fdatasync:error=EIO:when={n}", DATABASE) for n in (1, 2)),
+    ("pwrite64:error=EROFS:when=1", LOG),
+    ("fdatasync:error=EROFS:when=2", LOG),
+    ("pwrite64:error=EROFS:when=1", DATABASE),
+    ("fdatasync:error=EROFS:when=1", DATABASE),
 ]
 """Call number n on the log or on the database file, of a service at work."""
 
 ALL_RUNNING = [
-    (f"{call}:error=EIO:when={n}", file)
+    (f"{call}:error={error}:when={n}", file)
+    for error in ("EIO", "EROFS")
     for call, file, last in (
         ("pwrite64", LOG, 200),
         ("fdatasync", LOG, 60),
@@ -42,6 +52,9 @@ STARTING = [
     ("fdatasync:error=EIO:when=1", LOG),
     ("ftruncate:error=EIO:when=1", LOG),
     ("openat:error=EIO:when=1", DATABASE),
+    ("pwrite64:error=EROFS:when=1", DATABASE),
+    ("fdatasync:error=EROFS:when=1", LOG),
+    ("openat:error=EROFS:when=1", SERVING),
 ]
 """The same while it starts on a database whose log is still to be folded."""
 
@@ -109,19 +122,11 @@ async def test_an_io_error_at_any_call(
     await stops_and_starts(stopped, tmp_path / "case", inject, file)
 
 
-GOES_ON = """
-import sqlite3
-import app.store.faults as faults
-
-faults._PASSING_SQLITE |= {sqlite3.SQLITE_IOERR: "planted"}
-faults._FATAL_SQLITE.clear()
-"""
-
-
-def test_a_service_that_goes_on_is_caught(stopped: Path, tmp_path: Path) -> None:
-    """The same check sees a service that takes an I/O error for passing trouble."""
+@pytest.mark.parametrize("error", ["EIO", "EROFS"])
+def test_a_service_that_goes_on_is_caught(stopped: Path, tmp_path: Path, error: str) -> None:
+    """The same check sees a service that takes such an error for passing trouble."""
     folder = copied(stopped, tmp_path / "case")
-    inject = "fdatasync:error=EIO:when=3"
+    inject = f"fdatasync:error={error}:when=3"
     with faulty(folder, inject=inject, file=LOG, plant=GOES_ON) as (process, case):
         under_load(process, case, acks=200)
         assert process.popen.poll() is None
@@ -141,7 +146,9 @@ async def test_an_io_error_at_the_start_is_not_served(
         case.code = process.code()
     assert len(case.faults) >= 1, "the fault was not injected"
     assert case.code == UNREACHABLE
-    assert case.words.splitlines()[-1].startswith(b"tallyhook: ")
+    sentence = case.words.splitlines()[-1]
+    assert sentence.startswith(b"tallyhook: ")
+    assert b"read-only" in sentence or "EROFS" not in inject
     assert b"Traceback" not in case.words
     await starts_again(folder, case)
 

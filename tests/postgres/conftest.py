@@ -10,7 +10,7 @@ from itertools import count
 
 import asyncpg
 import pytest
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 
 from app.store.store import Store, StoreSettings
 from app.store.tables import metadata
@@ -20,6 +20,10 @@ from tests.store.builders import opened
 _numbers = count(1)
 
 
+def _rendered(url: URL) -> str:
+    return url.render_as_string(hide_password=False)
+
+
 def ask(url: str, *statements: str) -> list[asyncpg.Record]:
     """Run statements one by one, each by itself; what the last one finds."""
     return asyncio.run(ask_in_loop(url, *statements))
@@ -27,8 +31,7 @@ def ask(url: str, *statements: str) -> list[asyncpg.Record]:
 
 async def ask_in_loop(url: str, *statements: str) -> list[asyncpg.Record]:
     """The same for whoever has a loop."""
-    plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-    connection = await asyncpg.connect(plain)
+    connection = await asyncpg.connect(_rendered(make_url(url).set(drivername="postgresql")))
     try:
         found: list[asyncpg.Record] = []
         for statement in statements:
@@ -43,7 +46,7 @@ def server_url() -> Iterator[str]:
     """A database on the server, to begin from."""
     given = os.environ.get("TEST_DATABASE_URL")
     if given:
-        yield given
+        yield _rendered(make_url(given).set(drivername="postgresql+asyncpg"))
         return
     with running() as server:
         yield server.url("postgres")
@@ -55,7 +58,7 @@ def a_database(server_url: str) -> Iterator[str]:
     name = f"tallyhook_{os.getpid()}_{next(_numbers)}"
     ask(server_url, f"CREATE DATABASE {name}")
     try:
-        yield make_url(server_url).set(database=name).render_as_string(hide_password=False)
+        yield _rendered(make_url(server_url).set(database=name))
     finally:
         ask(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 

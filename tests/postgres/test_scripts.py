@@ -15,7 +15,9 @@ pytestmark = pytest.mark.postgres
 
 
 async def sent_while(store: Store, *items: Any) -> list[str]:
-    """The statements that keeping some arrivals takes: each is a round trip."""
+    """The statements that keeping some arrivals takes: each is a round trip. A new connection's
+    first also ask for the kinds of its parameters."""
+    await keep(store, arrival(said("first", order="first")))
     async with store.writing() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
     seen: list[str] = []
@@ -31,22 +33,6 @@ def counting(begin: int, *, times: int) -> Script[list[int]]:
         rows = yield "SELECT $1::bigint + 1, 'x'", (found[-1],)
         found.append(rows[0][0])
     return found
-
-
-async def test_a_batch_takes_four_round_trips(store: Store) -> None:
-    """The beginning with the lock, all questions, all writes, the commit; however many they are."""
-    await keep(store, arrival(said("e", order="A", payment="p0")))
-    items = [arrival(said(f"e{n}", order=f"O{n}", payment=f"p{n % 3}")) for n in range(5)]
-    begin, _, _, commit = await sent_while(store, *items, arrival(None), arrival(items[0].event))
-    assert begin == "BEGIN; SELECT pg_advisory_xact_lock(7411003)"
-    assert commit == "COMMIT"
-
-
-async def test_an_orphan_costs_one_more(store: Store) -> None:
-    """Where events wait for their order, they are looked for."""
-    await keep(store, arrival(said("n", payment="p", session="s")))
-    items = [arrival(said(f"e{n}", order=f"O{n}", payment=f"p{n}")) for n in range(5)]
-    assert len(await sent_while(store, *items)) == 5
 
 
 async def test_orphans_are_adopted_with_the_rest(store: Store) -> None:

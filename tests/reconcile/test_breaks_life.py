@@ -41,7 +41,9 @@ def stood(*steps: Step) -> tuple[str, str | None, str | None]:
         ([OPENED, ACCEPTED], ("accepted", None, None)),
         ([OPENED, ACCEPTED, step("changed")], ("accepted", None, None)),
         ([OPENED, ACCEPTED, step("changed", 101)], ("open", None, None)),
-        ([OPENED, step("changed", 101), ACCEPTED], ("accepted", None, None)),
+        ([OPENED, step("changed", 101), step("accepted", 101)], ("accepted", None, None)),
+        ([OPENED, step("changed", 101), ACCEPTED], ("open", None, None)),
+        ([OPENED, step("changed", 101), step("settled", value="credit")], ("open", None, None)),
         (
             [OPENED, step("assigned", value="bob"), ACCEPTED, step("changed", 101)],
             ("assigned", "bob", None),
@@ -52,6 +54,11 @@ def stood(*steps: Step) -> tuple[str, str | None, str | None]:
         ([OPENED, step("settled", value="refund")], ("open", None, "refund")),
         ([OPENED, step("settled", value="credit")], ("accepted", None, "credit")),
         ([OPENED, step("settled", value="accept"), step("changed", 9)], ("open", None, None)),
+        (
+            [OPENED, step("settled", value="accept"), step("settled", value="refund")],
+            ("open", None, "refund"),
+        ),
+        ([OPENED, ACCEPTED, step("settled", value="refund")], ("open", None, "refund")),
     ],
 )
 def test_a_break_stands_where_its_steps_led(
@@ -77,3 +84,11 @@ def test_an_accepted_break_whose_money_changed_says_both_amounts() -> None:
     assert "KES 1.00" in changed.because
     assert "KES 1,500.00" in changed.because
     assert "ann and bob" in life([OPENED, step("accepted", second="bob")]).because
+
+
+def test_what_was_decided_while_a_run_saw_other_money_is_to_be_decided_again() -> None:
+    """A run is dated when it began: who accepted during it had seen what the one before told."""
+    overtaken = life([OPENED, step("changed", 150_000), step("accepted")])
+    assert overtaken.state == "open"
+    assert "KES 1.00" in overtaken.because
+    assert "KES 1,500.00" in overtaken.because

@@ -24,7 +24,7 @@ from app.operations.reconcile_period import finish
 from app.operations.takings import refresh_takings
 from app.store.audit import deeds
 from app.store.breaks import hand_matches, steps_of
-from app.store.runs import Run, save_seen, take_run_number
+from app.store.runs import Run, save_closed, save_seen, seen_by, take_run_number
 from app.store.store import Store
 from reconcile.breaks import Break, Candidate
 from reconcile.match_control import Control
@@ -82,8 +82,15 @@ async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: i
     async with store.writing() as connection:
         number = await take_run_number(connection)
     async with store.writing() as connection:
-        await save_seen(connection, found, number=number)
-    done = Run(
+        await save_seen(connection, found, number=number, as_of=seconds(at))
+    done = finished(number, at=at, lived=lived, rules=rules, breaks=len(found))
+    await finish(desk(store, at=at), done)
+    return number
+
+
+def finished(number: int, *, at: int, lived: bool = True, rules: int = 0, breaks: int = 1) -> Run:
+    """A run as of `at` seconds after T."""
+    return Run(
         number=number,
         at=seconds(at),
         as_of=seconds(at),
@@ -91,12 +98,10 @@ async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: i
         until=None,
         rules=rules or None,
         lived=lived,
-        breaks=len(found),
+        breaks=breaks,
         ties=True,
         result=control_text(Control(as_of=seconds(at))),
     )
-    await finish(desk(store, at=at), done)
-    return number
 
 
 async def living(store: Store) -> dict[str, str]:
@@ -139,6 +144,18 @@ class BreakContract:
         assert await turns(store, missing("C")) == ["opened", "changed"]
         assert (await show(store, missing("C"))).seen.money.minor == 7
 
+    async def test_a_break_without_a_date_ages_from_when_it_was_seen_first(
+        self, store: Store
+    ) -> None:
+        """Each run dates it anew; that makes it no other break, and no younger one."""
+        for at in (1, 2, 3):
+            await run(store, replace(missing("A"), since=seconds(at)), at=at)
+        await run(store, replace(missing("A", minor=7), since=seconds(4)), at=4)
+        assert await turns(store, missing("A")) == ["opened", "changed"]
+        async with store.reading() as connection:
+            (first,) = [seen for _, seen in await seen_by(connection, 3)]
+        assert first.since == seconds(1)
+
     async def test_every_run_can_be_shown_as_it_was(self, store: Store) -> None:
         """A later run with other money changes nothing of what an earlier one saw, and runs that
         see the same share one version."""
@@ -151,11 +168,53 @@ class BreakContract:
         versions = await rows(store, "SELECT break_id, version FROM break_versions")
         assert len(versions) == 3
 
+    async def test_a_run_that_another_overtook_gives_life_to_nothing(self, store: Store) -> None:
+        """It saw what the later one no longer did, and no run would ever close that; what only
+        looked is kept, for it moves no lives."""
+        async with store.writing() as connection:
+            early = [await take_run_number(connection) for _ in range(2)]
+            for number in early:
+                await save_seen(connection, [missing("A")], number=number, as_of=seconds(1))
+        await run(store, at=2)
+        with pytest.raises(UsageError, match="another run finished"):
+            await finish(desk(store, at=3), finished(early[0], at=1))
+        await finish(desk(store, at=3), finished(early[1], at=1, lived=False))
+        assert (await living(store), await saw(store, early[1])) == ({}, [missing("A")])
+
+    async def test_what_a_refused_run_closed_hides_nothing(self, store: Store) -> None:
+        """It began later than the one that overtook it, and was at its end already."""
+        await run(store, missing("A"), at=1)
+        async with store.writing() as connection:
+            early, late_one = [await take_run_number(connection) for _ in range(2)]
+            await save_closed(connection, [(missing("A").identity, 1, ["evt"])], number=late_one)
+            await save_seen(connection, [missing("A", minor=7)], number=early, as_of=seconds(2))
+        await finish(desk(store, at=3), finished(early, at=2))
+        found = await show(store, missing("A"))
+        assert (found.seen.money.minor, found.life.state) == (7, "open")
+
+    async def test_a_run_is_dated_when_it_is_seen(self, store: Store) -> None:
+        """So that what people did while it was at work stands before what it found."""
+        await run(store, missing("A"), at=1)
+        async with store.writing() as connection:
+            number = await take_run_number(connection)
+            await save_seen(connection, [missing("A", minor=7)], number=number, as_of=seconds(3))
+        name = missing("A").identity
+        await accept_break(desk(store, at=5), name, reason="small", by="ann", second=None)
+        await finish(desk(store, at=9), finished(number, at=3))
+        found = await show(store, missing("A"))
+        assert [(step.kind, step.at) for step in found.steps] == [
+            ("opened", seconds(1)),
+            ("accepted", seconds(5)),
+            ("changed", seconds(9)),
+        ]
+        assert found.life.state == "open"
+
     async def test_what_a_killed_run_wrote_is_seen_by_nobody(self, store: Store) -> None:
         """The next run is compared with the last one that finished."""
         await run(store, missing("A"), at=1)
         async with store.writing() as connection:
-            await save_seen(connection, [missing("B")], number=await take_run_number(connection))
+            number = await take_run_number(connection)
+            await save_seen(connection, [missing("B")], number=number, as_of=seconds(2))
         await run(store, missing("A"), missing("B"), at=3)
         assert await turns(store, missing("A")) == ["opened"]
         assert await turns(store, missing("B")) == ["opened"]
@@ -204,7 +263,7 @@ class BreakContract:
         """One alone is refused, the same one twice is refused, and so is one who may not."""
         at = desk(store, at=2)
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
-        await run(store, missing("A"), missing("B", minor=100_000), at=1)
+        await run(store, missing("A"), missing("B", minor=100_000), late("C"), at=1)
         big, small = missing("A").identity, missing("B").identity
         await accept_break(at, small, reason="at the limit", by="ann", second=None)
         with pytest.raises(UsageError, match="both must be operators"):
@@ -214,7 +273,14 @@ class BreakContract:
         for second, why in ((None, "a second says"), ("ann", "another one"), ("eve", "support")):
             with pytest.raises(UsageError, match=why):
                 await accept_break(at, big, reason="x", by="ann", second=second)
-        assert await living(store) == {"A": "open", "B": "accepted"}
+        assert await living(store) == {"A": "open", "B": "accepted", "C": "open"}
+        late_one = late("C").identity
+        for action in ("accept", "credit"):
+            with pytest.raises(UsageError, match="a second says"):
+                await settle_late(at, late_one, action=action, reason="kept", by="ann")
+        await settle_late(at, late_one, action="refund", reason="it goes back", by="ann")
+        await settle_late(at, late_one, action="credit", reason="x", by="ann", second="bob")
+        assert "ann and bob" in (await show(store, late("C"))).life.because
         await accept_break(at, big, reason="x", by="ann", second="bob")
         assert "ann and bob" in (await show(store, missing("A"))).life.because
 
@@ -270,8 +336,9 @@ class BreakContract:
         """And nothing of it is written."""
         await run(store, missing("A"), at=1)
         at = desk(store, at=2)
-        with pytest.raises(UsageError, match="say why"):
-            await accept_break(at, missing("A").identity, reason="  ", by="ann", second=None)
+        for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
+            with pytest.raises(UsageError, match=why):
+                await accept_break(at, missing("A").identity, reason=reason, by="ann", second=None)
         with pytest.raises(UsageError, match="printable"):
             await assign_break(at, missing("A").identity, to="a\nb", by="ann")
         assert await rows(store, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []

@@ -10,7 +10,7 @@ from app.operations import import_writing
 from app.operations.import_kinds import Imported
 from app.operations.imports import Request, import_book, import_statement
 from app.store.book_lines import book_lines_of, book_rows, compare_book, write_book
-from app.store.book_phones import empty_lines, lines_with
+from app.store.book_phones import LineKey, empty_lines, lines_with, old_lines
 from app.store.imports import Import, begin_import, go_on, imports, under_way
 from app.store.statement_reading import statement_lines_of, statement_rows
 from app.store.store import Store
@@ -188,6 +188,20 @@ class ImportContract:
         assert counts(await book(store, tmp_path, line)) == (0, 0, 1)
         assert counts(await book(store, tmp_path, line.replace("unpaid", "paid"))) == (0, 1, 0)
         assert await rows(store, "SELECT DISTINCT phone FROM book_lines") == [("",)]
+
+    async def test_old_phones_are_met_once_each_however_they_are_paged(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """Versions and kinds of one reference among them."""
+        for line in ("A,1.00,KES,unpaid,254700000001,", "A,2.00,KES,unpaid,254700000001,"):
+            await book(store, tmp_path, line, at=7)
+        await book(store, tmp_path, "B,1.00,KES,,254700000002,", at=7)
+        found, after = list[LineKey](), None
+        async with store.reading() as connection:
+            while page := await old_lines(connection, before=seconds(9), after=after, limit=1):
+                found += page
+                after = page[-1]
+        assert found == [("a", "order", 1), ("a", "order", 2), ("b", "order", 3)]
 
     async def test_imports_are_listed_newest_first_each_after_the_one_before(
         self, store: Store, tmp_path: Path

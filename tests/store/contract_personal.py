@@ -14,7 +14,17 @@ from app.operations.find_orders import find_orders
 from app.operations.refold import refold_until_quiet
 from app.phone_key import PhoneKey
 from app.store.audit import Deed, add_deed
-from app.store.phones import drop_other_keys, has_other_keys, notes_of, old_notes, orders_by_phone
+from app.store.comparing import phones_not_noted
+from app.store.phones import (
+    drop_notes,
+    drop_other_keys,
+    has_other_keys,
+    note_phones,
+    notes_of,
+    old_notes,
+    orders_by_phone,
+)
+from app.store.scratch import scratch_database
 from app.store.store import Store
 from reconcile.events import Event
 from reconcile.instants import DAY, SECOND
@@ -68,6 +78,21 @@ class PersonalContract:
             assert await has_other_keys(connection, other.name)
             await drop_other_keys(connection, other.name)
             assert not await has_other_keys(connection, other.name)
+
+    async def test_numbers_that_are_not_noted_are_counted(self, store: Store) -> None:
+        """Each once for each order; one that is noted for the delivery is noted for its order."""
+        await keep(store, of_customer("e1", order="A"))
+        other = PhoneKey(b"o" * 32).digest(PHONE)
+        named = [(DIGEST, "order", "A", T), (DIGEST, "order", "B", T), (other, "order", "A", T)]
+        async with store.writing() as connection, scratch_database() as scratch:
+            await note_phones(scratch, named)
+            assert await phones_not_noted(connection, scratch) == 2
+            (note,) = await notes_of(connection, ["A"])
+            await drop_notes(connection, [note])
+            assert await phones_not_noted(connection, scratch) == 3
+            owner = await connection.scalar(text("SELECT id FROM deliveries"))
+            await note_phones(connection, [(DIGEST, "delivery", owner, T)])
+            assert await phones_not_noted(connection, scratch) == 2
 
     async def test_an_order_is_found_by_amount_and_day(self, store: Store) -> None:
         await keep(store, arrival(paid("e1", "A")))

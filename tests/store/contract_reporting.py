@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +14,18 @@ from app.operations.report_journal import report_journal
 from app.operations.report_period import report_period
 from app.reports.render import render
 from app.store.imports import Import, begin_import, publish_import
-from app.store.reporting import accepted_breaks, changed_outcomes
+from app.store.reporting import changed_outcomes
 from app.store.statement_lines import write_statement
 from app.store.store import Store
+from reconcile.breaks import Break
 from reconcile.instants import DAY, SECOND
 from reconcile.journal import Transaction
+from reconcile.money import Money
 from reconcile.report import Basis, Scope
 from tests.reconcile.build import DUE, T, seconds
 from tests.store.builders import arrival, desk, keep, said
 from tests.store.contract_breaks import missing, run
+from tests.store.contract_imports import book
 from tests.store.contract_ledgers import folded, paid, quiet
 
 LATER = 40 * DAY // SECOND
@@ -55,6 +59,28 @@ async def settle(store: Store, *payments: str, at: int) -> None:
         await publish_import(connection, given, now=seconds(at))
 
 
+def unsettled(minor: int) -> Break:
+    """A capture that no statement holds."""
+    money = Money(minor=minor, currency="KES")
+    return Break(
+        cause="not_settled",
+        order="A",
+        payment="p",
+        subject=None,
+        money=money,
+        since=T,
+        cites=("e",),
+    )
+
+
+async def booked(store: Store, *, at: int, start: int, end: int) -> list[tuple[str, int, int]]:
+    """(what, change of clearing, when) of the journal of a stretch of time, as of `at`."""
+    found: list[Transaction] = []
+    wanted = scope(start=start, end=end, as_of=seconds(at))
+    await report_journal(desk(store, at=LATER), wanted, write=found.append, progress=quiet)
+    return [(each.what, each.postings[0].minor, each.at) for each in found]
+
+
 class ReportingContract:
     """What reports read. A subclass gives `url`."""
 
@@ -83,24 +109,61 @@ class ReportingContract:
         early = [("A", "failed", "succeeded", seconds(91))]
         assert found == [[("A", "failed", "refunded", seconds(96))], early, early, []]
 
-    async def test_accepted_breaks_count_from_when_they_were_first_accepted(
+    async def test_what_was_written_off_is_told_as_it_was_then_whatever_came_since(
         self, store: Store
     ) -> None:
-        """In no other period, and not before."""
-        await run(store, missing("A"), missing("B"), at=1)
-        name = missing("A").identity
-        for at in (10, 20):
-            await accept_break(desk(store, at=at), name, reason="small", by=None, second=None)
-        async with store.reading() as connection:
-            for start, end, as_of, expected in (
-                (10, 11, 99, [(name, seconds(10))]),
-                (11, 99, 99, []),
-                (0, 10, 99, []),
-                (0, 99, 9, []),
-            ):
-                assert expected == await accepted_breaks(
-                    connection, start=seconds(start), end=seconds(end), as_of=seconds(as_of)
-                )
+        """At the money of then, in the period of then; what ends it is a transaction of its own."""
+        some, more = unsettled(100), unsettled(120)
+        await run(store, some, missing("B"), at=10)
+        for at in (20, 30):
+            now = desk(store, at=at)
+            await accept_break(now, some.identity, reason="small", by=None, second=None)
+        first = {"start": seconds(0), "end": seconds(40)}
+        then = await booked(store, at=40, **first)
+        assert then == [("written off: not_settled", -100, seconds(20))]
+        await run(store, more, at=50)
+        await accept_break(
+            desk(store, at=60), some.identity, reason="so be it", by=None, second=None
+        )
+        await run(store, at=70)
+        assert await booked(store, at=40, **first) == then == await booked(store, at=99, **first)
+        assert await booked(store, at=99, start=seconds(40), end=seconds(99)) == [
+            ("write-off taken back: not_settled", 100, seconds(50)),
+            ("written off: not_settled", -120, seconds(60)),
+            ("write-off taken back: not_settled", 120, seconds(70)),
+        ]
+
+    async def test_a_break_without_a_date_is_as_old_as_the_run_that_saw_it_first(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """A report of its own looks anew, and would find it born a moment ago."""
+        await book(store, tmp_path, "A,1.00,KES,paid,,", at=0)
+        ages = []
+        for day in (1, 3):
+            at = day * DAY // SECOND
+            report = await report_period(
+                desk(store, at=at), scope(as_of=seconds(at)), progress=quiet
+            )
+            ages += [(line.cause, line.age_days) for line in report.break_lines]
+            await reconcile_period(desk(store, at=at), Asked(), progress=quiet)
+        assert ages == [("book_paid_not_received", 0), ("book_paid_not_received", 2)]
+
+    async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, store: Store) -> None:
+        """What came since the last run may have made it another break than was accepted."""
+        second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
+        await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
+        await reconcile_period(desk(store, at=100), Asked(), progress=quiet)
+        report = await report_period(desk(store, at=200), scope(as_of=seconds(200)), progress=quiet)
+        (line,) = report.break_lines
+        await accept_break(
+            desk(store, at=250), line.identity, reason="agreed", by=None, second=None
+        )
+        third = said("third", "succeeded", order="A", payment="r", money=DUE, order_money=DUE)
+        await keep(store, arrival(third, at=260))
+        report = await report_period(desk(store, at=300), scope(as_of=seconds(300)), progress=quiet)
+        assert [(each.identity, each.state) for each in report.break_lines] == [
+            (line.identity, "open")
+        ]
 
     async def test_a_report_is_the_same_bytes_whatever_came_after_its_instant(
         self, store: Store

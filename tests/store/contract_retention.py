@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from alembic import command
 from sqlalchemy import inspect
 
+from app.errors import StoreUnavailable
 from app.operations.check_store import check_store
 from app.operations.prove import prove_orders
-from app.operations.prune import Pruning, prune_orders, prune_settled, settled_orders
+from app.operations.prune import Pruning, prune_by_hand, prune_orders, prune_settled, settled_orders
 from app.operations.refold import refold_all, refold_until_quiet
 from app.operations.reindex import reindex
 from app.operations.retention import Retention
 from app.store import schema
+from app.store.audit import deeds
 from app.store.store import Store, StoreSettings
 from app.store.tables import metadata
 from reconcile.instants import DAY, SECOND
 from reconcile.money import Money
 from tests.reconcile.build import T
 from tests.store.builders import (
+    SIGNER,
     SOURCES,
     arrival,
     desk,
@@ -105,6 +109,26 @@ class RetentionContract:
         assert await histories(store, ["A"]) == known
         assert await rows(store, "SELECT count(*) FROM rejections") == [(0,)]
         assert (await pruned(store)).document()["deliveries"] == 0
+
+    async def test_what_was_let_go_is_in_the_trail_however_the_pass_ended(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A disk that fails in the middle of it, for example."""
+
+        async def failing(*_: Any, **__: Any) -> AsyncIterator[tuple[str, int]]:
+            raise StoreUnavailable("the disk")
+            yield
+
+        await keep(store, arrival(said("e1", "succeeded", **PAID)))
+        then = desk(store, at=LATER)
+        await refold_until_quiet(then, limit=100, progress=quiet)
+        monkeypatch.setattr("app.operations.prune.prune_others", failing)
+        with pytest.raises(StoreUnavailable):
+            await prune_by_hand(then, RETENTION, by="ann", signer=SIGNER, keep=0, progress=quiet)
+        assert await emptied(store) == {"e1"}
+        async with store.reading() as connection:
+            (deed,) = await deeds(connection, limit=9)
+        assert (deed.who, deed.action, deed.facts) == ("ann", "pruned", {"bodies": 1})
 
     async def test_never_too_early(self, store: Store) -> None:
         """A month after the last word and not a second before; a redelivery is a word, too."""

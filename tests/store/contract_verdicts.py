@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from app.store import statements
 from app.store.deliveries import find_in_diary, list_diary
@@ -134,6 +138,22 @@ class VerdictContract:
                 values=[f"ORD-{n}" for n in range(statements.MAX_PARAMETERS + 10)],
             )
         assert sorted(found) == sorted(marks)
+
+    async def test_a_refused_row_leaves_nothing_of_its_transaction(self, store: Store) -> None:
+        """Neither the rows before it nor what came earlier; and the next transaction is taken."""
+        table = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
+        for at, keys in enumerate((["a"], ["b", "c", "b"], ["d"])):
+            with nullcontext() if at != 1 else pytest.raises(DBAPIError):
+                async with store.writing() as connection:
+                    await connection.execute(
+                        text("UPDATE order_due SET generation=:at"), {"at": at}
+                    )
+                    rows = [(key, at, at) for key in keys]
+                    script = statements.inserting(connection.dialect.name, rows=rows, **table)
+                    await statements.run(connection, script)
+        async with store.reading() as connection:
+            rows = await connection.execute(text("SELECT order_key, generation FROM order_due"))
+            assert sorted(map(tuple, rows)) == [("a", 2), ("d", 2)]
 
     async def test_diary_shows_deliveries_and_rejections(self, store: Store) -> None:
         """The diary lists both kinds of arrival newest first, all of them or one verdict's."""

@@ -137,15 +137,33 @@ async def refuses_for_good(store: Store, known: Any) -> None:
     assert store.writer.poison is not None
 
 
-async def test_an_io_error_poisons(store: Store, path: Path) -> None:
-    """After one I/O error of the disk nothing more is acknowledged, though the disk works again."""
-    told: list[None] = []
-    store.writer.on_poison = lambda: told.append(None)
+@asynccontextmanager
+async def a_failing_disk(store: Store) -> AsyncIterator[None]:
+    """What would make the log longer fails."""
+    assert store.path is not None
+    with files_cannot_grow(store.path.with_name("t.db-wal").stat().st_size):
+        yield
+
+
+@asynccontextmanager
+async def a_read_only_database(store: Store) -> AsyncIterator[None]:
+    """From now on SQLite refuses to write, as to a file that can only be opened for reading."""
+    async with store.writing() as connection:
+        await connection.exec_driver_sql("PRAGMA query_only=ON")
+    yield
+
+
+@pytest.mark.parametrize("fault", [a_failing_disk, a_read_only_database])
+async def test_a_fault_of_the_disk_poisons(store: Store, path: Path, fault: Any) -> None:
+    """After one such error nothing more is acknowledged, even where the disk works again."""
+    told: list[str] = []
+    store.writer.on_poison = told.append
     known = said("e1", order="A")
     await keep(store, arrival(known))
     before = on_disk(path)
-    with files_cannot_grow(path.with_name("t.db-wal").stat().st_size), pytest.raises(StorePoisoned):
-        await store.journal.submit(arrival(said("e2", order="A"), body=b"x" * 100_000))
+    async with fault(store):
+        with pytest.raises(StorePoisoned):
+            await store.journal.submit(arrival(said("e2", order="A"), body=b"x" * 100_000))
     await refuses_for_good(store, known)
     assert on_disk(path) == before
     assert len(told) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import UniqueConstraint
+from sqlalchemy import Index, UniqueConstraint
 
 from app.store.tables.base import CLUSTERED, STRICT, Table, big_column, text_column
 
@@ -46,7 +46,7 @@ class AuditRow(Table, table=True):
     """What a person did, to what, and why. Append-only; numbers have no gaps."""
 
     __tablename__ = "audit"
-    __table_args__ = STRICT
+    __table_args__ = (Index("ix_audit_subject_number", "subject", "number"), STRICT)
     number: int = big_column(primary=True)
     at: int = big_column()
     who: str = text_column()

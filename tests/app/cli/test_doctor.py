@@ -37,7 +37,24 @@ def test_a_sound_installation(run: Run, tmp_path: Path) -> None:
     states = told(ended.document)
     assert (states["configuration"], states["source shop"], states["disk"]) == ("ok", "ok", "ok")
     assert "database" in states
+    said = [each["what"] for each in ended.document if "No backup" in each["sentence"]]
+    for key in ("EVIDENCE", "PHONES"):
+        variable = f"TALLYHOOK_{key}__KEY_FILE"
+        assert states[variable] == "ok"
+        assert variable in said
     assert run("doctor").code == 0
+
+
+def test_a_key_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    """The log can only be gone on with by the key that it was begun with."""
+    import asyncio
+
+    asyncio.run(_make(tmp_path))
+    (tmp_path / "t.evidence.key").unlink()
+    (tmp_path / "t.phone.key").unlink()
+    states = told(run("doctor", "--format", "json").document)
+    assert states["TALLYHOOK_EVIDENCE__KEY_FILE"] == "must"
+    assert "TALLYHOOK_PHONES__KEY_FILE" not in states  # nobody is noted yet
 
 
 def test_what_must_be_done(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

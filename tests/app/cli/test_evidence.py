@@ -126,7 +126,7 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
     ),
     "no bundle": (("verify", "x.zip"), 5, "no file"),
     "a folder": (("verify", "."), 2, "cannot be read"),
-    "no listing": (("verify", "t.db", "--format", "csv"), 2, "not a list"),
+    "no listing": (("verify", "t.db", "--format", "csv"), 2, "not one of"),
     "no scenario of nobody": (("scenario", "ORD-9", "-o", "x.json"), 5, "nothing is known"),
 }
 

@@ -164,6 +164,21 @@ def fails(shop: Shop, *words: str, code: int = 2) -> str:
     return shop.said
 
 
+def test_lines_that_add_up_to_more_than_can_be_kept_are_named_until_they_are_put_right(
+    shop: Shop,
+) -> None:
+    """Each fits by itself; the run says which order it is, and the corrected book mends it."""
+    heading, most = "reference,kind,amount,currency,status\n", "92233720368547758.07"
+    rows = [f"BIG,{kind},{most},KES,paid\n" for kind in ("order", "invoice")]
+    shop("records", "import", shop.file("big.csv", heading + "".join(rows)))
+    said = fails(shop, "reconcile", "run")
+    assert "the lines of BIG add up to more than can be kept" in said
+    shop.now += MINUTE
+    right = "".join(rows).replace(most, "1.00")
+    shop("records", "import", shop.file("right.csv", heading + right))
+    shop("reconcile", "run")
+
+
 def test_a_time_that_ends_before_it_begins_is_refused(shop: Shop) -> None:
     """Nothing belongs to it: that all of nothing ties would be no answer."""
     shop("reconcile", "run", "--from", "2026-10-05", "--to", "2026-10-01", code=2)

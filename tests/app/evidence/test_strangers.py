@@ -113,6 +113,9 @@ def test_the_commands_of_the_readme_accept_the_signatures(folder: Path, tool: st
     assert run(folder, "bash", "-c", script).returncode != 0
 
 
+PHONE = 390
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_letter_prints_on_two_pages_and_asks_for_nothing(folder: Path) -> None:
@@ -124,14 +127,16 @@ def test_the_letter_prints_on_two_pages_and_asks_for_nothing(folder: Path) -> No
     asked: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
+        page = browser.new_page(viewport={"width": PHONE, "height": 900})
         page.on("request", lambda request: asked.append(request.url))
         page.goto((folder / "report.html").as_uri())
+        wide = page.evaluate("document.documentElement.scrollWidth")
         page.emulate_media(media="print")
         printed = page.pdf(prefer_css_page_size=True)
         title, drawn = page.title(), page.locator("svg circle").count()
         browser.close()
     assert title == "Evidence of order ORD-1"
     assert drawn == 14
+    assert wide == PHONE, "nothing sticks out of a phone's page"
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 2
     assert asked == [(folder / "report.html").as_uri()]

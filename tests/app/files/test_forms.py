@@ -111,6 +111,25 @@ def test_a_cell_that_is_not_clear_is_named_and_its_row_left_out(
     assert said in sentence
 
 
+@pytest.mark.parametrize("nothing", ["-", "--", " – ", "—", "n/a"])
+def test_a_dash_in_the_place_of_a_reference_is_none(tmp_path: Path, nothing: str) -> None:
+    """Else all that have one would be of one payment, and all orders of one group. Words are what
+    they say."""
+    said = None if nothing != "n/a" else nothing
+    rows, problems = book(f"{BOOK}A,,1.00,KES,,,,{nothing}\n", folder=tmp_path)
+    assert ([row["group"] for row in rows], problems) == ([said], [])
+    _, problems = book(f"{BOOK}{nothing},,1.00,KES,,,,\n", folder=tmp_path)
+    assert problems == ([(2, "reference", "is empty")] if said is None else [])
+    (row,), _ = statement(f"{STATEMENT}pay_1,{nothing},1.00,,,KES,,{nothing},\n", folder=tmp_path)
+    assert (row["payment_reference"], row["order_reference"], row["payout"]) == (
+        "pay_1",
+        said,
+        said,
+    )
+    (row,), _ = statement(f"{STATEMENT}{nothing},A,1.00,,,KES,,,\n", folder=tmp_path)
+    assert (row["payment_reference"], row["order_reference"]) == (said, "A")
+
+
 def test_an_accounting_entry_may_be_negative(tmp_path: Path) -> None:
     rows, problems = book(BOOK + "E-1,entry,-5.00,KES,,,,\n", folder=tmp_path)
     assert (rows[0]["amount"]["amount"], problems) == ("-5.00", [])

@@ -70,6 +70,13 @@ def test_numbers_dates_and_phones_are_what_the_program_shows(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("number", [b"NaN", b"inf", b"1e999"])
+def test_a_number_that_is_none_is_a_problem(number: bytes, tmp_path: Path) -> None:
+    content = workbook(["A", 12345, "KES", None, None])
+    content = changed(content, lambda sheet: sheet.replace(b"<v>12345</v>", b"<v>%s</v>" % number))
+    assert "is not an amount such as 1500.00" in refusal(content, tmp_path)
+
+
 def test_problems_have_the_row_of_the_sheet(tmp_path: Path) -> None:
     """A formula that no program has worked out has no value; a long number is not what was typed;
     true is no amount."""

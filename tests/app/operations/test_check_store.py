@@ -21,10 +21,10 @@ def quiet(count: int) -> None:
     """Progress that nobody watches."""
 
 
-async def checked(driver: Driver) -> Report:
+async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
     """What the check finds."""
     sources = driver.service.application.routes[0].app._door.sources  # type: ignore[attr-defined]
-    return await check_store(driver.desk, sources=sources, progress=quiet)
+    return await check_store(driver.desk, sources=sources, phones_go=phones_go, progress=quiet)
 
 
 async def plant(driver: Driver, *statements: str) -> None:
@@ -199,3 +199,22 @@ async def test_without_a_source(driver: Driver) -> None:
     """Without the source of a stored delivery the variable is named."""
     with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
         await check_store(driver.desk, sources={}, progress=quiet)
+
+
+async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_path: Path) -> None:
+    """Told as one problem, whatever form the note has; not where notes are let go by themselves."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.desk = driver.service.desk
+        nameless = event("e2", order=None, session=None, payment={"reference": "p2"})
+        for body in (event("e1"), nameless):
+            body["data"]["customer"] = {"phone": "254711223344"}
+            await driver.send(body)
+        await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+        assert (await checked(driver)).problems == []
+        await plant(driver, "UPDATE phones SET kind='delivery', thing=(SELECT id FROM deliveries "
+                            "WHERE event_id='e1') WHERE kind='order'")  # fmt: skip
+        assert (await checked(driver)).problems == []
+        await plant(driver, "DELETE FROM phones")
+        (problem,) = (await checked(driver)).problems
+        assert problem.startswith("2 customers are not found by the phone number that a body names")
+        assert (await checked(driver, phones_go=True)).problems == []

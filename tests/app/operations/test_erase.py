@@ -27,6 +27,7 @@ from app.operations.reindex import reindex
 from app.operations.seal import seal_all
 from app.operations.verify_log import verify_log
 from app.store.audit import deeds
+from app.store.retention import prune
 from app.store.unanswered import Unanswered, forget, note_unanswered
 from reconcile.instants import DAY
 from tests.app.operations.test_several_events import PROFILE, item, send, service
@@ -222,6 +223,25 @@ async def test_asked_again_there_is_nothing_left(driver: Driver) -> None:
     await erased(driver)
     with pytest.raises(NotFoundError):
         await erased(driver)
+
+
+async def test_an_order_that_was_erased_is_not_erased_again(driver: Driver) -> None:
+    """The trail tells of what was done, and a second time nothing is."""
+    await erased(driver, phone=None, order="ORD-1")
+    with pytest.raises(NotFoundError, match="nothing is kept of ORD-1"):
+        await erased(driver, phone=None, order="ORD-1")
+    assert driver.rows("SELECT count(*) FROM audit WHERE subject = 'ORD-1'") == [(1,)]
+
+
+async def test_what_an_erasure_left_that_was_cut_short_goes_with_the_next(driver: Driver) -> None:
+    """Its bodies went first: digests and requests are left, and are found by the order alone."""
+    ids = [row[0] for row in driver.rows("SELECT id FROM deliveries WHERE event_id='e1'")]
+    async with driver.desk.store.writing() as connection:
+        await prune(connection, ids, now=T + 40 * DAY)
+    erasure = await erased(driver, phone=None, order="ORD-1")
+    assert (erasure.counts()["orders"], erasure.counts()["deliveries"]) == (1, 0)
+    assert driver.rows("SELECT count(*) FROM phones WHERE thing='ORD-1'") == [(0,)]
+    assert driver.rows("SELECT count(*) FROM unanswered WHERE order_key='ORD-1'") == [(0,)]
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,12 @@ from app.cells import plain_text
 from app.errors import ConfigurationError
 from app.reports.accounts import DEFAULTS, accounts_of
 from app.reports.journal import JournalFormat, head, writer
-from reconcile.breaks import BREAK_CAUSES
+from reconcile.breaks import BREAK_CAUSES, Break
+from reconcile.breaks_life import Step
 from reconcile.journal import Posting, Transaction, transactions, written_off
+from reconcile.match_rows import statement_row
+from reconcile.match_settle import never_notified
+from reconcile.money import Money
 from reconcile.report_input import OrderSeen
 from reconcile.report_tally import PeriodTally
 from tests.app.reports.payloads import PAYLOADS, is_formula
@@ -32,9 +36,20 @@ LATER = END + 30 * 86_400_000_000
 def month(count: int = 60, *, start: int = START, end: int = LATER) -> list[Transaction]:
     """The transactions of a generated month and its settlement, and what was written off."""
     found = [each for seen in orders(count) for each in transactions(seen, start=start, end=end)]
-    return found + [
-        each for seen in breaks(30) if (each := written_off(seen.found, at=START)) is not None
-    ]
+    return found + [each for seen in breaks(30) for each in booked(seen.found)]
+
+
+def did(kind: Any, minor: int, *, at: int = START, cites: tuple[str, ...] = ()) -> Step:
+    """One step of a break's life."""
+    return Step(at=at, kind=kind, money=Money(minor=minor, currency="KES"), by="ann", cites=cites)
+
+
+def booked(found: Break, *steps: Step, start: int = START, end: int = LATER) -> list[Transaction]:
+    """What its acceptance leaves in the journal; without steps, of one at its money."""
+    given = steps or tuple(
+        Step(at=START, kind=kind, money=found.money, by="ann") for kind in ("opened", "accepted")
+    )
+    return list(written_off(found, given, start=start, end=end))
 
 
 def written(some: list[Transaction], form: JournalFormat = "beancount") -> str:
@@ -116,10 +131,50 @@ def test_each_transaction_names_order_payment_and_what_it_rests_on() -> None:
 
 
 def test_only_what_leaves_money_in_clearing_is_written_off() -> None:
-    booked = {seen.found.cause for seen in breaks(15) if written_off(seen.found, at=START)}
-    assert booked == {"not_settled", "settled_never_notified"} < set(BREAK_CAUSES)
+    causes = {seen.found.cause for seen in breaks(15) if booked(seen.found)}
+    assert causes == {"not_settled", "settled_never_notified"} < set(BREAK_CAUSES)
     found = sums([each for each in month() if each.what == "written off: not_settled"])
     assert found["write_offs", "KES"] == -found["clearing", "KES"] > 0
+
+
+def test_a_write_off_is_taken_back_when_its_money_changed_or_evidence_came() -> None:
+    """Each in the period in which it was known, at the money of then: the journals of all periods
+    add up to what is written off in the end, and none of them is ever another."""
+    found = next(each.found for each in breaks(15) if each.found.cause == "not_settled")
+    steps = (
+        did("opened", 100),
+        did("accepted", 100, at=START + 1),
+        did("accepted", 100, at=START + 2),
+        did("changed", 120, at=START + 11),
+        did("accepted", 120, at=START + 12),
+        did("closed", 120, at=START + 21, cites=("stm_1.2",)),
+    )
+    told = [
+        [(each.what, each.postings[0].minor, each.at - START) for each in
+         booked(found, *steps, start=START + start, end=START + start + 10)]
+        for start in (0, 10, 20, 30)
+    ]  # fmt: skip
+    back = "write-off taken back: not_settled"
+    assert told == [
+        [("written off: not_settled", -100, 1)],
+        [(back, 100, 11), ("written off: not_settled", -120, 12)],
+        [(back, 120, 21)],
+        [],
+    ]
+    assert booked(found, *steps)[-1].cites == (found.identity, "stm_1.2")
+    assert sum(posting.minor for each in booked(found, *steps) for posting in each.postings) == 0
+
+
+@pytest.mark.parametrize("kind", ["payment", "refund", "dispute"])
+def test_a_written_off_line_that_no_webhook_told_of_leaves_nothing_in_clearing(kind: Any) -> None:
+    """Whether it pays out or takes back."""
+    minor = 500 if kind == "payment" else -500
+    missed = replace(line(taken(500, START), START + 1), kind=kind, gross=minor, fee=0, net=minor)
+    seen = OrderSeen(taking=None, lines=(missed,))
+    found = never_notified(statement_row(missed), as_of=LATER)
+    some = [*transactions(seen, start=START, end=LATER), *booked(found)]
+    assert len(some) == 2
+    assert sums(some)["clearing", found.money.currency] == 0
 
 
 HOSTILE = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,12 @@ from app.operations import worker
 from app.store.space import Space
 from app.store.store import Store
 from tests.app.web.driving import Driver, driving, event
-from tests.store.test_journal import a_busy_database, a_full_disk
+from tests.store.test_journal import (
+    a_busy_database,
+    a_failing_disk,
+    a_full_disk,
+    a_read_only_database,
+)
 
 
 async def broken(driver: Driver) -> tuple[int, list[str]]:
@@ -65,24 +69,22 @@ async def test_a_worker_outlives_passing_trouble(
         assert driver.service.broken == []
 
 
-async def test_a_poisoned_store(tmp_path: Path) -> None:
-    """After one I/O error nothing is acknowledged, readiness is red, the service asks to end."""
+@pytest.mark.parametrize(
+    ("fault", "reason"), [(a_failing_disk, "I/O error"), (a_read_only_database, "is read-only")]
+)
+async def test_a_poisoned_store(tmp_path: Path, fault: Any, reason: str) -> None:
+    """After one such error nothing is acknowledged, readiness is red, the service asks to end."""
     async with driving(tmp_path, with_worker=False) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        size = (tmp_path / "t.db-wal").stat().st_size
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-        try:
+        async with fault(driver.service.store):
             answer = await driver.send(event("e2", note={"filler": "x" * 100_000}))
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert answer.status_code == 503
         for body in (event("e1"), event("e3"), b"{}"):
             assert (await driver.send(body)).status_code == 503
         status, reasons = await broken(driver)
         assert status == 503
-        assert any("I/O error" in reason for reason in reasons)
-        assert driver.service.broken == ["the store failed"]
+        assert [reason in each for each in reasons] == [True]
+        assert driver.service.broken == reasons
         await driver.service.stopped()
         assert driver.rows("SELECT event_id FROM deliveries") == [("e1",)]
 

@@ -1,0 +1,83 @@
+"""What `--help` lists, and what is said of a word that does not fit."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from app.cli import main
+from app.cli.help import SECTIONS
+
+ROOT: Any = typer.main.get_command(main.application)
+
+
+def _commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        yield from _commands(command, (*path, name)) if hasattr(command, "commands") else ()
+
+
+COMMANDS = dict(_commands(ROOT))
+
+
+def _said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = main.run(words)
+    written = capsys.readouterr()
+    return code, written.out + written.err
+
+
+def test_every_command_stands_in_one_section_of_the_help() -> None:
+    """A command that is added and put nowhere is noticed."""
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(ROOT.commands)
+
+
+def test_every_command_and_option_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` of each has a sentence for it and for all that it takes, and cuts none off."""
+    for path, command in COMMANDS.items():
+        ROOT.main(args=[*path, "--help"], prog_name="tallyhook", standalone_mode=False)
+        usage, *lines = capsys.readouterr().out.splitlines()
+        assert usage.startswith(f"Usage: tallyhook {' '.join(path)} ")
+        assert [line for line in lines if line.endswith("...")] == []
+        assert command.help, path
+        assert all(parameter.help for parameter in command.params), path
+
+
+def test_every_example_is_a_command_with_options_that_it_has() -> None:
+    """What stands behind "Such as:" is on one line, to be copied, and names nothing unknown."""
+    examples = [command.epilog for command in COMMANDS.values() if command.epilog]
+    assert len(examples) > 10
+    for example in examples:
+        said, _, words = example.partition(" tallyhook ")
+        assert said == "Such as:"
+        assert len(example) <= 76, "wider than the help of a terminal with 80 columns"
+        known = [*shlex.split(words.partition(" <")[0]), "--help"]
+        assert ROOT.main(args=known, prog_name="tallyhook", standalone_mode=False) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("orders", "list", "--format", "xml"), "'xml' is not one of 'table', 'json'"),
+        (("orders", "show", "O-1", "--format", "csv"), "'csv' is not one of 'table', 'json'"),
+        (("log", "prove", "x", "--format", "table"), "'table' is not one of 'json', 'jsonl'"),
+        (("tokens", "add", "shop", "--format", "csv"), "'csv' is not one of"),
+        (("serve", "--port", "65536"), "less than or equal to 65535"),
+        (("sandbox", "--unit", "nan"), "'--unit'"),
+        (("sandbox", "--webhook-url", "shop"), "--webhook-url is an http or https address"),
+        (("sandbox", "--truth", "nowhere/truth.json"), "there is no folder nowhere"),
+        (("ordrs",), "Did you mean 'orders'"),
+    ],
+)
+def test_a_word_that_does_not_fit_is_told_with_those_that_do(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is done, without a word of the library's."""
+    code, said = _said(capsys, *words)
+    assert code == 2
+    assert told in said
+    assert "Value error" not in said

@@ -1,0 +1,58 @@
+"""Where a result finds no place, a command ends in a sentence or quietly, never in a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from app.cli import main
+
+SHOW = ("-m", "app", "profiles", "show", "stripe")
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "said"),
+    [
+        ("> /dev/full", 1, "tallyhook: reading or writing failed: No space left on device\n"),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+    ],
+    ids=["full", "no output", "no errors"],
+)
+def test_a_result_that_finds_no_place(where: str, code: int, said: str) -> None:
+    """A full disk is told; who closed a stream wants nothing in it."""
+    command = ["bash", "-c", f'exec "$0" "$@" {where}', sys.executable, *SHOW]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_a_reader_that_has_read_enough() -> None:
+    """Nobody reads the pipe any more: that is the reader's word, and no mistake."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, *SHOW, "--format", "json"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("golive", "-o", "nowhere/list.html"),
+        ("report", "period", "--from", "2026-10-01", "--to", "2026-10-31", "-o", "nowhere/r.csv"),
+    ],
+)
+def test_a_folder_that_is_not_there_is_told_before_the_work(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is opened, asked or written for a result that could not be kept."""
+    assert main.run(words) == 2
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert (
+        written.err == "tallyhook: there is no folder nowhere: make it first, or choose another\n"
+    )

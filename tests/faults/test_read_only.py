@@ -1,0 +1,110 @@
+"""A file system that the kernel makes read-only in the midst of serving, as it does after it has
+met an I/O error: the service ends and says why, and nothing acknowledged is lost. On a real one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.clock import SystemClock
+from tests.faults.check import assert_kept
+from tests.faults.load import CONNECTIONS, Ledger, deliver, load
+from tests.faults.mounts import mounted, ran
+from tests.faults.plants import GOES_ON, script
+from tests.faults.service import a_service, starting
+from tests.faults.test_failing_calls import UNREACHABLE
+
+pytestmark = pytest.mark.slow
+
+SIZE = 64 * 1024 * 1024
+ACKS = 60
+ROOM = {"DISK_LOW_WATER_MB": "1"}
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """An ext4 file system in a file."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it mounts a file system that fails")
+    missing = [tool for tool in ("mkfs.ext4", "e2fsck") if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}: apt-get install e2fsprogs")
+    path = tmp_path / "image"
+    with path.open("wb") as file:
+        file.truncate(SIZE)
+    ran("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(path))
+    return path
+
+
+@contextmanager
+def attached(image: Path, folder: Path) -> Iterator[Path]:
+    """It is mounted there; a visible skip where that is not allowed."""
+    with mounted(folder, "-o", "loop,errors=remount-ro", str(image)):
+        yield folder
+
+
+def becomes_read_only(folder: Path) -> None:
+    """Tell the kernel that it has found an error in this file system."""
+    device = os.stat(folder).st_dev
+    name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
+    switch = Path(f"/sys/fs/ext4/{name}/trigger_fs_error")
+    if not switch.exists():
+        pytest.skip("this kernel's ext4 cannot be told that it has found an error")
+    switch.write_text("1")
+
+
+def served_until_read_only(folder: Path) -> Ledger:
+    """The service ends by itself, and only what was committed before may still be told."""
+    with (
+        a_service(folder, **ROOM) as service,
+        load(service.port) as driver,
+    ):
+        driver.until(ACKS)
+        becomes_read_only(folder)
+        since = SystemClock().now()
+        assert service.process.code() == UNREACHABLE
+    assert b"became read-only" in service.process.log.splitlines()[-1]
+    assert b"Traceback" not in service.process.log
+    assert driver.ledger.statuses() <= {200, 503}
+    assert sum(answer.at > since for answer in driver.ledger.acknowledged) <= CONNECTIONS
+    return driver.ledger
+
+
+def test_a_file_system_that_becomes_read_only(image: Path, tmp_path: Path) -> None:
+    """The service ends, does not start on it, and starts once it has been checked and mounted."""
+    with attached(image, tmp_path / "failing") as folder:
+        ledger = served_until_read_only(folder)
+        with starting(folder, **ROOM) as process:
+            process.wait_for_word()
+            assert process.code() == UNREACHABLE
+        assert b"its file system is read-only" in process.log.splitlines()[-1]
+    subprocess.run(["e2fsck", "-fy", str(image)], capture_output=True, check=False, timeout=30)
+    with attached(image, tmp_path / "mended") as folder:
+        with a_service(folder, **ROOM) as service:
+            ledger.answers += deliver(service.port, "again")
+        assert ledger.answers[-1].status == 200
+        assert_kept(folder / "t.db", ledger.deliveries)
+
+
+def test_a_service_that_goes_on_is_caught(image: Path, tmp_path: Path) -> None:
+    """One that takes it for trouble that passes refuses, but lives on."""
+    with (
+        attached(image, tmp_path / "failing") as folder,
+        a_service(folder, script=script(GOES_ON), **ROOM) as service,
+        load(service.port) as driver,
+    ):
+        driver.until(ACKS)
+        becomes_read_only(folder)
+        ends = time.monotonic() + 20
+        while 503 not in driver.ledger.statuses():
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        deliver(service.port, "later")
+        assert not service.ended

@@ -1,0 +1,41 @@
+"""Values: what a maker makes is what the class makes."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from reconcile.money import Money
+from reconcile.records import Record
+from reconcile.values import maker
+
+PRICE = Money(minor=150_000, currency="KES")
+
+
+def test_a_made_value_is_one_of_its_class_defaults_included() -> None:
+    """Equal to what calling the class gives, of that class, and with the same hash."""
+    told = {"record_id": "rec_1", "recorded_at": 2, "kind": "order_placed", "order": "A", "at": 1}
+    made, called = maker(Record)(**told), Record(**told)  # type: ignore[arg-type]
+    assert (type(made), made, hash(made), repr(made)) == (
+        Record,
+        called,
+        hash(called),
+        repr(called),
+    )
+
+
+def test_a_made_value_is_frozen() -> None:
+    """It was open only while it was filled."""
+    made = maker(Money)(minor=150_000, currency="KES")
+    assert made == PRICE
+    with pytest.raises(FrozenInstanceError):
+        made.minor = 1  # type: ignore[misc]
+
+
+def test_a_maker_wants_what_its_class_wants() -> None:
+    """A field that is missing, or unknown, is an error as it is for the class."""
+    with pytest.raises(TypeError):
+        maker(Money)(minor=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        maker(Money)(minor=1, currency="KES", cents=0)  # type: ignore[call-arg]
