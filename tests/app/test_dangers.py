@@ -17,6 +17,7 @@ from app.config_dangers import SIMULATOR_SECRET
 from app.config_values import networks
 from app.sandbox.settings import SANDBOX_SECRET
 from app.store.locks import ServiceLock
+from tests.waiting import PATIENCE_S
 
 SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1PqX5t"
 OTHER = "whsec_Yt6Ub3Re9Wq2Kj7Hf5Nc8Xv4Za1DmQ7w"
@@ -68,7 +69,9 @@ def stamped(path: Path, environment: str) -> Given:
     given = {"DATABASE_URL": f"sqlite+aiosqlite:///{path}", "ENVIRONMENT": environment}
     variables = {f"TALLYHOOK_{name}": value for name, value in given.items()}
     made = subprocess.run(
-        [sys.executable, "-m", "app", "db", "upgrade"], env=os.environ | variables, timeout=60
+        [sys.executable, "-m", "app", "db", "upgrade"],
+        env=os.environ | variables,
+        timeout=PATIENCE_S,
     )
     assert made.returncode == 0
     return {"DATABASE_URL": given["DATABASE_URL"]}
@@ -324,7 +327,7 @@ def test_a_process_of_its_own_refuses_too(name: str, tmp_path: Path) -> None:
         env=os.environ | environment(tmp_path, given),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     lines = [line for line in done.stderr.splitlines() if "lies on" not in line]
