@@ -66,7 +66,7 @@ class Played:
         codes = ", ".join(dict.fromkeys(f["code"] for f in self.ledger["findings"]))
         name = f"{self.scenario.ending} {self.scenario.name}"
         line = (
-            f"{'ok   ' if self.right else 'WRONG'} {name:<26} {self.ledger['outcome']:<10} {said}"
+            f"{'ok   ' if self.right else 'WRONG'} {name:<30} {self.ledger['outcome']:<10} {said}"
         )
         if not self.right:
             line += f" — really {self.truth['outcome']}, captured {self.truth['captured']}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Any
 
 from app.cli.output import Format, emit, note
@@ -49,7 +50,10 @@ def _print_totals(found: Ran) -> None:
     if told["ties"]:
         print(f"All {told['ties_checked']} sums tie.")
     matched = told["matched"]
-    sums = ", ".join(f"{each['currency']} {each['amount']}" for each in matched["sums"]) or "0"
+    sums = (
+        ", ".join(f"{each['currency']} {Decimal(each['amount']):,f}" for each in matched["sums"])
+        or "0"
+    )
     orders, breaks = counted(matched["count"], "order"), counted(found.breaks, "break")
     print(f"Matched: {orders}, {sums}. {breaks}, {found.open:,} open.")
 
