@@ -126,13 +126,16 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 async def run_transaction(connection: AsyncConnection, script: Script[Result]) -> Result:
     """Run a script of at least one statement as one transaction, straight on the driver: half the
-    time of a small batch would go into the layers above it."""
+    time of a small batch would go into the layers above it.
+
+    A statement of `written_if` is one by itself; the script goes on only where it wrote nothing.
+    """
     driver = (await connection.get_raw_connection()).driver_connection
     assert driver is not None
     try:
         result = await _run_all(driver, script)
     except BaseException:
-        if driver.is_in_transaction() and not driver.is_closed():
+        if not driver.is_closed():
             await driver.execute("ROLLBACK")
         raise
     if driver.is_in_transaction():
