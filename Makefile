@@ -5,6 +5,9 @@ ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
 
+# Tests start hundreds of processes: none is to compile the program anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run test check bench soak lock clean
 .DELETE_ON_ERROR:

@@ -13,13 +13,11 @@ from typing import Final
 
 from reconcile.correlate import NOTHING_FILED, Case
 from reconcile.findings_claims import (
-    contradictory_claims,
+    of_attempts,
     of_events,
-    out_of_order,
     recovered_on_later_attempt,
     same_id_different_body,
     shared_with_other_order,
-    success_after_deadline,
 )
 from reconcile.findings_money import captures, conflicting_amounts, refunds, semantic_duplicate
 from reconcile.instants import Instant
@@ -144,10 +142,8 @@ def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
 CHECKS: Final[tuple[Check, ...]] = (
     of_events,
     semantic_duplicate,
-    out_of_order,
+    of_attempts,
     recovered_on_later_attempt,
-    success_after_deadline,
-    contradictory_claims,
     shared_with_other_order,
     order_unknown,
     refunds,

@@ -83,12 +83,18 @@ def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
 # --- of attempts ---------------------------------------------------------------------------------
 
 
-def out_of_order(case: Case, judgement: Judgement) -> list[Finding]:
-    """Within an attempt, an event reached us before one that is dated earlier."""
+def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
+    """`out_of_order`, `contradictory_claims`, `success_after_deadline`, in one pass."""
     found: list[Finding] = []
-    for attempt in case.attempts:
-        if len(attempt.heard) > 1 and _arrived_late(attempt.heard):
-            found += _overtaken(attempt)
+    for evidence, attempt in zip(case.attempts, judgement.attempts, strict=True):
+        claims = evidence.claims
+        if len(evidence.heard) > 1 and _arrived_late(evidence.heard):
+            found += _overtaken(evidence)
+        if len(claims) > 1 and len(_EXCLUDING.intersection(claims)) > 1:
+            found += _contradictions(evidence)
+        captured = claims.get("succeeded")
+        if captured is not None:
+            found += _after_deadline(evidence, captured, attempt.deadline)
     return found
 
 
@@ -133,16 +139,8 @@ def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant])
     return found
 
 
-def contradictory_claims(case: Case, judgement: Judgement) -> list[Finding]:
-    """One attempt is said to have ended in ways that exclude each other."""
-    found: list[Finding] = []
-    for attempt in case.attempts:
-        if len(attempt.claims) > 1 and len(_EXCLUDING.intersection(attempt.claims)) > 1:
-            found += _contradictions(attempt)
-    return found
-
-
 def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
+    """One attempt is said to have ended in ways that exclude each other."""
     found: list[Finding] = []
     claims = attempt.claims
     said = [claim for claim in _FINAL if claim in claims]
@@ -164,19 +162,10 @@ def _contradiction(attempt: AttemptEvidence, said: str, heard: list[Heard]) -> F
     return new_finding(code="contradictory_claims", cites=cites_of(heard), facts=facts)
 
 
-def success_after_deadline(case: Case, judgement: Judgement) -> list[Finding]:
-    """Money moved, or was first known to have moved, after the attempt had been given up."""
-    found: list[Finding] = []
-    for evidence, attempt in zip(case.attempts, judgement.attempts, strict=True):
-        captured = evidence.claims.get("succeeded")
-        if captured is not None:
-            found += _after_deadline(evidence, captured, attempt.deadline)
-    return found
-
-
 def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
 ) -> list[Finding]:
+    """Money moved, or was first known to have moved, after the attempt had been given up."""
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing == "fetched":
         # Not given up: the provider was being asked since the unconfirmed word came.

@@ -10,7 +10,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperat
 from typing import Final
 
 from reconcile.currencies import EXPONENTS
-from reconcile.values import frozen
+from reconcile.values import frozen, maker
 
 MAX_MINOR: Final = 2**63 - 1
 """Largest number of minor units: a signed 64-bit integer, what both databases hold exactly."""
@@ -38,6 +38,9 @@ class Money:
         """For people: `KES 1,500.00`."""
         sign, whole, decimals = split_minor(self.minor, exponent_of(self.currency))
         return f"{self.currency} {sign}{int(whole):,}{'.' + decimals if decimals else ''}"
+
+
+new_money = maker(Money)
 
 
 def exponent_of(currency: str) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from reconcile.correlate import AttemptEvidence, Heard
 from reconcile.ledger import Balance, Entry, EntryKind, new_balance, new_entry
-from reconcile.money import Money
+from reconcile.money import Money, new_money
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
         if money is None:
             continue
         if movement.kind != "captured":
-            money = Money(minor=-money.minor, currency=money.currency)
+            money = new_money(minor=-money.minor, currency=money.currency)
         heard = movement.heard
         entries.append(
             new_entry(

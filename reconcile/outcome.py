@@ -21,7 +21,7 @@ from reconcile.ledger import (
     Reason,
     new_reason,
 )
-from reconcile.money import Money
+from reconcile.money import Money, new_money
 from reconcile.movements import Movement, balances_of, cites_of, closes, movements_of
 from reconcile.outcome_attempts import all_cites, judge_attempt
 
@@ -99,19 +99,18 @@ def _expected(case: Case) -> Expectation:
 
 
 def _expected_by_events(heard: list[Heard]) -> Expectation:
-    first: dict[Money, str] = {}
-    previous: Money | None = None
+    stated: list[Money] = []
+    cites: list[str] = []
     for each in heard:
         money = each.event.order_money
-        # Most events repeat one amount: comparing is cheaper than hashing it again.
-        if money is not None and money is not previous and money != previous:
-            first.setdefault(money, each.event.event_id)
-            previous = money
-    if len(first) == 1:
-        (money, event_id), *_ = first.items()
-        return Expectation(money, (event_id,))
-    stated = tuple(sorted(first, key=lambda m: (m.currency, m.minor)))
-    return Expectation(None, tuple(first.values()), stated)
+        # There are hardly ever two: comparing is cheaper than hashing.
+        if money is not None and money not in stated:
+            stated.append(money)
+            cites.append(each.event.event_id)
+    if len(stated) == 1:
+        return Expectation(stated[0], tuple(cites))
+    stated.sort(key=lambda m: (m.currency, m.minor))
+    return Expectation(None, tuple(cites), tuple(stated))
 
 
 # --- the order: what a person must settle --------------------------------------------------------
@@ -304,9 +303,9 @@ def _fact_reason(
     if not judgement.balances:
         facts.append(("captured", None))
     for balance in judgement.balances:
-        facts.append(("captured", Money(minor=balance.captured, currency=balance.currency)))
+        facts.append(("captured", new_money(minor=balance.captured, currency=balance.currency)))
         if balance.refunded:
-            facts.append(("refunded", Money(minor=balance.refunded, currency=balance.currency)))
+            facts.append(("refunded", new_money(minor=balance.refunded, currency=balance.currency)))
     cites = _union(*[m.cites for m in movements], extra, expected.cites)
     return new_reason(code=code, cites=cites, facts=tuple(facts))
 

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, progress, say
+from app.cli.output import (
+    DocumentOption,
+    Format,
+    FormatOption,
+    document,
+    emit,
+    emit_up_to,
+    note,
+    progress,
+    say,
+)
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -33,7 +43,7 @@ def list_deliveries(
 
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
     entries = with_desk(lambda desk, settings: list_deliveries(desk, verdict=verdict, limit=limit))
-    emit([_row(entry) for entry in entries], columns=COLUMNS, form=form)
+    emit_up_to(limit, [_row(entry) for entry in entries], columns=COLUMNS, form=form)
 
 
 @group.command("show")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.output import Format, document, emit, measure, note, say
+from app.cli.output import Format, document, emit, emit_up_to, measure, note, say
 from app.words import counted
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def list_imports(kind: Any, limit: int, form: Format) -> None:
         | {"published_at": format_instant(each.published_at or 0)}
         for each in found
     ]
-    emit(rows, columns=COLUMNS, form=form)
+    emit_up_to(limit, rows, columns=COLUMNS, form=form)
 
 
 def instant_of(said: str | None) -> int | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import MAX_NUMBER, Format, FormatOption, emit, note
+from app.cli.output import MAX_NUMBER, Format, FormatOption, emit_up_to, note
 
 if TYPE_CHECKING:
     from app.operations.notify_shop import Entry
@@ -40,7 +40,7 @@ def list_notifications(
     entries = with_desk(
         lambda desk, settings: notify_shop.list_notifications(desk, state=chosen, limit=limit)
     )
-    emit([_row(entry) for entry in entries], columns=COLUMNS, form=form)
+    emit_up_to(limit, [_row(entry) for entry in entries], columns=COLUMNS, form=form)
     if not entries and state is None:
         note("The shop has been told nothing yet: TALLYHOOK_SHOP__URL says where it is told.")
 

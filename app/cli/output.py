@@ -59,6 +59,15 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
         _table(rows, columns)
 
 
+def emit_up_to(
+    limit: int, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format
+) -> None:
+    """The same for rows of which no more than `limit` were asked for: says so where it is met."""
+    emit(rows, columns=columns, form=form)
+    if len(rows) == limit:
+        note(f"There may be more than these {limit:,}: raise --limit.")
+
+
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
     """Print one JSON document; for jsonl on one line."""
     print(json_text(value, indent=None if form is Format.jsonl else 2))

@@ -16,6 +16,7 @@ from app.cli.output import (
     FormatOption,
     document,
     emit,
+    emit_up_to,
     note,
     progress,
 )
@@ -143,7 +144,7 @@ def list_runs(
         for each in with_desk(lambda desk, settings: finished_runs(desk, limit=limit))
     ]
     columns = ("run", "at", "as_of", "from", "to", "rules", "kind", "breaks", "ties")
-    emit(rows, columns=columns, form=form)
+    emit_up_to(limit, rows, columns=columns, form=form)
 
 
 @group.command("preview")

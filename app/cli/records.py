@@ -22,7 +22,7 @@ from app.cli.imports import (
     shown_instant,
 )
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, FormatOption, emit
+from app.cli.output import DocumentOption, Format, FormatOption, emit_up_to
 
 group = typer.Typer(
     help="Order books: what the merchant's own records say is owed and paid.",
@@ -91,7 +91,7 @@ def list_records(
         for line in lines
     ]
     columns = ("line", "reference", "kind", "amount", "placed_at", "status", "group")
-    emit(rows, columns=columns, form=form)
+    emit_up_to(limit, rows, columns=columns, form=form)
 
 
 @group.command("imports")

@@ -24,7 +24,7 @@ from app.cli.imports import (
     shown_instant,
 )
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, FormatOption, emit
+from app.cli.output import DocumentOption, Format, FormatOption, emit_up_to
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -118,7 +118,7 @@ def list_statement_lines(
         for line in lines
     ]
     columns = ("line", "payment", "order", "type", "gross", "fee", "net", "settled_at", "payout")
-    emit(rows, columns=columns, form=form)
+    emit_up_to(limit, rows, columns=columns, form=form)
 
 
 @group.command("imports")

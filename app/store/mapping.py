@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from reconcile.events import CLAIM_KINDS, Delivery, Event
 from reconcile.instants import Instant
-from reconcile.money import Money
+from reconcile.money import Money, new_money
 from reconcile.records import RECORD_KINDS, Record, RecordKind
 from reconcile.values import maker
 
@@ -144,7 +144,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
 # compares it with itself need not look inside.
 @lru_cache(maxsize=AMOUNTS_REMEMBERED)
 def _money(minor: int, currency: str) -> Money:
-    return Money(minor=minor, currency=currency)
+    return new_money(minor=minor, currency=currency)
 
 
 def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:

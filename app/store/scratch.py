@@ -19,7 +19,7 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:
             async with engine.connect() as scratch, scratch.begin() as transaction:
-                await scratch.run_sync(metadata.create_all)
+                await scratch.run_sync(metadata.create_all, checkfirst=False)
                 yield scratch
                 await transaction.rollback()
         finally:

@@ -14,6 +14,7 @@ from app.config import Settings, load_settings
 from app.errors import ConfigurationError
 from reconcile.instants import SECOND
 from reconcile.policy import Policy
+from tests.waiting import PATIENCE_S
 
 SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1P"
 OTHER = "whsec_Yt6Ub3Re9Wq2Kj7Hf5Nc8Xv4Za1D"
@@ -330,7 +331,9 @@ def test_settings_cannot_be_changed() -> None:
 def test_import_reads_nothing_and_loads_no_server_or_database() -> None:
     code = "import sys, app.config; print([m for m in ('sqlalchemy', 'starlette', 'uvicorn', " \
         "'typer', 'rich', 'cryptography', 'httpx2') if m in sys.modules])"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

@@ -17,6 +17,7 @@ from app.config_dangers import SIMULATOR_SECRET
 from app.config_values import networks
 from app.sandbox.settings import SANDBOX_SECRET
 from app.store.locks import ServiceLock
+from tests.waiting import PATIENCE_S
 
 SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1PqX5t"
 OTHER = "whsec_Yt6Ub3Re9Wq2Kj7Hf5Nc8Xv4Za1DmQ7w"
@@ -68,7 +69,9 @@ def stamped(path: Path, environment: str) -> Given:
     given = {"DATABASE_URL": f"sqlite+aiosqlite:///{path}", "ENVIRONMENT": environment}
     variables = {f"TALLYHOOK_{name}": value for name, value in given.items()}
     made = subprocess.run(
-        [sys.executable, "-m", "app", "db", "upgrade"], env=os.environ | variables, timeout=60
+        [sys.executable, "-m", "app", "db", "upgrade"],
+        env=os.environ | variables,
+        timeout=PATIENCE_S,
     )
     assert made.returncode == 0
     return {"DATABASE_URL": given["DATABASE_URL"]}
@@ -270,7 +273,6 @@ def serve_refuses(
 IN_PROCESS = [name for name, (given, _) in DANGERS.items() if "PYTHON" not in str(given)]
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("name", IN_PROCESS)
 def test_serve_refuses_it_with_one_line(
     name: str,
@@ -314,6 +316,7 @@ def test_everything_wrong_is_told_at_once(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["no assertions", "development mode", "a default secret"])
 def test_a_process_of_its_own_refuses_too(name: str, tmp_path: Path) -> None:
     """The same as a person meets it; what the interpreter is told can only be tried so."""
@@ -324,7 +327,7 @@ def test_a_process_of_its_own_refuses_too(name: str, tmp_path: Path) -> None:
         env=os.environ | environment(tmp_path, given),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     lines = [line for line in done.stderr.splitlines() if "lies on" not in line]
@@ -337,6 +340,7 @@ def test_there_are_more_than_thirty_and_the_simulators_secret_is_the_simulators(
     assert SIMULATOR_SECRET == SANDBOX_SECRET
 
 
+@pytest.mark.slow
 def test_what_the_service_makes_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database and its folder are made so that the next start in live does not refuse them."""
     path = tmp_path / "new" / "t.db"

@@ -14,6 +14,7 @@ import pytest
 
 from tests.architecture.form import UNFINISHED
 from tests.architecture.tree import ROOT
+from tests.waiting import PATIENCE_S
 
 TOP = frozenset(
     {"pyproject.toml", "README.md", "Makefile", "config.example.env", "requirements.lock",
@@ -121,7 +122,7 @@ def test_bare_make_lists_every_target_with_its_help() -> None:
     if make is None:
         pytest.skip("make is not installed")
     done = subprocess.run([make, "-C", str(ROOT), "--no-print-directory"], capture_output=True,
-                          text=True, timeout=30, check=True)  # fmt: skip
+                          text=True, timeout=PATIENCE_S, check=True)  # fmt: skip
     targets = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("make ")}
     assert targets == {"help", "run", "test", "check", "bench", "soak", "lock", "clean"}
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines())

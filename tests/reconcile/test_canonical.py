@@ -25,6 +25,7 @@ def test_bytes_say_what_the_value_says(value: Any) -> None:
     assert json.loads(canonical_json(value)) == value
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text("abcxyz_"), values), st.randoms())
 def test_the_order_of_keys_does_not_matter(value: dict[str, Any], chance: Any) -> None:
     """Equal values have equal bytes, however they were put together."""

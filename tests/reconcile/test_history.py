@@ -10,6 +10,7 @@ from tests.reconcile.build import delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories
 
 
+@pytest.mark.slow
 @given(histories(), histories(), histories())
 def test_union_is_a_semilattice(a: History, b: History, c: History) -> None:
     """Commutative, associative, idempotent: what makes late and doubled deliveries harmless."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from reconcile.instants import SECOND, Instant
 from tests.reconcile import laws
 from tests.reconcile.build import ORDER
 from tests.reconcile.strategies import OFFSETS, histories, moments
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 200
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 
 from reconcile.instants import DAY
@@ -56,6 +57,7 @@ def test_another_expected_fee_changes_the_money_of_a_break() -> None:
     assert changes(made, before=RULES, after=dearer) == [("changed", "fee_unexpected", 9_927)]
 
 
+@pytest.mark.slow
 @settings(search, max_examples=search.max_examples // 3)
 @given(worlds(), worlds())
 def test_a_comparison_is_exactly_what_differs(one: World, other: World) -> None:

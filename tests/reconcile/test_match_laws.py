@@ -21,6 +21,8 @@ from reconcile.match_tally import COUNT, Tally
 from tests.reconcile.books_strategies import World, in_key_order, worlds
 from tests.reconcile.books_truth import AS_OF, Case, Month
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 100
 
 search = settings(

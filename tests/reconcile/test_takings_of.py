@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 
 from reconcile.books import match_key
@@ -43,6 +44,7 @@ def check(found: Taking, history: History, as_of: Instant) -> None:
     assert found.key == match_key(ORDER)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, derandomize=True, database=None, deadline=None)
 @given(histories(), moments())
 def test_a_taking_is_what_the_ledger_says_of_money(history: History, as_of: Instant) -> None:

@@ -17,7 +17,7 @@ from app.checkout.request import CheckoutRequest
 PHONE = "254712345678"
 TOKEN = "test_token_4f1d9c"
 EXPIRES = "2026-11-20T10:30:00Z"
-FAST = RetrySettings(tries=4, try_s=0.4, total_s=20.0)
+FAST = RetrySettings(tries=4, try_s=2.0, total_s=60.0)
 
 Write = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

@@ -20,7 +20,7 @@ from tests.app.checkout.conftest import Shop
 from tests.app.checkout.service import PHONE, answer, drop, opened, service
 from tests.waiting import PATIENCE_S
 
-ONCE = RetrySettings(tries=1, try_s=5.0, total_s=20.0)
+ONCE = RetrySettings(tries=1, try_s=20.0, total_s=60.0)
 
 
 async def waiting(shop: Shop) -> list[str]:

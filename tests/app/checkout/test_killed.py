@@ -92,6 +92,7 @@ async def _dies(shop: Shop, pay: Service, *, fate: Fate, order: str) -> Checkout
             return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [Killed, StoreUnavailable, RuntimeError])
 async def test_killed_at_every_step_the_next_call_uses_the_same_key(
     shop: Shop, end: type[BaseException]

@@ -194,6 +194,7 @@ def kept(ended: Ended) -> Path:
     return Path(json.loads(ended.out)["kept"])
 
 
+@pytest.mark.slow
 def test_the_log_of_the_old_database_is_not_played_into_the_new(
     run: Run, tmp_path: Path, backed_up: Path
 ) -> None:
@@ -228,6 +229,7 @@ def test_a_damaged_database_is_replaced_too(run: Run, tmp_path: Path, backed_up:
     assert Path(f"{kept(ended)}-wal").read_bytes() == b"its log"
 
 
+@pytest.mark.slow
 def test_what_restore_refuses(run: Run, tmp_path: Path, backed_up: Path) -> None:
     """Without --force, from no file, from itself, from a damaged file: nothing is changed."""
     broken, text = tmp_path / "broken.db", tmp_path / "text.db"

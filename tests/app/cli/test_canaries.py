@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from app.logs import configure_logging
 from tests.app.cli.test_commands import Run
 from tests.app.cli.test_commands import run as run  # the fixture
@@ -133,6 +135,7 @@ def commands(canaries: Canaries, folder: Path) -> Iterator[tuple[str, ...]]:
     yield from (("db", "check"), ("prove", "--all"), ("doctor",), ("reindex",), ("log", "verify"))
 
 
+@pytest.mark.slow
 def test_none_comes_out(run: Run, tmp_path: Path) -> None:
     canaries, log = Canaries(), io.StringIO()
 

@@ -119,6 +119,9 @@ def test_deliveries(run: Run, filled: dict[str, str]) -> None:
         filled["live"]: "wrong_environment",
         filled["broken"]: "unreadable",
     }
+    cut = run("deliveries", "list", "--limit", "2", "--format", "jsonl")
+    assert len(cut.out.splitlines()) == 2
+    assert cut.err == "There may be more than these 2: raise --limit.\n"
     (one,) = run("deliveries", "list", "--verdict", "unreadable", "--format", "json").document
     assert one["problem"]
     everything = run("deliveries", "list").out

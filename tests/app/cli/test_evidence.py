@@ -131,6 +131,7 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
 }
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_is_one_sentence(run: Run, tmp_path: Path) -> None:
     """The exit code tells of what kind the mistake is, and nothing is written."""
     for what, (words, code, said) in WRONG.items():

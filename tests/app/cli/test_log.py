@@ -27,6 +27,7 @@ def change(folder: Path, sql: str) -> None:
         connection.commit()
 
 
+@pytest.mark.slow
 def test_from_a_delivery_to_a_proof(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
     """Nothing is sealed, then all is; a stranger checks the proof with what is printed."""
     assert run("log", "checkpoint").code == 5
@@ -82,6 +83,7 @@ def test_a_change_is_told_and_ends_with_1(run: Run, filled: dict[str, str], tmp_
     assert run("log", "verify", "--against", str(tmp_path / "none")).code == 2
 
 
+@pytest.mark.slow
 def test_the_key_is_made_once_shown_in_every_form_and_replaced_by_word(
     run: Run, filled: dict[str, str], tmp_path: Path
 ) -> None:
@@ -101,6 +103,7 @@ def test_the_key_is_made_once_shown_in_every_form_and_replaced_by_word(
     assert run("log", "prove", "deed:1").document["leaf"]["action"] == "key_rotated"
 
 
+@pytest.mark.slow
 def test_another_key_is_refused_with_what_to_do(
     run: Run, filled: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

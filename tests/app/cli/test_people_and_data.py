@@ -27,6 +27,7 @@ def old(tmp_path: Path) -> None:
     asyncio.run(fill())
 
 
+@pytest.mark.slow
 def test_operators_and_their_trail(run: Run) -> None:
     """The first is an admin; from then on who asks must be named, and may or may not."""
     assert run("operators", "add", "Sue", "--role", "support").code == 2
@@ -82,6 +83,7 @@ def test_who_reads_a_refused_delivery_is_in_the_trail(run: Run, filled: dict[str
     assert (deed["action"], deed["subject"]) == ("rejection_read", filled["live"])
 
 
+@pytest.mark.slow
 def test_erasing(run: Run, old: None, tmp_path: Path) -> None:
     """First looked at, then done; the files are searched, and asked again nothing is left."""
     words = ("erase", "--phone", f"+{PHONE}", "--reason", "asked by letter")

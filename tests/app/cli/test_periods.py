@@ -23,6 +23,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return made
 
 
+@pytest.mark.slow
 def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
     """From nothing closed to a closed month, in a table and as JSON."""
     assert shop.did("period", "list", "--format", "json").document == []

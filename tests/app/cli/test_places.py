@@ -159,6 +159,7 @@ DOCUMENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_formats_of_one_document(run: Run, filled: dict[str, str], name: str) -> None:
     """json is one document over lines, jsonl the same on one, csv is refused: it is no list."""

@@ -18,6 +18,8 @@ from reconcile.instants import DAY, MINUTE, Instant, format_instant
 from tests.app.web.driving import driving, environ, event
 from tests.reconcile.build import T
 
+pytestmark = pytest.mark.slow
+
 BOOK = """reference,amount,currency,placed_at,status
 ORD-0,10.00,KES,{before},unpaid
 ORD-1,1500.00,KES,{day},paid

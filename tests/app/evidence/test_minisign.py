@@ -20,6 +20,7 @@ from app.evidence.minisign import (
     signed,
     trusted_comment,
 )
+from tests.waiting import PATIENCE_S
 
 KEY = EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"only for these tests, 32 bytes!!"))
 OTHER = EvidenceKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
@@ -48,7 +49,9 @@ def test_the_tool_takes_the_signature_and_refuses_a_change(tmp_path: Path) -> No
 
     def verify(*key: str) -> tuple[int, str]:
         words = [tool, "-V", "-m", str(tmp_path / "m"), *key]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
         return done.returncode, done.stdout
 
     code, said = verify("-p", str(tmp_path / "k"))
@@ -67,7 +70,7 @@ def test_the_key_is_named_as_the_tool_names_it(tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(DATA)
     (tmp_path / "m.minisig").write_text(SIGNED)
     words = [tool, "-V", "-m", str(tmp_path / "m"), "-P", public_key_line(OTHER.public)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert key_name(KEY.public) in done.stdout + done.stderr
 
 

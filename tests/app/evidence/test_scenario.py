@@ -82,6 +82,7 @@ async def _advance(clock: SetClock, seconds: float) -> None:
     clock.put(clock.now() + round(seconds * SECOND))
 
 
+@pytest.mark.slow
 async def test_a_replay_comes_to_the_same(fresh: Path, told: Scenario) -> None:
     """Outcome, findings, explanation and every verdict, a year later, in an empty instance."""
     assert told.document["expected"]["outcome"] == "partially_refunded"
@@ -94,6 +95,7 @@ async def test_a_replay_comes_to_the_same(fresh: Path, told: Scenario) -> None:
     assert await played(fresh, told.document, start=T + 365 * DAY + 7) == []
 
 
+@pytest.mark.slow
 async def test_a_replay_can_be_faster(fresh: Path, told: Scenario) -> None:
     """Sixty times as fast, where all windows of time are a sixtieth too."""
     windows = {"PAYMENT_WINDOW_S": "30", "GRACE_S": "5", "LATE_AFTER_S": "5",
@@ -101,6 +103,7 @@ async def test_a_replay_can_be_faster(fresh: Path, told: Scenario) -> None:
     assert await played(fresh, told.document, start=T, speed=60.0, **windows) == []
 
 
+@pytest.mark.slow
 async def test_what_comes_otherwise_is_told(fresh: Path, told: Scenario) -> None:
     """Another amount, verdict or expectation: the replay says what differs."""
     document = json.loads(json.dumps(told.document).replace("1500, ", "1400, "))

@@ -15,6 +15,7 @@ import pytest
 from app.evidence import verify
 from app.evidence.verify import CHECKS, steps_of, unpack
 from tests.app.evidence.conftest import Bundles, Forge
+from tests.waiting import PATIENCE_S
 
 CHROMIUM = "/usr/bin/chromium"
 
@@ -36,7 +37,7 @@ def plain_python() -> str:
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
     return subprocess.run(
-        words, cwd=folder, env=environ, capture_output=True, text=True, timeout=60
+        words, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE_S
     )
 
 
@@ -116,6 +117,7 @@ def test_the_commands_of_the_readme_accept_the_signatures(folder: Path, tool: st
 PHONE = 390
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_letter_prints_on_two_pages_and_asks_for_nothing(folder: Path) -> None:
     """Twenty deliveries, money back and a dispute: two A4 pages, and not one request."""
@@ -125,7 +127,9 @@ def test_the_letter_prints_on_two_pages_and_asks_for_nothing(folder: Path) -> No
 
     asked: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_S * 1_000
+        )
         page = browser.new_page(viewport={"width": PHONE, "height": 900})
         page.on("request", lambda request: asked.append(request.url))
         page.goto((folder / "report.html").as_uri())

@@ -31,6 +31,7 @@ def failed(archive: bytes, **words: Any) -> list[str]:
     return [each.name for each in verify_evidence(archive, **words).steps if each.passed is False]
 
 
+@pytest.mark.slow
 def test_every_changed_byte_is_found(bundles: Bundles) -> None:
     """Seeded positions in every file's content and header, and in the directory at the end."""
     archive, chance = bundles.full, random.Random("evidence")
@@ -50,6 +51,7 @@ def test_every_changed_byte_is_found(bundles: Bundles) -> None:
         assert failed(bytes(flipped)) == ["archive"], f"byte {at}"
 
 
+@pytest.mark.slow
 def test_a_changed_file_in_a_sound_archive_is_found(bundles: Bundles) -> None:
     """Each file, at seeded positions, packed again as a bundle is: its digest, or the signature."""
     files, chance = unpack(bundles.full), random.Random("files")

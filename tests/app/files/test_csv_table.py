@@ -40,6 +40,7 @@ def test_a_declared_encoding_is_used(tmp_path: Path) -> None:
     assert rows[0]["reference"] == "Ö-1"
 
 
+@pytest.mark.slow
 def test_undecodable_text_is_refused_with_its_byte_and_row(tmp_path: Path) -> None:
     """However far into the file it stands."""
     before = HEADING + "A-1,5.00,KES\n" * 200_000

@@ -184,6 +184,7 @@ def test_no_sentence_shows_a_secret() -> None:
         assert "planted" not in json.dumps(verdict(secret=secret))
 
 
+@pytest.mark.slow
 def test_a_line_without_end_is_no_request() -> None:
     """A line beyond the bound is passed over, whatever its length, and the next one is read."""
     size = 2 * MAX_LINE_BYTES + 7

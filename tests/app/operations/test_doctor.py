@@ -213,6 +213,7 @@ def _ids(run: Run) -> list[str]:
     return [row["delivery"] for row in listed.document]
 
 
+@pytest.mark.slow
 def test_a_mended_secret_loses_nothing(tmp_path: Path, run: Run) -> None:
     """Diagnosed under the wrong secret, accepted under the right one as of its arrival, once."""
     asyncio.run(_refuse(tmp_path, secret=OTHER))

@@ -177,7 +177,7 @@ async def test_a_shop_that_hangs_does_not_hold_up_the_door(
     monkeypatch.setattr(notify_shop, "exchange", hang)
     async with serve(Shop()) as driver:
         await driver.send(event("e1"))
-        page = (await driver.api("GET", "/outcomes?wait=10")).json()
+        page = (await driver.api("GET", "/outcomes?wait=60")).json()
         assert len(page["outcomes"]) == 1
         for number in range(5):
             answer = await driver.send(of_order(f"X{number}", f"x{number}"))

@@ -45,6 +45,7 @@ async def until_pruned(driver: Driver, count: int) -> None:
     await soon(lambda: driver.rows(sql) == [(count,)])
 
 
+@pytest.mark.slow
 async def test_the_service_prunes_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +76,7 @@ async def test_it_is_off_unless_asked_for(tmp_path: Path) -> None:
         assert driver.service.pruner is None
 
 
+@pytest.mark.slow
 async def test_a_pruner_that_fails_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +99,7 @@ async def test_a_pruner_that_fails_stops_nothing(
         assert await driver.ready()
 
 
+@pytest.mark.slow
 def test_nothing_of_it_is_left_in_the_files(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

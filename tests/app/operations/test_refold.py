@@ -131,7 +131,7 @@ async def test_the_worker_outlives_an_order_that_cannot_be_folded(
     async with driving(tmp_path) as driver:
         await driver.send(of_order("O-1", "e1"))
         await driver.send(of_order("O-2", "e2"))
-        page = (await driver.api("GET", "/outcomes?wait=10")).json()
+        page = (await driver.api("GET", "/outcomes?wait=60")).json()
         assert [each["order"] for each in page["outcomes"]] == ["O-2"]
         assert await driver.ready()
         assert driver.service.broken == []
@@ -164,7 +164,7 @@ async def test_more_money_than_64_bits_on_one_order(tmp_path: Path) -> None:
         ledger = (await driver.api("GET", "/orders/ORD-1")).json()
         assert ledger["totals"]["captured"]["amount"] == "184467440737095516.14"
         assert "paid_twice" in {finding["code"] for finding in ledger["findings"]}
-        page = (await driver.api("GET", "/outcomes?wait=10")).json()
+        page = (await driver.api("GET", "/outcomes?wait=60")).json()
         assert page["outcomes"]
         assert await driver.ready()
         assert driver.service.broken == []

@@ -198,6 +198,7 @@ async def test_every_inserted_row_is_named(copy: Path) -> None:
     assert found.found == ROWS
 
 
+@pytest.mark.slow
 async def test_leaves_in_another_order_are_found_where_they_are(copy: Path) -> None:
     """Each pair by itself: the named leaves hold it."""
     chance = random.Random(SEED)

@@ -338,6 +338,7 @@ PATHS = ["id", "type", "occurred_at", "environment", "data", "data__order", "dat
 PATHS += ["data__payment__amount", "data__order__currency", "data__session__reference"]
 
 
+@pytest.mark.slow
 @settings(derandomize=True, database=None, max_examples=300)
 @given(path=st.sampled_from(PATHS), value=ODD)
 def test_no_value_anywhere_raises_anything_else(path: str, value: object) -> None:

@@ -168,6 +168,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(FIXED, max_examples=500)
 @given(
     headers=st.lists(st.tuples(st.one_of(NAMES, st.binary(max_size=20)), VALUES), max_size=8),

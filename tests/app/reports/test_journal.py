@@ -28,6 +28,7 @@ from reconcile.report_input import OrderSeen
 from reconcile.report_tally import PeriodTally
 from tests.app.reports.payloads import PAYLOADS, is_formula
 from tests.app.reports.samples import END, START, breaks, line, orders, scope, taken, taking
+from tests.waiting import PATIENCE_S
 
 BEAN_CHECK = Path(sys.executable).with_name("bean-check")
 LATER = END + 30 * 86_400_000_000
@@ -62,7 +63,7 @@ def checked(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """What the real bean-check says."""
     path = folder / "journal.beancount"
     path.write_text(text, encoding="utf-8")
-    return subprocess.run([BEAN_CHECK, path], capture_output=True, text=True, timeout=60)
+    return subprocess.run([BEAN_CHECK, path], capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def sums(some: list[Transaction]) -> Counter[tuple[str, str]]:

@@ -295,6 +295,7 @@ async def test_a_waiting_reader_is_woken(driver: Driver) -> None:
     assert monotonic() - began < 30, "only when its wait was over"
 
 
+@pytest.mark.slow
 async def test_waiting_ends(driver: Driver) -> None:
     """A wait without a change ends in time with nothing, and leaves the cursor where it was."""
     began = monotonic()
@@ -309,10 +310,10 @@ async def test_waiting_ends(driver: Driver) -> None:
 async def test_a_deadline_passes_by_itself(driver: Driver) -> None:
     """With no event at all, an open order's deadline is published as soon as it has passed."""
     await driver.send(event("e1", "pending"))
-    first = (await driver.api("GET", "/outcomes?wait=10")).json()
+    first = (await driver.api("GET", "/outcomes?wait=60")).json()
     assert [each["outcome"] for each in first["outcomes"]] == ["pending"]
     driver.clock.put(T + 35 * MINUTE)
-    then = (await driver.api("GET", "/outcomes?after=1&wait=10")).json()
+    then = (await driver.api("GET", "/outcomes?after=1&wait=60")).json()
     assert [each["outcome"] for each in then["outcomes"]] == ["timed_out"]
     assert (await driver.api("GET", "/orders?outcome=timed_out")).json()["orders"]
 

@@ -64,7 +64,7 @@ async def test_a_worker_outlives_passing_trouble(
     monkeypatch.setattr(worker, "IDLE_S", 0.02)
     async with driving(tmp_path) as driver:
         await driver.send(event("e1"))
-        page = (await driver.api("GET", "/outcomes?wait=10")).json()
+        page = (await driver.api("GET", "/outcomes?wait=60")).json()
         assert [each["outcome"] for each in page["outcomes"]] == ["succeeded"]
         assert driver.service.broken == []
 
@@ -134,7 +134,7 @@ async def test_figures(driver: Driver) -> None:
         await driver.send(event("e1"))
     await driver.send(event("e2"), [])
     await driver.send(event("e2"), source="made-up-by-the-sender")
-    await driver.api("GET", "/outcomes?wait=10")
+    await driver.api("GET", "/outcomes?wait=60")
     text = (await driver.client.get("/metrics")).text
     counted = dict(re.findall(r"^tallyhook_deliveries_total(\{.*\}) (\S+)$", text, re.MULTILINE))
     counted = {labels: float(number) for labels, number in counted.items() if float(number)}
