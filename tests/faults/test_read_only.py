@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from app.clock import SystemClock
 from tests.faults.check import assert_kept
-from tests.faults.load import CONNECTIONS, Ledger, deliver, load
+from tests.faults.load import Ledger, deliver, load
 from tests.faults.mounts import mounted, ran
 from tests.faults.plants import GOES_ON, script
 from tests.faults.service import a_service, starting
@@ -61,20 +60,22 @@ def becomes_read_only(folder: Path) -> None:
 
 
 def served_until_read_only(folder: Path) -> Ledger:
-    """The service ends by itself, and only what was committed before may still be told."""
-    with (
-        a_service(folder, **ROOM) as service,
-        load(service.port) as driver,
-    ):
-        driver.until(ACKS)
+    """The service ends by itself and says why; nothing is acknowledged from then on.
+
+    Nothing is under way at the switch: between giving up its journal and being read-only ext4 has
+    been seen to confirm a sync of what it then dropped, which no program can know.
+    """
+    with a_service(folder, **ROOM) as service:
+        with load(service.port) as before:
+            before.until(ACKS)
         becomes_read_only(folder)
-        since = SystemClock().now()
+        with load(service.port, name="later") as after:
+            after.until(1)
         assert service.process.code() == UNREACHABLE
     assert b"became read-only" in service.process.log.splitlines()[-1]
     assert b"Traceback" not in service.process.log
-    assert driver.ledger.statuses() <= {200, 503}
-    assert sum(answer.at > since for answer in driver.ledger.acknowledged) <= CONNECTIONS
-    return driver.ledger
+    assert after.ledger.statuses() <= {503}
+    return before.ledger
 
 
 def test_a_file_system_that_becomes_read_only(image: Path, tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_service_that_goes_on_is_caught(image: Path, tmp_path: Path) -> None:
         load(service.port) as driver,
     ):
         driver.until(ACKS)
-        becomes_read_only(folder)
+        becomes_read_only(folder)  # under load: what comes of the file is not looked at
         ends = time.monotonic() + 20
         while 503 not in driver.ledger.statuses():
             assert time.monotonic() < ends
