@@ -96,6 +96,8 @@ async def problems(world: World) -> list[str]:
         found += await world.machine.ask(lambda desk, _: _sealed(desk, world.machine.key))
     except Down:
         return ["the service does not run when nothing goes wrong any more"]
+    except Exception as error:
+        return [f"what is stored cannot be checked: {error!r}"]
     for check in (_kept, _once, _as_in_truth, _feed, _chained, _unsaid, _quiet, _one_session):
         found += check(world, stored)
     if stored.due:

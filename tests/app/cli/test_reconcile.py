@@ -120,7 +120,7 @@ def test_breaks_close_by_the_evidence_that_arrives_and_say_which(shop: Shop) -> 
     }  # fmt: skip
     captured = [each["sum"] for each in first["control"] if each["bucket"] == "paid_not_in_book"]
     assert captured == [{"amount": "1500.00", "currency": "KES"}]
-    assert "KES 1500.00" in shop("reconcile", "show", "1")
+    assert "KES 1,500.00" in shop("reconcile", "show", "1")
     shop.hear(paid("2", 2000), at=shop.now + MINUTE)
     later = BOOK + "ORD-3,1500.00,KES,{day},paid\n"
     shop.now += DAY
