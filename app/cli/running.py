@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -21,7 +20,6 @@ def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
         import uvloop
 
         calm_the_collector()
-        sys.setswitchinterval(SWITCH_S)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work)
     finally:
@@ -30,12 +28,6 @@ def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
 
 YOUNG_OBJECTS = 50_000
 """New containers before the cycle collector looks at them: a pause of some milliseconds."""
-
-
-SWITCH_S = 0.0005
-"""How long a thread that wants the interpreter waits for the one that has it. The thread that
-writes to SQLite asks for it anew after every statement, some ten times in a batch: with Python's
-5 ms it stands still for as long as the event loop is busy, and the two take turns."""
 
 
 def calm_the_collector() -> None:
