@@ -7,6 +7,7 @@ something, or the fault was never there.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 import signal
 from collections.abc import Iterator
@@ -279,7 +280,7 @@ async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url
         )
         await ask_in_loop(own_url, *ask_words)
         try:
-            waiting = asyncio.create_task(keep(store, arrival(said("e1", order="A"))))
+            waiting = asyncio.create_task(keep_on(store))
             await until_it_waits(own_url)
             with pytest.raises(StoreUnavailable, match="standby"):
                 await waiting
@@ -289,7 +290,13 @@ async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url
                 "ALTER SYSTEM RESET synchronous_standby_names",
                 "SELECT pg_reload_conf()",
             )
-        assert (await keep(store, arrival(said("e2", order="A"))))[0] == "stored"
+        assert (await keep(store, arrival(said("e1", order="A"))))[0] == "stored"
+
+
+async def keep_on(store: Store) -> None:
+    """Event after event: the server follows a new setting when it comes to it."""
+    for number in itertools.count():
+        await keep(store, arrival(said(f"w{number}", order="A")))
 
 
 async def until_it_waits(url: str) -> None:
