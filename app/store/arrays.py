@@ -85,11 +85,6 @@ def written_if(supposed: _Statement, inserts: Sequence[_Statement]) -> _Statemen
     return sql, _values([supposed, *inserts])
 
 
-def is_written_if(sql: str) -> bool:
-    """Whether a statement is one of `written_if`: a transaction by itself."""
-    return sql.startswith("WITH supposed ")
-
-
 def _renumbered(statements: Sequence[_Statement]) -> list[str]:
     """Their texts, with parameters numbered through all of them."""
     texts, before = [], 0

@@ -18,7 +18,7 @@ from typing import Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store import arrays
+from app.store import arrays, arriving
 from app.store.confirmations import UNCONFIRMED, awaiting
 from app.store.leaves import DELIVERY
 from app.store.links import Linking, LinkMemory
@@ -26,6 +26,7 @@ from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.store.phones import PhoneNote, noting_phones, phone_note
 from app.store.statements import (
+    Alone,
     Script,
     answered_with_nothing,
     at_once,
@@ -139,24 +140,55 @@ def append(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Scr
 
 
 def append_alone(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
-    """The same as a whole transaction; on PostgreSQL nearly always one statement."""
-    if dialect != "sqlite":
-        judged = answered_with_nothing(_judging(dialect, arrivals, memory))
-        if (yield from _written_if_new(dialect, judged)):
-            return judged
+    """The same as a whole transaction, nearly always one statement."""
+    judged = answered_with_nothing(_judging(dialect, arrivals, memory))
+    statement = _written_if_new(dialect, judged)
+    if statement is not None and (yield statement)[0][0]:
+        return judged
     return (yield from append(dialect, arrivals, memory))
 
 
-def _written_if_new(dialect: str, judged: Judged) -> Script[bool]:
-    """Write what was judged as if nothing were known, unless something is."""
+def _written_if_new(dialect: str, judged: Judged) -> Alone | None:
+    """What writes that which was judged as if nothing were known, unless something is."""
     events, linking = [event for event, _, _ in judged.fresh], judged.linking
     if any(event.key not in linking.orders for event in events):
-        return False  # only the database can know its order
+        return None  # only the database can know its order
+    if dialect == "sqlite":
+        return arriving.written(_new_rows(judged)) if _plain(judged) else None
     made = [(*key, order) for key, order in linking.made.items()]
     columns = [list(column) for column in zip(*made, strict=True)] or [[], [], [], []]
     supposed = arrays.NOTHING_KNOWN, [LINKING, [event.event_id for event in events], *columns]
-    rows = yield arrays.written_if(supposed, list(_writing(dialect, judged)))
-    return bool(rows[0][0])
+    return Alone(*arrays.written_if(supposed, list(_writing(dialect, judged))))
+
+
+def _plain(judged: Judged) -> bool:
+    """Whether it is nothing but new events, each of a body of its own, that count by themselves."""
+    return (
+        len(judged.fresh) == len(judged.arrivals) <= arriving.MOST
+        and not judged.linking.contested
+        and not judged.linking.torn
+        and all(arrival.whole is None for arrival in judged.arrivals)
+        and all(event.standing != UNCONFIRMED for event, _, _ in judged.fresh)
+    )
+
+
+def _new_rows(judged: Judged) -> list[arriving.Row]:
+    orders = judged.linking.orders
+    return [
+        (
+            *_delivery_row(arrival, "stored"),
+            *event_row(
+                event,
+                order_key=orders[event.key],
+                delivery_id=delivery_id,
+                received_at=received_at,
+            ),
+            arrival.customer,
+        )
+        for arrival, (event, delivery_id, received_at) in zip(
+            judged.arrivals, judged.fresh, strict=True
+        )
+    ]
 
 
 def _judging(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:

@@ -31,12 +31,10 @@ class Journal:
         ring: RejectionRing,
         queue_limit: int,
         batch_limit: int,
-        sole_writer: bool,
         on_commit: Callable[[int], None],
     ) -> None:
         """queue_limit: arrivals that may wait; beyond it they are refused, never dropped silently.
         batch_limit: arrivals in one transaction, which bounds how long the others wait.
-        sole_writer: whether nobody else adds events to this database.
         on_commit: called with the number of arrivals after each commit.
         """
         self._writer = writer
@@ -47,7 +45,7 @@ class Journal:
         self._on_commit = on_commit
         self._waiting: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
-        self._memory = LinkMemory(sole_writer=sole_writer)
+        self._memory = LinkMemory()
         self._closing = False
         self.committed = 0
         """Arrivals committed since the start."""

@@ -28,16 +28,11 @@ _ORPHANS = (
 
 
 class LinkMemory:
-    """Links known to be committed. A link never changes, so remembering one is always right.
+    """Links known to be committed. A link never changes, so remembering one is always right."""
 
-    sole_writer  whether nobody else adds events: then it is enough to look for orphans once
-    """
-
-    def __init__(self, *, sole_writer: bool = False) -> None:
+    def __init__(self) -> None:
         self._orders: dict[LinkKey, str] = {}
-        self._sole_writer = sole_writer
-        self._orphans: bool | None = None
-        self._version: int | None = None
+        self._orphans = True
 
     def get(self, key: LinkKey) -> str | None:
         """The order a reference belongs to, if it is remembered."""
@@ -52,7 +47,6 @@ class LinkMemory:
     def forget(self) -> None:
         """Remember nothing: the database may have been rebuilt while we could not reach it."""
         self._orders.clear()
-        self._orphans = None
 
     def orphan_seen(self) -> None:
         """An event without an order is being stored."""
@@ -61,18 +55,12 @@ class LinkMemory:
     @property
     def may_have_orphans(self) -> bool:
         """Whether any event may be waiting for its order, as of the last look."""
-        return self._orphans is not False
+        return self._orphans
 
     def look_for_orphans(self) -> Script[None]:
         """See whether any event is waiting for its order."""
-        if self._sole_writer:
-            # A command may have written beside us: SQLite tells, without looking at a table.
-            version = (yield "PRAGMA data_version", ())[0][0]
-            if version != self._version:
-                self._version, self._orphans = version, None
-        if self._orphans is None or not self._sole_writer:
-            rows = yield "SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1", ()
-            self._orphans = bool(rows)
+        rows = yield "SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1", ()
+        self._orphans = bool(rows)
 
 
 @dataclass(slots=True)

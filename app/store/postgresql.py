@@ -10,9 +10,8 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.errors import StoreUnavailable, UsageError
-from app.store import arrays
 from app.store.locks_shared import SERVING, is_taking
-from app.store.statements import Result, Script
+from app.store.statements import Alone, Result, Script
 
 _Answer = TypeVar("_Answer")
 _Sending = Callable[..., Awaitable[_Answer]]
@@ -128,7 +127,7 @@ async def run_transaction(connection: AsyncConnection, script: Script[Result]) -
     """Run a script of at least one statement as one transaction, straight on the driver: half the
     time of a small batch would go into the layers above it.
 
-    A statement of `written_if` is one by itself; the script goes on only where it wrote nothing.
+    A statement that is Alone is one by itself; the script goes on only where it wrote nothing.
     """
     driver = (await connection.get_raw_connection()).driver_connection
     assert driver is not None
@@ -164,10 +163,11 @@ async def _heard(driver: asyncpg.Connection[Any], send: _Sending[_Answer], *word
 
 async def _run_all(driver: asyncpg.Connection[Any], script: Script[Result]) -> Result:
     try:
-        sql, values = next(script)
-        if arrays.is_written_if(sql):  # most often it was, and the script ends here
-            rows = await _heard(driver, driver.fetch, sql, *values)
-            sql, values = script.send([tuple(row) for row in rows])
+        statement = next(script)
+        if isinstance(statement, Alone):  # most often it writes, and the script ends here
+            rows = await _heard(driver, driver.fetch, statement.sql, *statement.values)
+            statement = script.send([tuple(row) for row in rows])
+        sql, values = statement
         if is_taking(sql):  # one round trip for both
             await driver.execute(f"BEGIN; {sql}")
             sql, values = script.send([])

@@ -18,7 +18,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
@@ -28,6 +28,18 @@ from app.store import arrays
 
 Rows = list[tuple[Any, ...]]
 Statement = tuple[str, Sequence[Any]]
+
+
+class Alone(NamedTuple):
+    """A statement that is a transaction by itself, and writes only if what it supposes holds.
+
+    It is answered with one row: whether it did. Only the first statement of a script may be one.
+    """
+
+    sql: str
+    values: Sequence[Any]
+
+
 Result = TypeVar("Result")
 Script = Generator[Statement, Rows, Result]
 
@@ -62,25 +74,42 @@ class ScriptConnection(sqlite3.Connection):
         return cursor
 
     def _transact(self, cursor: sqlite3.Cursor, script: Script[Result]) -> Result:
-        cursor.execute("BEGIN IMMEDIATE")
         try:
-            result = _run_all(cursor, script)
-            cursor.execute("COMMIT")
+            result = _run_all(cursor, script, transaction=True)
+            if self.in_transaction:
+                cursor.execute("COMMIT")
         finally:
             if self.in_transaction:
                 self.rollback()
         return result
 
 
-def _run_all(cursor: sqlite3.Cursor, script: Script[Result]) -> Result:
+def _run_all(
+    cursor: sqlite3.Cursor, script: Script[Result], *, transaction: bool = False
+) -> Result:
     try:
         statement = next(script)
+        if isinstance(statement, Alone):
+            statement = script.send([(_holds(cursor, statement),)])
+        if transaction:
+            cursor.execute("BEGIN IMMEDIATE")
         while True:
             cursor.execute(*statement)
             statement = script.send(cursor.fetchall() if cursor.description else [])
     except StopIteration as end:
         result: Result = end.value
         return result
+
+
+def _holds(cursor: sqlite3.Cursor, statement: Alone) -> bool:
+    """Whether it wrote. What it supposes is for a trigger to judge, which takes everything back."""
+    try:
+        cursor.execute(*statement)
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorname != "SQLITE_CONSTRAINT_TRIGGER":
+            raise
+        return False
+    return True
 
 
 async def run(connection: AsyncConnection, script: Script[Result]) -> Result:

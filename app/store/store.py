@@ -21,7 +21,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.store import schema
+from app.store import arriving, schema
 from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
 from app.store.faults import DRIVER_ERRORS, why_not_opened
 from app.store.integrity import damage
@@ -93,7 +93,6 @@ class Store:
             ring=self._ring,
             queue_limit=settings.journal_queue,
             batch_limit=settings.journal_batch,
-            sole_writer=self._sqlite,
             on_commit=self._committed,
         )
 
@@ -181,6 +180,9 @@ class Store:
                 raise ConfigurationError(
                     ["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"]
                 )
+            if self._sqlite:
+                for statement in arriving.PREPARING:
+                    await connection.exec_driver_sql(statement)
 
     def _make_folder(self) -> None:
         if self._path is not None and not self._path.exists():
