@@ -26,10 +26,10 @@ _KEY_CHARS: Final = 64
 class PhoneKey:
     """Makes digests. Does not show its key."""
 
-    __slots__ = ("_key", "name")
+    __slots__ = ("_begun", "name")
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self._begun = hmac.new(key, digestmod="sha256")
         self.name: bytes = hmac.digest(key, b"tallyhook phone key", "sha256")[:_NAMING]
         """What the digests of this key begin with."""
 
@@ -38,8 +38,9 @@ class PhoneKey:
 
     def digest(self, digits: str) -> bytes:
         """HMAC-SHA-256 of E.164 digits, cut, behind the key's name: DIGEST_BYTES in all."""
-        code = hmac.digest(self._key, digits.encode("ascii"), "sha256")
-        return self.name + code[: DIGEST_BYTES - _NAMING]
+        code = self._begun.copy()
+        code.update(digits.encode("ascii"))
+        return self.name + code.digest()[: DIGEST_BYTES - _NAMING]
 
 
 def read_phone_key(path: Path) -> PhoneKey | None:

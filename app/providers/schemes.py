@@ -41,19 +41,21 @@ def _equals_any(expected: bytes, signatures: Sequence[bytes]) -> bool:
 class HmacKey:
     """A keyed hash (RFC 2104). The shared secret both signs and verifies."""
 
-    __slots__ = ("_algorithm", "secret")
+    __slots__ = ("_begun", "secret")
 
     def __init__(self, secret: bytes, *, algorithm: str) -> None:
         self.secret = secret
-        self._algorithm = algorithm
+        self._begun = hmac.new(secret, digestmod=algorithm)
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         """Whether one of them is the keyed hash of `content`."""
-        return _equals_any(hmac.digest(self.secret, content, self._algorithm), signatures)
+        return _equals_any(self.sign(content), signatures)
 
     def sign(self, content: bytes) -> bytes:
         """The keyed hash itself."""
-        return hmac.digest(self.secret, content, self._algorithm)
+        code = self._begun.copy()
+        code.update(content)
+        return code.digest()
 
 
 class HashKey:
