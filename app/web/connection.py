@@ -18,6 +18,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.operations.receive_delivery import RETRY_AFTER_S
+from app.web.answering import OneWrite
 from app.web.gate import Gate
 from app.web.problems import MEDIA_TYPE, problem_body
 
@@ -148,6 +149,10 @@ class GuardedConnection(HttpToolsProtocol):
             raise TooManyPipelined
         super().on_headers_complete()
         self._stage, self._fields = "body", len(self.headers)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """The application begins to answer."""
+        super()._start_asgi_task(cycle, cast(Any, OneWrite(app, cycle)))
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
