@@ -5,13 +5,13 @@ several times, while requests come in; so a batch is to be one. Each row of the 
 with its event, and the trigger puts the parts into their tables. Where something stored speaks
 against the batch being new, it takes the whole statement back.
 
-View and trigger are the writing connection's own: `PREPARING` makes them once the tables are there.
+View and trigger are the own of the connection that serves: `PREPARING` makes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from itertools import chain
 from typing import Any, Final
 
@@ -27,6 +27,10 @@ _COLUMNS: Final = (*DELIVERY_COLUMNS, *_EVENT, "customer", "mark", "marked")
 
 MOST: Final = MAX_PARAMETERS // len(_COLUMNS)
 """Deliveries in one statement."""
+
+_STEP: Final = 16
+"""More deliveries than this are filled up with empty rows to a multiple of it: a statement is kept
+for each length, with the values it had last, and for all lengths that would be most of a GB."""
 
 
 def _new(columns: Sequence[str]) -> str:
@@ -45,7 +49,8 @@ def _linking(reference: str) -> str:
 
 # An order that waits keeps its place, and setting `due_at` only where it changes spares its index.
 _TRIGGER: Final = f"""
-CREATE TEMP TRIGGER IF NOT EXISTS arrives INSTEAD OF INSERT ON arriving BEGIN
+CREATE TEMP TRIGGER arrives INSTEAD OF INSERT ON arriving
+WHEN NEW.id IS NOT NULL BEGIN
     SELECT RAISE(ROLLBACK, 'known')
         WHERE EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id)
         OR EXISTS (SELECT 1 FROM events WHERE order_key IS NULL AND payment = NEW.event_payment)
@@ -67,8 +72,10 @@ CREATE TEMP TRIGGER IF NOT EXISTS arrives INSTEAD OF INSERT ON arriving BEGIN
 END"""  # noqa: S608
 
 PREPARING: Final = (
-    "CREATE TEMP VIEW IF NOT EXISTS arriving AS SELECT "
-    + ", ".join(f"NULL AS {name}" for name in _COLUMNS),
+    # SQLite lays the rows of a statement aside before a trigger sees them: two MB and more of them
+    # would be in a file that nobody erases.
+    "PRAGMA temp_store=MEMORY",
+    "CREATE TEMP VIEW arriving AS SELECT " + ", ".join(f"NULL AS {name}" for name in _COLUMNS),
     _TRIGGER,
 )
 """What a connection runs before it can run `written`."""
@@ -79,12 +86,18 @@ def written(rows: Sequence[Row]) -> Alone:
     mark = "\n".join([row[0] for row in rows])
     first = (*rows[0], mark, len(rows))
     rest = [(*row, None, None) for row in rows[1:]]
-    return Alone(_insert(len(rows)), (*first, *chain.from_iterable(rest)))
+    length = _length(len(rows))
+    empty = (None,) * (len(_COLUMNS) * (length - len(rows)))
+    return Alone(_insert(length), (*first, *chain.from_iterable(rest), *empty))
 
 
-@lru_cache(maxsize=MOST)
-def _insert(count: int) -> str:
+def _length(count: int) -> int:
+    return count if count <= _STEP else min(-(-count // _STEP) * _STEP, MOST)
+
+
+@cache
+def _insert(length: int) -> str:
     # OR ROLLBACK: see `statements.inserting`.
     row = f"({','.join('?' * len(_COLUMNS))})"
-    values = ",".join([row] * count)
+    values = ",".join([row] * length)
     return f"INSERT OR ROLLBACK INTO arriving ({', '.join(_COLUMNS)}) VALUES {values}"  # noqa: S608
