@@ -121,7 +121,7 @@ class Judged:
     """Arrivals with their verdicts, and what is to be written of them.
 
     fresh  events that are not known yet
-    due    the orders of which something was said, and when it was said last
+    due    the orders of which something was said, and when it was said first
     """
 
     arrivals: Sequence[Arrival]
@@ -265,7 +265,7 @@ def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:
 
 
 def _due(arrivals: Sequence[Arrival], known: KnownEvents, linking: Linking) -> dict[str, Instant]:
-    """Every order of which something was said, and when it was said last."""
+    """Every order of which something was said, and when it was said first."""
     due: dict[str, Instant] = {}
     latest = 0
     for arrival in arrivals:
@@ -275,8 +275,8 @@ def _due(arrivals: Sequence[Arrival], known: KnownEvents, linking: Linking) -> d
         order = linking.orders.get(event.key) or known.order_of(event)
         received = arrival.received_at
         latest = max(latest, received)
-        if order is not None and due.get(order, 0) < received:
-            due[order] = received
+        if order is not None:
+            due[order] = min(received, due.get(order, received))
     for order in linking.touched():
         due.setdefault(order, latest)
     return due
