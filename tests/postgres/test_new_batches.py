@@ -54,7 +54,7 @@ async def test_what_is_known_of_a_batch_is_asked_for(
         assert begin == "BEGIN; SELECT pg_advisory_xact_lock(7411003)"
         assert len(between) == questions + 1
         assert commit == "COMMIT"
-        assert await rows(one, "SELECT count(*) FROM deliveries") == [(4,)]
+        assert await rows(one, "SELECT count(*) FROM deliveries") == [(5,)]
 
 
 async def test_an_event_without_an_order_is_not_taken_for_new(url: str) -> None:
