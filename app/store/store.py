@@ -140,6 +140,11 @@ class Store:
         if self.looked:
             await self.look()
         await self._checkpoint()
+        await self._make_journal_ready()
+
+    async def _make_journal_ready(self) -> None:
+        if self._sqlite:
+            await self.writer.prepare(arriving.PREPARING)
         async with self.reading() as connection:
             await self._ring.load(connection)
 
@@ -180,9 +185,6 @@ class Store:
                 raise ConfigurationError(
                     ["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"]
                 )
-            if self._sqlite:
-                for statement in arriving.PREPARING:
-                    await connection.exec_driver_sql(statement)
 
     def _make_folder(self) -> None:
         if self._path is not None and not self._path.exists():

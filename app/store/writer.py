@@ -103,6 +103,13 @@ class Writer:
                 finally:
                     self._release()
 
+    async def prepare(self, statements: Sequence[str]) -> None:
+        """Run statements that set up the connection, in no transaction. Raises as `transaction`
+        does."""
+        async with self._alone() as connection:
+            for statement in statements:
+                await run(connection, _asking(statement))
+
     async def checkpoint(self) -> bool:
         """Fold SQLite's write-ahead log into the file, and sync both.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from app.operations import refold
 from app.providers.source import Source
-from app.store import engine, intake, journal, ledgers, records
+from app.store import arriving, engine, intake, journal, ledgers, records
 from reconcile.history import History
 from reconcile.revise import Revision
 
@@ -84,25 +84,39 @@ def last_word_wins() -> Any:
 
 
 def due_mark_lost() -> Any:
-    """New evidence does not set its order due again."""
-    marking = intake.marking_due
+    """New evidence does not set its order due again, whichever way it is written."""
+    marking, raised = intake.marking_due, "DO UPDATE SET generation"
 
     def once(dialect: str, due: dict[str, int]) -> Any:
         for statement, values in marking(dialect, due):
-            yield statement.replace("DO UPDATE SET generation", "DO NOTHING --"), values
+            yield statement.replace(raised, "DO NOTHING --"), values
 
-    return _both(intake, records, "marking_due", once)
+    alone = _one_statement(
+        (f"{raised} = generation + 1", "DO NOTHING"),
+        ("AND (due_at IS NULL", "AND FALSE AND (due_at IS NULL"),
+    )
+    ordinary = [patch.object(module, "marking_due", once) for module in (intake, records)]
+    return _all(alone, *ordinary)
 
 
-@contextmanager
-def _both(one: Any, other: Any, name: str, value: Any) -> Iterator[None]:
-    with patch.object(one, name, value), patch.object(other, name, value):
-        yield
+def _one_statement(*changes: tuple[str, str]) -> Any:
+    """What a new batch is written by, with some of its words changed."""
+    *others, trigger = arriving.PREPARING
+    for words, instead in changes:
+        assert words in trigger
+        trigger = trigger.replace(words, instead)
+    return patch.object(arriving, "PREPARING", (*others, trigger))
+
+
+def stored_not_asked() -> Any:
+    """A batch that is taken for new is written whether or not its events are known."""
+    return _one_statement(("RAISE(ROLLBACK, 'known')", "NULL"))
 
 
 def evidence_overtaken() -> Any:
-    """A fold settles its mark although evidence arrived while it was under way."""
-    settling = ledgers._settling
+    """A fold settles its mark although evidence arrived while it was under way: some seconds, or
+    hardly any would."""
+    settling, gather = ledgers._settling, refold.gather
 
     def blind(dialect: str, marks: Any) -> Any:
         for statement, values in settling(dialect, marks):
@@ -111,14 +125,23 @@ def evidence_overtaken() -> Any:
     async def all_of(_: Any, marks: Any) -> list[Any]:
         return list(marks)
 
-    return _two(
-        patch.object(ledgers, "_settling", blind), patch.object(refold, "unchanged", all_of)
+    async def slowly(*given: Any) -> Any:
+        found = await gather(*given)
+        await asyncio.sleep(5)
+        return found
+
+    return _all(
+        patch.object(ledgers, "_settling", blind),
+        patch.object(refold, "unchanged", all_of),
+        patch.object(refold, "gather", slowly),
     )
 
 
 @contextmanager
-def _two(one: Any, other: Any) -> Iterator[None]:
-    with one, other:
+def _all(*plants: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        for each in plants:
+            stack.enter_context(each)
         yield
 
 
@@ -181,7 +204,7 @@ def key_made_afresh() -> Any:
         return await find(self)
 
     opening = open_checkout._Opening
-    return _two(
+    return _all(
         patch.object(opening, "_write_intent", write), patch.object(opening, "_find", find_own)
     )
 
@@ -190,6 +213,7 @@ PLANTS: tuple[Plant, ...] = (
     ack_before_commit,
     log_not_synced,
     dedupe_off,
+    stored_not_asked,
     first_body_wins,
     last_word_wins,
     due_mark_lost,
