@@ -237,8 +237,8 @@ class GuardedConnection(HttpToolsProtocol):
         """
         limits = self.gate.limits
         if self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
+            self._idle_since = None
             self.transport.close()
-            return None
         if self._owed_since is not None and now - self._owed_since > limits.receive_deadline_s:
             # While an answer is being made, what is pipelined behind it has to wait for us.
             cycle = cast("RequestResponseCycle | None", self.cycle)
