@@ -17,12 +17,19 @@ os.register_at_fork(after_in_child=_chances.clear)
 
 def new_id(prefix: str, now: Instant) -> str:
     """`prefix` and 30 hex digits: 12 of milliseconds (ids sort by them), 18 of chance (72 bits)."""
-    if not _chances:
-        # One system call for many: each of its own would let another thread take the interpreter.
-        drawn = os.urandom(_CHANCE_BYTES * _DRAWN_AT_ONCE)
-        starts = range(0, len(drawn), _CHANCE_BYTES)
-        _chances.extend([drawn[start : start + _CHANCE_BYTES].hex() for start in starts])
-    return f"{prefix}{now // MILLISECOND:012x}{_chances.pop()}"
+    try:
+        chance = _chances.pop()
+    except IndexError:
+        chance, *rest = _draw()
+        _chances.extend(rest)
+    return f"{prefix}{now // MILLISECOND:012x}{chance}"
+
+
+def _draw() -> list[str]:
+    """One system call for many: each of its own would let another thread take the interpreter."""
+    drawn = os.urandom(_CHANCE_BYTES * _DRAWN_AT_ONCE)
+    starts = range(0, len(drawn), _CHANCE_BYTES)
+    return [drawn[start : start + _CHANCE_BYTES].hex() for start in starts]
 
 
 def first_id(prefix: str, instant: Instant) -> str:

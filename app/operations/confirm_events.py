@@ -19,6 +19,7 @@ import structlog
 from app.ids import new_id
 from app.operations.desk import Desk
 from app.outbound.asker import Asked, Asker
+from app.outbound.http import asked_to_wait
 from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
 from app.providers.reading import Unreadable
 from app.providers.source import Source
@@ -106,7 +107,7 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
         async with confirmer.desk.store.writing() as connection:
             await settle(connection, due)
     else:
-        await _later(confirmer.desk, due)
+        await _later(confirmer.desk, due, asked_to_wait(asked.answer.headers))
 
 
 def _settles(answer: Event) -> bool:
@@ -162,12 +163,13 @@ def _read(source: Source, kept: bytes, digest: str) -> tuple[Event | None, str |
         return None, str(unreadable)
 
 
-async def _later(desk: Desk, due: Confirmation) -> None:
+async def _later(desk: Desk, due: Confirmation, asked: Duration) -> None:
+    """Put it off for our own pause, or for as long as the provider `asked`, within our bounds."""
     now = desk.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(desk, due, "the provider gave no final answer in 30 days")
         return
-    pause = min(FIRST_PAUSE * 2 ** min(due.tries, 20), LONGEST_PAUSE)
+    pause = min(max(FIRST_PAUSE * 2 ** min(due.tries, 20), asked), LONGEST_PAUSE)
     async with desk.store.writing() as connection:
         await put_off(connection, due, until=now + pause)
 

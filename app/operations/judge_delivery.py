@@ -6,8 +6,8 @@ The same for a request at the door and for a kept one that is judged again; neit
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from app.operations.header_text import write_headers
 from app.providers.places import Headers
@@ -16,10 +16,12 @@ from app.providers.source import Reply, Source
 from app.store.intake import Arrival, Whole
 from reconcile.events import Event
 from reconcile.instants import Instant
+from reconcile.values import maker
+
+_new_arrival = maker(Arrival)
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """One request as it came. `body` is None where it went over the size limit; `url` is what the
     provider was told to call, query included; `address` is the sender's, as the proxies that are
     believed tell it."""
@@ -61,27 +63,39 @@ def judge_delivery(
         return no_delivery
     digest = digest_of(body, "" if source.private_query else url)
     head = kept_head(incoming, source)
-    arrived = partial(
-        Arrival, delivery_id=delivery_id, received_at=now, source=source.name, headers=head
-    )
+    reading, problem = None, None
     try:  # 6
         reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
     except Unreadable as why:
-        return [arrived(digest=digest, body=body, event=None, problem=str(why))]
-    if reading.environment is not None and reading.environment != environment:  # 5
+        problem = str(why)
+    if reading is not None and reading.environment not in (None, environment):  # 5
         problem = f"the event is of {reading.environment}, and this serves {environment}"
         return Refused("wrong_environment", problem)
-    if not reading.raws:
-        event, customer = reading.events[0], reading.customer(0)
-        return [arrived(digest=digest, body=body, event=event, customer=customer)]
+    arrival = _new_arrival(
+        delivery_id=delivery_id,
+        received_at=now,
+        source=source.name,
+        digest=digest,
+        headers=head,
+        body=body,
+        event=None if reading is None else reading.events[0],
+        problem=problem,
+        customer=None if reading is None else reading.customer(0),
+    )
+    return [arrival] if reading is None or not reading.raws else _several(arrival, reading)
+
+
+def _several(whole: Arrival, reading: Reading) -> list[Arrival]:
+    """An arrival for each event of a body, by the event's own bytes."""
     return [
-        arrived(
-            delivery_id=f"{delivery_id}-{number}" if number else delivery_id,
+        replace(
+            whole,
+            delivery_id=f"{whole.delivery_id}-{number}" if number else whole.delivery_id,
             digest=hashlib.sha256(raw).hexdigest(),
             body=raw,
             event=event,
             problem=problem,
-            whole=Whole(digest, body),
+            whole=Whole(whole.digest, whole.body),
             customer=reading.customer(number),
         )
         for number, (raw, event, problem) in enumerate(_parts(reading))

@@ -22,7 +22,7 @@ from app.errors import NotFoundError
 from app.operations.desk import Desk
 from app.operations.people import note_deed, permitted
 from app.operations.read_feed import outcome_document
-from app.outbound.http import Exchange, exchange
+from app.outbound.http import Exchange, asked_to_wait, exchange
 from app.providers.source import Source
 from app.store.outbox import (
     STATES,
@@ -136,9 +136,7 @@ def pause_after(tries: int, *, seq: int, headers: Mapping[str, str]) -> Duration
     was down, does not come back all at once.
     """
     pause: Duration = min(FIRST_PAUSE * 4 ** min(tries, 10), LONGEST_PAUSE)
-    asked = headers.get("retry-after", "")
-    if asked.isascii() and asked.isdigit() and len(asked) < 7:
-        pause = max(pause, min(int(asked) * SECOND, LONGEST_PAUSE))
+    pause = max(pause, min(asked_to_wait(headers), LONGEST_PAUSE))
     return pause + pause * (seq % 16) // 256
 
 

@@ -11,8 +11,8 @@ its bytes up to a bound; what is signed but cannot be read is kept whole and ack
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -58,8 +58,7 @@ RETRY_AFTER_S: Final = 5
 """When a sender should come again after a 503: by then a restart is over, usually."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What the sender is told. `verdict` is None where nothing was decided (503).
 
     reply  an answer in the provider's own form, in place of ours
@@ -124,7 +123,7 @@ async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
     if answer.verdict is not None:  # 8
         reply = source.acknowledge(incoming.headers, body, url=incoming.url)
         if reply is not None:
-            return replace(answer, reply=reply)
+            return answer._replace(reply=reply)
     return answer
 
 

@@ -6,11 +6,14 @@ followed: a credential goes to the configured host or nowhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
 import httpx2
+
+from reconcile.instants import SECOND, Duration
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Most bytes of an answer that are read; a real one has a few hundred."""
@@ -80,6 +83,13 @@ async def exchange(
         return Exchange(problem="timed_out")
     except httpx2.HTTPError:
         return Exchange(problem="connection_failed")
+
+
+def asked_to_wait(headers: Mapping[str, str]) -> Duration:
+    """What an answer asks us to wait, where Retry-After is in seconds; else none. Not bounded."""
+    asked = headers.get("retry-after", "")
+    usable = asked.isascii() and asked.isdigit() and len(asked) < 7
+    return int(asked) * SECOND if usable else 0
 
 
 async def _content(answer: httpx2.Response) -> tuple[bytes, str | None]:

@@ -17,7 +17,9 @@ AmountUnit = Callable[[Any, str], Money]
 AMOUNTS_REMEMBERED: Final = 1_024
 """Amounts kept in memory as read, about 300 kB."""
 
-_CURRENCY = re.compile(r"[A-Z]{3}")
+_NUMBERS: Final = frozenset({Decimal, int, str})
+_CURRENCY = re.compile(r"[A-Z]{3}")  # all that ISO 4217 has are of this form
+_ILL_FORMED: Final = "is not a code of three capital letters"
 # Decimal() itself would also take full-width digits, "1_000" and "1e9".
 _DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 _WHOLE_TEXT = re.compile(r"[0-9]{1,19}")
@@ -63,20 +65,26 @@ def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Mo
     """Exact money of zero or more. `name` is the amount's own name, for the sentence."""
     if currency is None:
         raise Unreadable(f"{name} has no currency")
-    if type(currency) is not str or not _CURRENCY.fullmatch(currency):
-        raise Unreadable(f"the currency of {name} is not a code of three capital letters")
-    if type(value) not in (Decimal, int, str):
+    if type(currency) is not str:
+        raise Unreadable(f"the currency of {name} {_ILL_FORMED}")
+    if type(value) not in _NUMBERS:
         raise Unreadable(f"{name} cannot be read exactly: it is not a number or a decimal text")
-    return _remembered(read, value, currency, name)
+    try:
+        return _remembered(read, value, currency)
+    except MoneyError as error:
+        if not _CURRENCY.fullmatch(currency):
+            raise Unreadable(f"the currency of {name} {_ILL_FORMED}") from None
+        raise Unreadable(f"{name} {error}") from None
 
 
 # Prices repeat, and most events state one amount twice. `typed` keeps 1500 apart from "1500".
 @lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
-def _remembered(read: AmountUnit, value: Decimal | int | str, currency: str, name: str) -> Money:
+def _remembered(read: AmountUnit, value: Decimal | int | str, currency: str) -> Money:
+    """Raises MoneyError with what is to be said of the amount."""
     try:
         amount = read(value, currency)
     except MoneyError as error:
-        raise Unreadable(f"{name} cannot be read exactly: {error}") from None
+        raise MoneyError(f"cannot be read exactly: {error}") from None
     if amount.minor < 0:
-        raise Unreadable(f"{name} is negative")
+        raise MoneyError("is negative")
     return amount

@@ -6,7 +6,7 @@ its keyed digest leaves here, and the number itself when a person looks at one d
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from app.phone_key import PhoneKey
 from app.providers.amounts import amount_unit, read_amount
@@ -30,6 +30,7 @@ from app.providers.words import Words
 from reconcile.events import ClaimKind, Event, Standing
 from reconcile.instants import Instant
 from reconcile.money import Money
+from reconcile.values import maker
 
 GIVES_BACK: Final[frozenset[ClaimKind]] = frozenset(
     {"refunded", "disputed", "dispute_won", "dispute_lost"}
@@ -38,6 +39,8 @@ GIVES_BACK: Final[frozenset[ClaimKind]] = frozenset(
 
 COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"})
 """Claims that, where they state no amount of their own, speak of the whole order."""
+
+_new_event, _new_reading = maker(Event), maker(Reading)
 
 
 class Field:
@@ -108,7 +111,7 @@ class Reader:
             return self._several(facts, items_of(document, body, self._items))
         if type(document) is not dict:
             raise Unreadable("the body is not a JSON object")
-        return Reading(
+        return _new_reading(
             events=(self._event(facts),),
             environment=self._environment_of(facts),
             customers=self._customers([facts]),
@@ -172,36 +175,39 @@ class Reader:
         kind = required_text(self._kind.find(facts), self._kind.name)
         claim = self._claims.meaning(kind)
         try:
-            details = self._details(claim, facts)
+            return self._detailed(identity, kind, claim, facts)
         except Unreadable:
             # A kind we do not know may well have a shape we do not know: keep it all the same.
             if claim != "unrecognized":
                 raise
-            details = {}
-        if self._standing != "said" and claim != "unrecognized":
-            claim = "pending"
-        return Event(
+        return _new_event(
             source=self._source,
             event_id=identity,
             digest=facts.digest,
             kind=kind,
             claim=claim,
             standing=self._standing,
-            **details,
         )
 
-    def _details(self, claim: ClaimKind, facts: Facts) -> dict[str, Any]:
+    def _detailed(self, identity: str, kind: str, claim: ClaimKind, facts: Facts) -> Event:
         ordered = self._ordered.read(facts)
-        return {
-            "occurred_at": self._instant(facts),
-            "order": _text(self._order, facts),
-            "session": _text(self._session, facts),
-            "payment": _text(self._payment, facts),
-            "movement": _text(self._movement, facts) if claim in GIVES_BACK else None,
-            "money": self._money(claim, ordered, facts),
-            "order_money": ordered,
-            "reason": _text(self._reason, facts),
-        }
+        unconfirmed = self._standing != "said" and claim != "unrecognized"
+        return _new_event(
+            source=self._source,
+            event_id=identity,
+            digest=facts.digest,
+            kind=kind,
+            claim="pending" if unconfirmed else claim,
+            occurred_at=self._instant(facts),
+            order=_text(self._order, facts),
+            session=_text(self._session, facts),
+            payment=_text(self._payment, facts),
+            movement=_text(self._movement, facts) if claim in GIVES_BACK else None,
+            money=self._money(claim, ordered, facts),
+            order_money=ordered,
+            reason=_text(self._reason, facts),
+            standing=self._standing,
+        )
 
     def _money(self, claim: ClaimKind, ordered: Money | None, facts: Facts) -> Money | None:
         if claim in GIVES_BACK:

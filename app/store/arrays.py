@@ -24,13 +24,6 @@ ADOPTED: Final = (
 )
 """Orphans by their rows, and the order that each belongs to."""
 
-NOTHING_KNOWN: Final = "SELECT nothing_known($1, $2, $3, $4, $5, $6) AS holds"
-"""Whether nothing stored speaks against a batch that was judged as if nothing were known: of its
-event ids, and of the links that it makes (references, kinds, sources, orders). Takes the lock that
-the first parameter names, and looks when it has it."""
-
-_IF_HOLDS: Final = " WHERE (SELECT holds FROM supposed)"
-
 
 @lru_cache
 def insert(table: str, columns: tuple[str, ...], conflict: str) -> str:
@@ -69,20 +62,6 @@ def written_together(statements: Sequence[_Statement]) -> _Statement:
     *others, last = _renumbered(statements)
     named = ", ".join(f"w{n} AS ({sql})" for n, sql in enumerate(others))
     return f"WITH {named} {last}" if named else last, _values(statements)
-
-
-def written_if(supposed: _Statement, inserts: Sequence[_Statement]) -> _Statement:
-    """Several inserts as one, made only if `supposed` holds, which is what the statement finds.
-
-    Each of them waits for its row, and so for the lock that is taken in finding it.
-    """
-    condition, *texts = _renumbered([supposed, *inserts])
-    named = [f"supposed AS MATERIALIZED ({condition})"]
-    for number, sql in enumerate(texts):
-        insert, conflict, resolution = sql.partition("ON CONFLICT")
-        named.append(f"w{number} AS ({insert}{_IF_HOLDS} {conflict}{resolution})")
-    sql = f"WITH {', '.join(named)} SELECT holds FROM supposed"  # noqa: S608
-    return sql, _values([supposed, *inserts])
 
 
 def _renumbered(statements: Sequence[_Statement]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store import arrays, arriving
+from app.store import arriving
 from app.store.confirmations import UNCONFIRMED, awaiting
 from app.store.leaves import DELIVERY
 from app.store.links import Linking, LinkMemory
@@ -150,15 +150,11 @@ def append_alone(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) 
 
 def _written_if_new(dialect: str, judged: Judged) -> Alone | None:
     """What writes that which was judged as if nothing were known, unless something is."""
-    events, linking = [event for event, _, _ in judged.fresh], judged.linking
-    if any(event.key not in linking.orders for event in events):
+    linking = judged.linking
+    if any(event.key not in linking.orders for event, _, _ in judged.fresh):
         return None  # only the database can know its order
-    if dialect == "sqlite":
-        return arriving.written(_new_rows(judged)) if _plain(judged) else None
     made = [(*key, order) for key, order in linking.made.items()]
-    columns = [list(column) for column in zip(*made, strict=True)] or [[], [], [], []]
-    supposed = arrays.NOTHING_KNOWN, [LINKING, [event.event_id for event in events], *columns]
-    return Alone(*arrays.written_if(supposed, list(_writing(dialect, judged))))
+    return arriving.written(dialect, _new_rows(judged), made) if _plain(judged) else None
 
 
 def _plain(judged: Judged) -> bool:

@@ -1,8 +1,9 @@
-"""An answer goes out with one system call where it can.
+"""An answer's head goes out with the first of its body, in one system call.
 
-ASGI hands over an answer's head and body one after the other, and uvicorn writes each as it comes:
-two packets, of which the second costs as much as the first. Here the head waits for the body. What
-has no body, no length, or a body in parts is left to uvicorn, and so is what it would refuse.
+ASGI hands over head and body one after the other, and uvicorn writes each as it comes: two packets,
+of which the second costs as much as the first. Here the head waits for the body. All bytes are
+still uvicorn's own; only an application that fails between the two is answered 500, as if it had
+not begun, where uvicorn would have sent a head with nothing behind it.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ from collections.abc import Awaitable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
 class OneWrite:
-    """The application for one request, whose answer passes through here on its way to uvicorn."""
+    """The application for one request: its answer passes through here on its way to uvicorn.
 
-    __slots__ = ("_app", "_cycle", "_head")
+    While uvicorn writes head and body, this is its transport, too.
+    """
+
+    __slots__ = ("_app", "_cycle", "_head", "_kept", "_transport")
 
     def __init__(self, app: ASGIApp, cycle: RequestResponseCycle) -> None:
         self._app = app
         self._cycle: Any = cycle
+        self._transport = cycle.transport
         self._head: Message | None = None
+        self._kept: list[bytes] = []
 
     def __call__(self, scope: Scope, receive: Receive, _send: Send) -> Awaitable[None]:
         """The application's own call."""
@@ -30,53 +36,41 @@ class OneWrite:
 
     async def send(self, message: Message) -> None:
         """Take one message of the answer."""
-        if message["type"] == "http.response.start" and self._head is None:
-            self._head = message
-            return
-        head, self._head = self._head, None
+        cycle, head = self._cycle, self._head
         if head is not None:
-            whole = self._whole(head, message)
-            if whole is not None:
-                self._answer(whole)
-                return
-            await self._cycle.send(head)
-        await self._cycle.send(message)
+            self._head = None
+            await self._send_together(head, message)
+        elif message["type"] == "http.response.start" and not cycle.response_started:
+            self._head = message
+        else:
+            await cycle.send(message)
 
-    def _whole(self, head: Message, message: Message) -> bytes | None:
-        """Head and body, if that is all there is to do; else None."""
-        cycle, body = self._cycle, message.get("body", b"")
-        if (
-            not body
-            or message.get("more_body", False)
-            or not cycle.keep_alive
-            or cycle.disconnected
-            or cycle.flow.write_paused
-            or cycle.scope["method"] == "HEAD"
-        ):
-            return None
-        parts, length = [STATUS_LINE[head["status"]]], b""
-        headers = [*cycle.default_headers, *head["headers"]]
-        for name, value in headers:
-            if name == b"content-length":
-                length = value
-            elif name == b"connection":
-                return None
-            parts += name, b": ", value, b"\r\n"
-        text: bytes = b"".join(parts)
-        if length != b"%d" % len(body) or _breaks(text) != 1 + len(headers):
-            return None
-        whole: bytes = text + b"\r\n" + body
-        return whole
-
-    def _answer(self, whole: bytes) -> None:
-        """Write it, and tell the connection that the request is done."""
+    async def _send_together(self, head: Message, message: Message) -> None:
         cycle = self._cycle
-        cycle.response_started = cycle.response_complete = True
-        cycle.transport.write(whole)
-        cycle.message_event.set()
-        cycle.on_response()
+        cycle.transport = self
+        try:
+            await cycle.send(head)
+            await cycle.send(message)
+        finally:
+            cycle.transport = self._transport
+            self._write_kept()
 
+    def _write_kept(self) -> None:
+        kept, self._kept = self._kept, []
+        if kept:
+            self._transport.write(b"".join(kept))
 
-def _breaks(text: bytes) -> int:
-    """The lines of a head; more than were meant to be where a value would begin one of its own."""
-    return max(text.count(b"\r"), text.count(b"\n"))
+    # --- what uvicorn does with a transport while it answers --------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Keep it for what comes next."""
+        self._kept.append(data)
+
+    def is_closing(self) -> bool:
+        """Whether nothing more will be sent."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """Send what was kept, then nothing more."""
+        self._write_kept()
+        self._transport.close()

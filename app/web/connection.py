@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -33,6 +34,11 @@ KERNEL_BYTES: Final = 65_536
 MAX_PIPELINED: Final = 2
 """Requests that may wait behind one that is being answered. Nobody who delivers events sends any;
 each takes more than two kilobytes before anything of it is verified."""
+
+
+@lru_cache(maxsize=64)  # a service has one name, or a few
+def _is_host(value: bytes) -> bool:
+    return _HOST.fullmatch(value) is not None
 
 
 def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
@@ -73,7 +79,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
-    __slots__ = ("_deaf", "_fields", "_owed_since", "_stage", "_unframed", "_unread")
+    __slots__ = ("_deaf", "_fields", "_idle_since", "_owed_since", "_stage", "_unframed", "_unread")
 
     gate: Gate
 
@@ -85,6 +91,7 @@ class GuardedConnection(HttpToolsProtocol):
         )
         transport.set_write_buffer_limits(high=UNREAD_BYTES)
         self._owed_since: float | None = self.loop.time()
+        self._idle_since: float | None = None
         self._unread: tuple[int, float] | None = None
         self._stage, self._fields, self._unframed = "", 0, 0
         self._deaf = not self.gate.admits(self, self.client[0] if self.client else "")
@@ -97,7 +104,6 @@ class GuardedConnection(HttpToolsProtocol):
         and it to them, which only the cycle collector would find, and that looks seldom."""
         self.gate.leaves(self)
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()
         self.pipeline.clear()
         self.cycle = None  # type: ignore[assignment]
 
@@ -107,7 +113,7 @@ class GuardedConnection(HttpToolsProtocol):
         """Bytes of a request; of no request any more once one was refused."""
         if self._deaf:
             return
-        self._unset_keepalive_if_required()
+        self._idle_since = None
         if self._owed_since is None:
             self._owed_since = self.loop.time()
         self._unframed += len(data)
@@ -139,7 +145,7 @@ class GuardedConnection(HttpToolsProtocol):
         for name, value in self.headers:
             if name == b"host":
                 hosts += 1
-                if not _HOST.fullmatch(value):
+                if not _is_host(value):
                     raise AmbiguousRequest("a host that is none")
             elif name == b"transfer-encoding" and value.lower() != b"chunked":
                 raise AmbiguousRequest("a coding other than chunked")
@@ -168,10 +174,22 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The answer is out. A request behind it had to wait for us; its time begins now."""
+        """The answer is out. A request behind it had to wait for us; its time begins now.
+
+        In place of uvicorn's, which sets a timer for the rest that may follow: the gate looks at
+        all connections anyway, and a timer costs every delivery.
+        """
+        now = self.loop.time()
         if self._owed_since is not None:
-            self._owed_since = self.loop.time()
-        super().on_response_complete()
+            self._owed_since = now
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._idle_since = now
 
     def _refuse(self, answer: bytes, reason: str) -> None:
         """Take nothing more. Whole requests before this one get their answers; this gets one at
@@ -191,8 +209,14 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Why the connection must go: the sender or the reader has taken too long."""
+        """Why the connection must go: the sender or the reader has taken too long.
+
+        One that has rested too long between requests is closed here: that is nobody's fault.
+        """
         limits = self.gate.limits
+        if self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
+            self.transport.close()
+            return None
         if self._owed_since is not None and now - self._owed_since > limits.receive_deadline_s:
             # While an answer is being made, what is pipelined behind it has to wait for us.
             cycle = cast("RequestResponseCycle | None", self.cycle)

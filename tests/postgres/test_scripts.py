@@ -16,8 +16,9 @@ pytestmark = pytest.mark.postgres
 
 async def sent_while(store: Store, *items: Any) -> list[str]:
     """The statements that keeping some arrivals takes: each is a round trip. A new connection's
-    first also ask for the kinds of its parameters."""
+    first, of a new batch and of another, also ask for the kinds of their parameters."""
     await keep(store, arrival(said("first", order="first")))
+    await keep(store, arrival(None))
     async with store.writing() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
     seen: list[str] = []

@@ -45,6 +45,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "aiosqlite.core.SimpleQueue": DiskQueue,
         "aiosqlite.core.Thread": NoThread,
         "aiosqlite.core.Connection._connect": connecting,
+        "app.ids._chances": [],
         "app.ids.os": SimpleNamespace(urandom=chance.randbytes),
         "app.operations.worker.perf_counter": loop.time,
         "app.operations.worker.IDLE_S": WORKER_IDLE_S,

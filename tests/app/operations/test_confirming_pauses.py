@@ -9,7 +9,7 @@ import httpx2
 
 from app.outbound.asker import LIMIT_S
 from reconcile.instants import DAY, HOUR, SECOND
-from tests.app.operations.asking import PAID, Provider, asking, outcome, told, waiting
+from tests.app.operations.asking import PAID, Provider, asking, outcome, stream, told, waiting
 from tests.app.web.driving import Driver
 from tests.waiting import soon
 
@@ -38,6 +38,24 @@ async def test_pauses_double_up_to_an_hour_and_end_after_a_month(asking: Any) ->
         driver.clock.put(driver.clock.now() + 30 * DAY)
         await waiting(driver, 0)
         assert await outcome(driver) == "pending"
+
+
+async def test_a_provider_that_asks_for_longer(asking: Any) -> None:
+    """Its Retry-After is kept to, but for no longer than our own longest pause."""
+    asked = [(503, "90"), (429, "2"), (429, "86400"), (503, "a while")]
+    answers = [
+        httpx2.Response(status, headers={"retry-after": wait}, content=stream(b""))
+        for status, wait in asked
+    ]
+    async with asking(lambda request: answers.pop(0)) as driver:
+        await told(driver, PAID)
+        pauses = []
+        for tries in range(1, 5):
+            due = await due_after(driver, tries)
+            pauses.append((due - driver.clock.now()) // SECOND)
+            if answers:
+                driver.clock.put(due)
+    assert pauses == [90, 10, HOUR // SECOND, 40]
 
 
 async def test_nobody_else_takes_what_is_being_asked(asking: Any) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import hmac
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from app.errors import ConfigurationError
+from app.phone_key import PhoneKey
 from app.providers.encodings import SECRET_ENCODINGS
+from app.providers.schemes import HmacKey
 from app.providers.source import Source
 from tests.app.providers.builders import NOW
 from tests.app.providers.kinds import kinds
@@ -32,6 +36,22 @@ def raw(headers: list[tuple[str, str]], **change: str) -> list[tuple[bytes, byte
         (name.encode(), change.get(name.replace("-", "_"), value).encode())
         for name, value in headers
     ]
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256", "sha384", "sha512"])
+def test_a_keyed_hash_remembers_no_message(algorithm: str) -> None:
+    """It is that of the message alone, whichever came before, and from whichever thread.
+
+    Of the longer ones several threads make theirs at the same time.
+    """
+    key, phones = HmacKey(b"k" * 200, algorithm=algorithm), PhoneKey(b"k")
+    contents = [b"%d" % number * 5_000 for number in range(8)] * 4
+    with ThreadPoolExecutor(4) as threads:
+        signatures = list(threads.map(key.sign, contents))
+    assert signatures == [hmac.digest(b"k" * 200, each, algorithm) for each in contents]
+    assert key.matches(contents[1], signatures[:2])
+    assert not key.matches(contents[1], signatures[2:9])
+    assert phones.digest("1") == phones.digest("1") != phones.digest("2")
 
 
 def test_each_scheme_verifies_under_its_own_label() -> None:

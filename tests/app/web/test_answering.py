@@ -1,0 +1,381 @@
+"""Answers go out in one write, and every byte of them is what uvicorn by itself would send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import uvicorn
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from app.web.connection import GuardedConnection, guarded
+from app.web.gate import Gate, GateLimits
+
+LIMITS = GateLimits(
+    receive_deadline_s=600, send_deadline_s=600, connections=9, per_address=9, max_head_bytes=9999
+)
+DATE = (b"date", b"Sat, 21 Nov 2026 10:00:00 GMT")
+TURNS = 20
+"""Of the loop: more than any of these stories takes. Nothing here waits for a timer or a socket."""
+
+GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+OF_10 = b"GET / HTTP/1.0\r\n\r\n"
+LAST = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+EXPECTING = b"POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\n"
+REQUESTS = {
+    "plain": GET,
+    "the last": LAST,
+    "of 1.0": OF_10,
+    "HEAD": b"HEAD / HTTP/1.1\r\nhost: a\r\n\r\n",
+    "with a body": b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc",
+    "with its body to come": b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n",
+    "that expects 100": EXPECTING,
+    "that expects 100 of 1.0": EXPECTING.replace(b"1.1", b"1.0"),
+    "three": GET * 3,
+    "two and a doubtful one": GET * 2 + b"GET / HTTP/1.1\r\n\r\n",
+}
+
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+
+class Wire(asyncio.Transport):
+    """What is written, write by write, and whether it was closed. Ends as uvloop's do."""
+
+    def __init__(self) -> None:
+        super().__init__({"socket": Mock()})
+        self.writes: list[bytes] = []
+        self.protocol: Any = None
+        self._closing = self._lost = False
+
+    def write(self, data: Any) -> None:
+        if self._lost:
+            raise RuntimeError("the handler is closed")
+        if not self._closing:
+            self.writes.append(bytes(data))
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            asyncio.get_running_loop().call_soon(self.lose)
+
+    abort = close
+
+    def lose(self) -> None:
+        """The other side is gone."""
+        self._lost = self._closing = True
+        self.protocol.connection_lost(None)
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+    @property
+    def sent(self) -> tuple[bytes, bool]:
+        """All that went out, and whether the connection was closed."""
+        return b"".join(self.writes), self._closing
+
+
+@dataclass
+class Client:
+    """A connection to an application, with the wire in between."""
+
+    connection: GuardedConnection
+    wire: Wire = field(default_factory=Wire)
+
+    def __post_init__(self) -> None:
+        self.wire.protocol = self.connection
+        self.connection.connection_made(self.wire)
+
+    async def ask(self, request: bytes = GET) -> None:
+        """Send it, and let the application do what it can."""
+        self.connection.data_received(request)
+        await turns()
+
+
+async def turns() -> None:
+    """Let everything go on that can."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+def connect(application: Application, *, by_uvicorn: bool = False) -> Client:
+    """A new connection; `by_uvicorn`: its answers go uvicorn's own way."""
+    config = uvicorn.Config(
+        application, ws="none", lifespan="off", log_config=None, proxy_headers=False
+    )
+    config.load()
+    state = ServerState()
+    state.default_headers = [DATE]
+    kind: Any = guarded(Gate(LIMITS))
+    if by_uvicorn:
+        kind._start_asgi_task = HttpToolsProtocol._start_asgi_task
+    return Client(kind(config, state, {}))
+
+
+def start(*headers: Header, status: int = 200) -> Message:
+    """The head of an answer."""
+    return {"type": "http.response.start", "status": status, "headers": list(headers)}
+
+
+def part(body: bytes = b"", *, more: bool = False) -> Message:
+    """A part of its body."""
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+def length(size: int) -> Header:
+    """How long the body is said to be."""
+    return (b"content-length", b"%d" % size)
+
+
+CHUNKED = (b"transfer-encoding", b"chunked")
+WHOLE = [start((b"x-a", b"1"), length(2)), part(b"ok")]
+
+ANSWERS: dict[str, Sequence[Message]] = {
+    "whole": WHOLE,
+    "in capitals": [start((b"X-A", b"B"), (b"Content-Length", b"2")), part(b"ok")],
+    "without a length": [start(), part(b"ok")],
+    "without headers": [{"type": "http.response.start", "status": 200}, part(b"ok")],
+    "without a body": [start(length(0)), {"type": "http.response.body"}],
+    "without length and body": [start(), part()],
+    "204": [start(status=204), part()],
+    "304 with the length of another": [start(length(2), status=304), part()],
+    "204 with a body": [start(length(2), status=204), part(b"ok")],
+    "of no known status": [start(length(2), status=599), part(b"ok")],
+    "in parts": [start(length(4)), part(b"ok", more=True), part(more=True), part(b"ok")],
+    "in parts, without a length": [start(), part(b"ok", more=True), part(b"ok", more=True), part()],
+    "the last": [start(length(2), (b"connection", b"close")), part(b"ok")],
+    "the last, in capitals": [start(length(2), (b"Connection", b"X, Close")), part(b"ok")],
+    "one that keeps on": [start(length(2), (b"connection", b"keep-alive")), part(b"ok")],
+    "chunked, and with a length": [start(length(2), CHUNKED), part(b"ok")],
+    "with a length, and chunked": [start(CHUNKED, length(2)), part(b"ok")],
+    "with the right length and another": [start(length(2), length(3)), part(b"ok")],
+    "with another length and the right one": [start(length(3), length(2)), part(b"ok")],
+    "longer than said": [start(length(1)), part(b"ok")],
+    "shorter than said": [start(length(3)), part(b"ok")],
+    "of no length": [start((b"content-length", b"two")), part(b"ok")],
+    "with a line in a value": [start(length(2), (b"x", b"a\r\nset-cookie: b")), part(b"ok")],
+    "with CR in a value": [start(length(2), (b"x", b"a\rb")), part(b"ok")],
+    "with LF in a value": [start(length(2), (b"x", b"a\nb")), part(b"ok")],
+    "with NUL in a value": [start(length(2), (b"x", b"a\0b")), part(b"ok")],
+    "with a line in a name": [start(length(2), (b"x: a\r\ny", b"b")), part(b"ok")],
+    "with a colon in a name": [start(length(2), (b"x:", b"b")), part(b"ok")],
+    "a body first": [part(b"ok"), *WHOLE],
+    "with two heads": [start(length(2)), start(length(2)), part(b"ok")],
+    "twice": [*WHOLE, *WHOLE],
+    "with more behind it": [*WHOLE, part(b"more")],
+    "with a head behind it": [*WHOLE, *WHOLE[:1]],
+    "with a head within it": [start(length(4)), part(b"ok", more=True), start(), part(b"ok")],
+    "with something else for a body": [start(length(2)), {**part(b"ok"), "type": "http.other"}],
+}
+
+
+def answering(messages: Sequence[Message], *, asks: str = "") -> Application:
+    """Sends these; `asks` for the request's body `first`, or `last`."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if asks == "first":
+            await receive()
+        for message in messages:
+            await send(message)
+        if asks == "last":
+            await receive()
+
+    return application
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_the_bytes_are_uvicorns(name: str) -> None:
+    """The same bytes, and the same end of the connection, to every kind of request."""
+    for asks in ("", "first", "last"):
+        for request in REQUESTS:
+            sent = []
+            for by_uvicorn in (True, False):
+                application = answering(ANSWERS[name], asks=asks)
+                client = connect(application, by_uvicorn=by_uvicorn)
+                await client.ask(REQUESTS[request])
+                sent.append(client.wire.sent)
+            assert sent[0] == sent[1], (asks, request)
+
+
+@pytest.mark.parametrize("name", ["whole", "without a length", "without a body", "204", "the last"])
+async def test_a_whole_answer_is_one_write(name: str) -> None:
+    """Whether or not the connection goes on, and whether the answer has a body."""
+    for request in (GET, LAST, OF_10, REQUESTS["HEAD"], REQUESTS["with a body"]):
+        client = connect(answering(ANSWERS[name]))
+        await client.ask(request)
+        assert len(client.wire.writes) == 1, request
+    client = connect(answering(WHOLE))
+    await client.ask(GET * 3)
+    assert len(client.wire.writes) == 3
+    assert client.wire.writes[0] == (
+        b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 10:00:00 GMT\r\n"
+        b"x-a: 1\r\ncontent-length: 2\r\n\r\nok"
+    )
+
+
+# --- step by step ---------------------------------------------------------------------------------
+
+
+class Stepping:
+    """An application that sends what it is given, one message after the other."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Queue[Message | Exception | None] = asyncio.Queue()
+        self.error: BaseException | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Until it is given None, or an error, which it raises."""
+        try:
+            while (message := await self._next.get()) is not None:
+                if isinstance(message, Exception):
+                    raise message
+                await send(message)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    async def go_on(self, *messages: Message | Exception | None) -> None:
+        """Give it these, and let it do what it can."""
+        for message in messages:
+            self._next.put_nowait(message)
+        await turns()
+
+
+async def stepping(request: bytes = GET, *, by_uvicorn: bool = False) -> tuple[Stepping, Client]:
+    """Such an application that was asked something."""
+    application = Stepping()
+    client = connect(application, by_uvicorn=by_uvicorn)
+    await client.ask(request)
+    return application, client
+
+
+async def test_the_parts_of_a_body_go_out_as_they_come() -> None:
+    """The head with the first part, though it be empty; each other part at once."""
+    application, client = await stepping()
+    await application.go_on(start())
+    assert client.wire.writes == []
+    for message in (part(more=True), part(b"ok", more=True), part(b"more"), None):
+        await application.go_on(message)
+    head, *parts = client.wire.writes
+    assert head.endswith(b"transfer-encoding: chunked\r\n\r\n")
+    assert parts == [b"2\r\nok\r\n", b"4\r\nmore\r\n0\r\n\r\n"]
+    assert application.error is None
+
+
+FAILURE = RuntimeError("of the application")
+
+
+@pytest.mark.parametrize("ends", [FAILURE, None])
+async def test_an_application_that_ends_before_the_body(ends: Exception | None) -> None:
+    """A head that waits is not sent: the client is told 500, as if there had been none."""
+    found = []
+    for before in ([], [start(length(2))]):
+        application, client = await stepping()
+        await application.go_on(*before, ends)
+        found.append(client.wire.sent)
+    assert found[0] == found[1]
+    assert found[0][0].startswith(b"HTTP/1.1 500 ")
+    assert found[0][1]
+
+
+@pytest.mark.parametrize("ends", [FAILURE, None])
+async def test_an_application_that_ends_within_the_body(ends: Exception | None) -> None:
+    """What went out is cut off, in uvicorn's way."""
+    found = []
+    for by_uvicorn in (True, False):
+        application, client = await stepping(by_uvicorn=by_uvicorn)
+        await application.go_on(start(length(4)), part(b"ok", more=True), ends)
+        found.append(client.wire.sent)
+    assert found[0] == found[1]
+    assert found[1][0].endswith(b"\r\n\r\nok")
+
+
+async def test_a_reader_that_does_not_read() -> None:
+    """Nothing is written until there is room, then all; the next waits, too."""
+    application, client = await stepping(GET * 2)
+    for count in (1, 2):
+        client.connection.pause_writing()
+        await application.go_on(*WHOLE, None)
+        assert len(client.wire.writes) == count - 1
+        client.connection.resume_writing()
+        await turns()
+        assert len(client.wire.writes) == count
+    assert application.error is None
+
+
+async def test_a_body_that_is_asked_for_while_its_answer_waits() -> None:
+    """The client is told to go on, before the answer."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = asyncio.create_task(answering(WHOLE)(scope, receive, send))
+        await turns()
+        await receive()
+        await answer
+
+    found = []
+    for by_uvicorn in (True, False):
+        client = connect(application, by_uvicorn=by_uvicorn)
+        client.connection.pause_writing()
+        for data in (EXPECTING, b"abc"):
+            await client.ask(data)
+        client.connection.resume_writing()
+        await turns()
+        found.append(client.wire.sent)
+    assert found[0] == found[1]
+    assert found[0][0].startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("before", [0, 1])
+async def test_a_client_that_is_gone(before: int, paused: bool) -> None:
+    """It gets nothing, before or after the head was there, and that is no error."""
+    application, client = await stepping()
+    if paused:
+        client.connection.pause_writing()
+    await application.go_on(*WHOLE[:before])
+    client.wire.lose()
+    await application.go_on(*WHOLE[before:], None)
+    assert client.wire.writes == []
+    assert application.error is None
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+async def test_the_server_is_told_to_stop(before: int) -> None:
+    """The answer under way is completed and the connection closed, from its head on if it can."""
+    application, client = await stepping()
+    messages = [start(length(4)), part(b"ok", more=True), part(b"ok")]
+    await application.go_on(*messages[:before])
+    client.connection.shutdown()
+    await application.go_on(*messages[before:], None)
+    sent, closed = client.wire.sent
+    assert closed
+    assert sent.endswith(b"okok")
+    assert (b"\r\nconnection: close\r\n" in sent) == (before < 2)
+
+
+async def test_a_connection_that_fails_after_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is out all the same, once, and the connection is closed."""
+    failing = Mock(side_effect=FAILURE)
+    monkeypatch.setattr(GuardedConnection, "on_response_complete", failing)
+    application, client = await stepping()
+    await application.go_on(*WHOLE)
+    assert application.error is FAILURE
+    assert len(client.wire.writes) == 1
+    assert client.wire.sent[1]
