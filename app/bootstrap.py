@@ -175,11 +175,12 @@ class Service:
         self._broken: list[str] = []
         self._stop = asyncio.Event()
         self.gate = Gate(gate_limits(settings))
-        self.application = self._application(settings, clock)
-
-    def _application(self, settings: Settings, clock: Clock) -> Starlette:
         metrics = Metrics(frozenset(self.sources), self.gate)
         door = _door(self.store, settings, self.sources, clock)
+        self.webhooks = Webhooks(door, limits=request_limits(settings), metrics=metrics)
+        self.application = self._application(settings, metrics)
+
+    def _application(self, settings: Settings, metrics: Metrics) -> Starlette:
         api = Api(
             self.desk,
             page_max=settings.page_max,
@@ -187,7 +188,7 @@ class Service:
             alarms=self.alarms,
         )
         return build_application(
-            webhooks=Webhooks(door, limits=request_limits(settings), metrics=metrics),
+            webhooks=self.webhooks,
             api=api,
             checkouts=Checkouts(self.desk, self.checkout, authorize=api.authorize),
             health=Health(self.desk, reasons=self.reasons, metrics=metrics, watchdog=self.watchdog),

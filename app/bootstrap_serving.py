@@ -23,6 +23,7 @@ from app.operations.rounds import Rounds
 from app.operations.worker import FoldWorker
 from app.outbound.http import outgoing_client
 from app.web.connection import guarded
+from app.web.delivering import ShortWay
 from app.web.gate import SWEEP_S, Gate
 
 log = structlog.get_logger()
@@ -77,17 +78,18 @@ async def _warn_unfinished(service: Service) -> None:
 
 
 def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
+    proxied = bool(settings.forwarded_allow_ips)
     return uvicorn.Config(
         service.application,
         host=host,
         port=port,
-        http=guarded(service.gate),
+        http=guarded(service.gate, None if proxied else ShortWay(service.webhooks)),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.forwarded_allow_ips),
+        proxy_headers=proxied,
         forwarded_allow_ips=list(settings.forwarded_allow_ips),
         backlog=BACKLOG,
         timeout_keep_alive=settings.idle_deadline_s,

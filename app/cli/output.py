@@ -104,8 +104,8 @@ def _is_money(value: Any) -> bool:
     return isinstance(value, Mapping) and set(value) == {"amount", "currency"}
 
 
-def _shown(value: Any) -> str:
-    """Text for a table: money with its thousands apart."""
+def shown(value: Any) -> str:
+    """Text for people: money with its thousands apart."""
     if _is_money(value):
         return f"{value['currency']} {Decimal(value['amount']):,f}"
     return printable(_text(value))
@@ -130,11 +130,11 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
             name.replace("_", " "),
             overflow="fold",
             justify="right" if number else "left",
-            no_wrap=number or not any(" " in _shown(value) for value in values),
+            no_wrap=number or not any(" " in shown(value) for value in values),
         )
     for row in rows:
         # Text, not markup: a reference may hold square brackets.
-        table.add_row(*(Text(_shown(row.get(name))) for name in columns))
+        table.add_row(*(Text(shown(row.get(name))) for name in columns))
     console = Console()
     needed = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table).minimum
     if not sys.stdout.isatty():
@@ -157,7 +157,7 @@ def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
     for row in rows:
         print()
         for name in columns:
-            if text := _shown(row.get(name)):
+            if text := shown(row.get(name)):
                 print(f"{name.replace('_', ' '):<{widest}}  {text}")
 
 

@@ -25,6 +25,19 @@ TokenOption = Annotated[
 ]
 
 
+def check_nothing_to_play(context: typer.Context) -> None:
+    """Raises UsageError for an option that would do nothing without --play.
+
+    A token in the environment may be there for another command.
+    """
+    from app.errors import UsageError
+
+    for name in ("speed", "token"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--{name} is for --play: say --play FILE, or leave --{name} out")
+
+
 def check_webhook_url(url: str) -> None:
     """Raises UsageError for what is no address to send events to."""
     from app.errors import UsageError

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from decimal import Decimal
 from typing import Any
 
-from app.cli.output import Format, emit, note
+from app.cli.output import Format, emit, note, shown
 from app.cli.streams import print_document, print_items
 from app.operations.desk import Desk
 from app.operations.read_breaks import breaks_of_run
@@ -50,10 +49,7 @@ def _print_totals(found: Ran) -> None:
     if told["ties"]:
         print(f"All {told['ties_checked']} sums tie.")
     matched = told["matched"]
-    sums = (
-        ", ".join(f"{each['currency']} {Decimal(each['amount']):,f}" for each in matched["sums"])
-        or "0"
-    )
+    sums = ", ".join(map(shown, matched["sums"])) or "0"
     orders, breaks = counted(matched["count"], "order"), counted(found.breaks, "break")
     print(f"Matched: {orders}, {sums}. {breaks}, {found.open:,} open.")
 

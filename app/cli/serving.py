@@ -82,6 +82,7 @@ def worker() -> None:
 
 
 def sandbox(
+    context: typer.Context,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen on.")] = 8090,
     host: Host = "127.0.0.1",
     seed: Annotated[int, typer.Option(help="Two runs with one seed are identical.")] = 0,
@@ -102,13 +103,14 @@ def sandbox(
     token: TokenOption = None,
 ) -> None:
     """Run the simulated provider. The last two digits of a phone number choose the scenario."""
-    from app.cli.playing import check_webhook_url, play_scenario
+    from app.cli.playing import check_nothing_to_play, check_webhook_url, play_scenario
 
     check_webhook_url(webhook_url)
     check_output(truth, binary=False, what="the truth")
     if play is not None:
         play_scenario(play, webhook_url=webhook_url, speed=speed, token=token)
         return
+    check_nothing_to_play(context)
     from app.cli.output import note
     from app.cli.running import run_loop
     from app.providers.profile import load_profile

@@ -62,7 +62,7 @@ def lines(path: Path, encoding: str) -> Iterator[str]:
                 if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
                     raise Refused(number, f"the line is longer than {MAX_LINE:,} characters")
                 if "\0" in line:
-                    raise Refused(number, _NO_TEXT)
+                    raise _no_text(path, number, _NO_TEXT)
                 yield line
         except UnicodeError:
             raise _undecodable(path, encoding) from None
@@ -71,6 +71,12 @@ def lines(path: Path, encoding: str) -> Iterator[str]:
 _NO_TEXT: Final = (
     "there is a zero byte: this is no table of text, or it is UTF-16 without its mark "
     "(say --encoding utf-16-le)"
+)
+
+
+_NO_WORKBOOK: Final = (
+    "the workbook cannot be read, it is damaged from its first bytes on: export it again, or save "
+    "it as CSV"
 )
 
 
@@ -87,12 +93,18 @@ def _undecodable(path: Path, encoding: str) -> Refused:
             except UnicodeDecodeError as error:
                 offset = before - held + error.start
                 row += error.object[: error.start].count(b"\n")
-                return Refused(row, _sentence(offset, encoding))
+                return _no_text(path, row, _sentence(offset, encoding))
             except UnicodeError:
-                return Refused(row, _sentence(before, encoding))
+                return _no_text(path, row, _sentence(before, encoding))
             if not part:
                 return Refused(row, "the file changed while it was read; import it again")
             before += len(part)
+
+
+def _no_text(path: Path, row: int, why: str) -> Refused:
+    """Of a workbook by its name the encoding is no matter: what is no text is no workbook either,
+    or it would have been opened as one."""
+    return Refused(1, _NO_WORKBOOK) if path.suffix.lower() == ".xlsx" else Refused(row, why)
 
 
 def _sentence(offset: int, encoding: str) -> str:

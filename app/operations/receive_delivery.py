@@ -90,22 +90,35 @@ class Door:
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 
+class Rejected(NamedTuple):
+    """A request that is refused: the verdict, one sentence for our own log, and its delivery."""
+
+    verdict: str
+    problem: str
+    received_at: Instant
+    delivery_id: str
+
+
 async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
     """Judge one request and keep it. Returns only after the commit; raises nothing of its own."""
+    return await conclude(door, incoming, decide(door, incoming))
+
+
+def decide(door: Door, incoming: Incoming) -> Answer | Rejected | list[Arrival]:
+    """Steps 1 to 6: arrivals that are to be kept, or what has been decided without any."""
     now = door.clock.now()
     delivery_id = new_id("dlv_", now)
     body = incoming.body
     source = door.sources.get(incoming.source)
     if source is None:  # 1
-        refusal = ("source_unknown", "no source of this name is configured")
-        return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
+        problem = "no source of this name is configured"
+        return Rejected("source_unknown", problem, now, delivery_id)
     if body is None or (source.unsigned and len(body) > MAX_UNSIGNED_BYTES):  # 2
-        refusal = (
-            "body_too_large",
-            "the body is larger than TALLYHOOK_MAX_BODY_BYTES or, of a "
-            "source that signs nothing, than 64 KiB",
+        problem = (
+            "the body is larger than TALLYHOOK_MAX_BODY_BYTES or, of a source that signs nothing, "
+            "than 64 KiB"
         )
-        return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
+        return Rejected("body_too_large", problem, now, delivery_id)
     greeting = _greeting(source, incoming, body)
     if greeting is not None:
         return Answer(greeting.status, "handshake", delivery_id, greeting)
@@ -115,16 +128,50 @@ async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
         source, incoming, body, now=now, delivery_id=delivery_id, environment=door.environment
     )
     if isinstance(judged, Refused):
-        refusal = (judged.verdict, judged.problem)
-        return await _reject(door, incoming, refusal, now=now, delivery_id=delivery_id)
+        return Rejected(judged.verdict, judged.problem, now, delivery_id)
     if isinstance(judged, Reply):
         return Answer(judged.status, "handshake", delivery_id, judged)
-    answer = await _keep(door, judged, source.acknowledgement_status)  # 7
-    if answer.verdict is not None:  # 8
-        reply = source.acknowledge(incoming.headers, body, url=incoming.url)
-        if reply is not None:
-            return answer._replace(reply=reply)
-    return answer
+    return judged
+
+
+async def conclude(
+    door: Door, incoming: Incoming, decided: Answer | Rejected | list[Arrival]
+) -> Answer:
+    """Steps 7 and 8: keep what is to be kept, then answer. Raises nothing of its own."""
+    if isinstance(decided, Rejected):
+        return await _reject(door, incoming, decided)
+    if isinstance(decided, Answer):
+        return decided
+    try:
+        verdicts = await door.journal.submit_all(decided)  # 7
+    except (StoreUnavailable, StorePoisoned) as error:
+        return not_stored(decided, error)
+    return kept(door, incoming, decided, verdicts)
+
+
+def kept(
+    door: Door, incoming: Incoming, arrivals: list[Arrival], verdicts: list[StoredVerdict]
+) -> Answer:  # 8
+    """The answer to a delivery of which every part is durably committed."""
+    first, source = arrivals[0], door.sources[incoming.source]
+    duration = (door.clock.now() - first.received_at) // MILLISECOND
+    for arrival, verdict in zip(arrivals, verdicts, strict=True):
+        _log_kept(arrival, verdict, duration)
+    reply = source.acknowledge(incoming.headers, incoming.body or b"", url=incoming.url)
+    return Answer(source.acknowledgement_status, _verdict_of(verdicts), first.delivery_id, reply)
+
+
+def not_stored(arrivals: list[Arrival], error: Exception) -> Answer:
+    """Where one part is not stored, all are to be sent again: those that were are duplicates
+    then."""
+    first = arrivals[0]
+    log.warning(
+        "delivery not stored",
+        delivery=first.delivery_id,
+        source=first.source,
+        error_class=type(error).__name__,
+    )
+    return Answer(503, None, first.delivery_id)
 
 
 def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
@@ -132,26 +179,6 @@ def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
     if source.handshake is None or source.handshake.after_verification:
         return None
     return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
-
-
-async def _keep(door: Door, arrivals: list[Arrival], acknowledgement: int) -> Answer:
-    """Store every part of one delivery. Where one is not stored, all are to be sent again: those
-    that were are duplicates then."""
-    first = arrivals[0]
-    try:
-        verdicts = await door.journal.submit_all(arrivals)
-    except (StoreUnavailable, StorePoisoned) as error:
-        log.warning(
-            "delivery not stored",
-            delivery=first.delivery_id,
-            source=first.source,
-            error_class=type(error).__name__,
-        )
-        return Answer(503, None, first.delivery_id)
-    duration = (door.clock.now() - first.received_at) // MILLISECOND
-    for arrival, verdict in zip(arrivals, verdicts, strict=True):
-        _log_kept(arrival, verdict, duration)
-    return Answer(acknowledgement, _verdict_of(verdicts), first.delivery_id)
 
 
 def _verdict_of(verdicts: list[StoredVerdict]) -> StoredVerdict:
@@ -173,11 +200,9 @@ def _log_kept(arrival: Arrival, verdict: StoredVerdict, duration_ms: int) -> Non
     )
 
 
-async def _reject(
-    door: Door, incoming: Incoming, refusal: tuple[str, str], *, now: Instant, delivery_id: str
-) -> Answer:
+async def _reject(door: Door, incoming: Incoming, refusal: Rejected) -> Answer:
     """Keep a rejection and answer. That it could not be kept does not change the answer."""
-    verdict, problem = refusal
+    verdict, problem, received_at, delivery_id = refusal
     fate = door.rejection_rate.fate(incoming.address)
     if fate == "too_many":
         return Answer(429, "too_many_rejections", delivery_id)
@@ -187,7 +212,7 @@ async def _reject(
     body = incoming.body or b""
     rejection = Rejection(
         delivery_id=delivery_id,
-        received_at=now,
+        received_at=received_at,
         source=_shown_source(incoming.source),
         verdict=verdict,
         digest=digest_of(body, incoming.url),

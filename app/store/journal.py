@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from app.errors import StoreUnavailable
 from app.store.intake import Arrival, StoredVerdict, append, append_alone
@@ -18,7 +19,24 @@ from app.store.rejections import Rejection, RejectionRing
 from app.store.statements import Script
 from app.store.writer import Writer
 
-_Waiting = tuple[Arrival | Rejection, "asyncio.Future[StoredVerdict]"]
+
+class Waiter(Protocol):
+    """Whoever waits for a verdict: a future, or what answers by itself. Told once, in the loop."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+        ...
+
+    def set_result(self, result: StoredVerdict, /) -> None:
+        """The item is durably committed."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """It may or may not have been kept."""
+        ...
+
+
+_Waiting = tuple[Arrival | Rejection, Waiter]
 
 
 class Journal:
@@ -69,19 +87,26 @@ class Journal:
         As long as there is room for one they are taken, so that a request of more parts than may
         wait is stored too. Raises as `submit` does; some may have been kept then.
         """
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[StoredVerdict]] = [loop.create_future() for _ in items]
+        self.enter(items, answers)
+        if len(answers) == 1:
+            return [await answers[0]]
+        return await asyncio.gather(*answers)
+
+    def enter(self, items: Sequence[Arrival | Rejection], waiters: Sequence[Waiter]) -> None:
+        """The same without waiting: each item's waiter is told later.
+
+        Raises StoreUnavailable when the queue is full; then none is told.
+        """
         # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
         arrives = isinstance(items[0], Arrival)
         limit = self._queue_limit if arrives else (self._queue_limit + 1) // 2
         if len(self._waiting) >= limit or self._closing:
             raise StoreUnavailable("too many deliveries are waiting to be written; try again")
-        loop = asyncio.get_running_loop()
-        answers: list[asyncio.Future[StoredVerdict]] = [loop.create_future() for _ in items]
         if not self._waiting:
             self._wake.set()
-        self._waiting.extend(zip(items, answers, strict=True))
-        if len(answers) == 1:
-            return [await answers[0]]
-        return await asyncio.gather(*answers)
+        self._waiting.extend(zip(items, waiters, strict=True))
 
     async def run(self) -> None:
         """Write batches until `close` was called and nothing waits."""
@@ -110,18 +135,15 @@ class Journal:
         return [self._waiting.popleft() for _ in range(count)]
 
     async def _write(self, batch: list[_Waiting]) -> None:
+        told: Sequence[StoredVerdict] | Exception
         try:
-            answers = await self._commit([item for item, _ in batch])
+            told = await self._commit([item for item, _ in batch])
         except Exception as error:
             # Every request learns of it and answers 503; the writer has judged how bad it is.
             self._memory.forget()
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
-            return
-        for (_, answer), verdict in zip(batch, answers, strict=True):
-            if not answer.done():
-                answer.set_result(verdict)
+            told = error
+        # The next batch is on its way to the disk before these are answered.
+        asyncio.get_running_loop().call_soon(_tell, [waiter for _, waiter in batch], told)
 
     async def _commit(self, items: list[Arrival | Rejection]) -> list[StoredVerdict]:
         arrivals = [item for item in items if isinstance(item, Arrival)]
@@ -148,3 +170,14 @@ class Journal:
         if rejections:
             yield from self._ring.append(self._dialect, rejections)
         return verdicts, links
+
+
+def _tell(waiters: Sequence[Waiter], told: Sequence[StoredVerdict] | Exception) -> None:
+    if isinstance(told, Exception):
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(told)
+        return
+    for waiter, verdict in zip(waiters, told, strict=True):
+        if not waiter.done():
+            waiter.set_result(verdict)

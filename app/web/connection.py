@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from app.operations.receive_delivery import RETRY_AFTER_S
 from app.web.answering import OneWrite
+from app.web.delivering import Delivery, ShortWay
 from app.web.gate import Gate
 from app.web.problems import MEDIA_TYPE, problem_body
 
@@ -82,6 +83,7 @@ class GuardedConnection(HttpToolsProtocol):
     __slots__ = ("_deaf", "_fields", "_idle_since", "_owed_since", "_stage", "_unframed", "_unread")
 
     gate: Gate
+    short_way: ShortWay | None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Let in, or told that there are too many."""
@@ -153,8 +155,20 @@ class GuardedConnection(HttpToolsProtocol):
             raise AmbiguousRequest("no host, or several")
         if len(self.pipeline) >= MAX_PIPELINED:
             raise TooManyPipelined
-        super().on_headers_complete()
+        delivery = self._plain_delivery()
+        if delivery is None:
+            super().on_headers_complete()
+        else:
+            self.cycle = cast(Any, delivery)
         self._stage, self._fields = "body", len(self.headers)
+
+    def _plain_delivery(self) -> Delivery | None:
+        """What takes the short way, if nothing is under way before it."""
+        if self.short_way is None or self.pipeline:
+            return None
+        if self.cycle is not None and not self.cycle.response_complete:
+            return None
+        return self.short_way.begin(self)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """The application begins to answer."""
@@ -163,7 +177,11 @@ class GuardedConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self._unframed = 0
-        super().on_body(body)
+        cycle: object = self.cycle
+        if isinstance(cycle, Delivery):
+            cycle.add(body)
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The whole request is here: now we owe the answer."""
@@ -171,7 +189,11 @@ class GuardedConnection(HttpToolsProtocol):
             raise AmbiguousRequest("header fields behind the body, where nobody looks for them")
         self._stage, self._unframed = "", 0
         self._owed_since = None
-        super().on_message_complete()
+        cycle: object = self.cycle
+        if isinstance(cycle, Delivery):
+            cycle.complete()
+        else:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """The answer is out. A request behind it had to wait for us; its time begins now.
@@ -215,8 +237,8 @@ class GuardedConnection(HttpToolsProtocol):
         """
         limits = self.gate.limits
         if self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
+            self._idle_since = None
             self.transport.close()
-            return None
         if self._owed_since is not None and now - self._owed_since > limits.receive_deadline_s:
             # While an answer is being made, what is pipelined behind it has to wait for us.
             cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -245,7 +267,10 @@ class GuardedConnection(HttpToolsProtocol):
         self.transport.abort()
 
 
-def guarded(gate: Gate) -> type[asyncio.Protocol]:
-    """The class of connections that a server under this gate makes."""
-    members: dict[str, Any] = {"gate": gate}
+def guarded(gate: Gate, short_way: ShortWay | None = None) -> type[asyncio.Protocol]:
+    """The class of connections that a server under this gate makes.
+
+    short_way  of deliveries that need nothing of ASGI; None: all take the long one
+    """
+    members: dict[str, Any] = {"gate": gate, "short_way": short_way}
     return type("Connection", (GuardedConnection,), members)

@@ -6,9 +6,10 @@ answer. A refused encoding is answered here: what we will not inflate we cannot 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from starlette.types import Message, Receive, Scope, Send
@@ -20,7 +21,6 @@ from app.operations.receive_delivery import (
     Incoming,
     receive_delivery,
 )
-from app.providers.source import Reply
 from app.web.metrics import Metrics
 from app.web.problems import MEDIA_TYPE, problem_body
 
@@ -78,9 +78,9 @@ class Webhooks:
     """The endpoint. One instance serves all sources."""
 
     def __init__(self, door: Door, *, limits: Limits, metrics: Metrics) -> None:
-        self._door = door
+        self.door = door
         self._limits = limits
-        self._metrics = metrics
+        self.metrics = metrics
         self._long_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +90,7 @@ class Webhooks:
         source, address = scope["path_params"]["source"], _address(scope)
         refused = self._refused(headers)
         if scope["method"] != "POST" and not self._hears(source, scope["method"]):
-            await _send_problem(send, 405, self._allowed(source))
+            await _send(send, _problem(405, self._allowed(source)))
             return
         try:
             body = None if refused else await self._body(headers, receive)
@@ -100,20 +100,32 @@ class Webhooks:
             refused, body = 503, None
         if refused is not None:
             status, code = self._refusal(refused, address)
-            self._metrics.count(source, code, perf_counter() - began)
-            await _send_problem(send, status)
+            self.metrics.count(source, code, perf_counter() - began)
+            await _send(send, _problem(status))
             return
         incoming = Incoming(source, headers, body, _url(scope), address, scope["method"])
-        answer = await receive_delivery(self._door, incoming)
-        self._metrics.count(incoming.source, answer.verdict, perf_counter() - began)
-        await _send_answer(send, answer)
+        answer = await receive_delivery(self.door, incoming)
+        self.metrics.count(incoming.source, answer.verdict, perf_counter() - began)
+        await _send(send, written(answer))
+
+    def is_plain(self, headers: list[Header]) -> bool:
+        """Whether, by its headers, a body of a length that is always accepted will come, as it was
+        signed, and in one piece."""
+        length = -1
+        for name, value in headers:
+            if name == b"content-length" and value.isdigit():
+                length = int(value[:19])
+            elif name == b"transfer-encoding":
+                return False
+        small = 0 <= length <= min(FREE_BYTES, self._limits.max_body_bytes)
+        return small and self._refused(headers) is None
 
     def _hears(self, source: str, method: str) -> bool:
-        known = self._door.sources.get(source)
+        known = self.door.sources.get(source)
         return known is not None and method in known.methods
 
     def _allowed(self, source: str) -> Header:
-        known = self._door.sources.get(source)
+        known = self.door.sources.get(source)
         methods = ["POST"] if known is None else sorted(known.methods)
         return (b"allow", ", ".join(methods).encode("ascii"))
 
@@ -130,7 +142,7 @@ class Webhooks:
         """Status and code for what is refused unread, within the allowance of its address."""
         if status == 503:
             return status, "no_room"
-        fate = self._door.rejection_rate.fate(address)
+        fate = self.door.rejection_rate.fate(address)
         code, _ = _DETAILS[429 if fate == "too_many" else status]
         if fate == "kept":
             log.info("delivery refused by its headers", status=status, reason=code)
@@ -190,36 +202,44 @@ def _url(scope: Scope) -> str:
     return f"{path}?{query.decode('latin-1')}" if query else path
 
 
-async def _send_answer(send: Send, answer: Answer) -> None:
+class Written(NamedTuple):
+    """An answer as HTTP has it."""
+
+    status: int
+    headers: Sequence[Header]
+    body: bytes
+
+
+def written(answer: Answer) -> Written:
+    """Ours in our form, a provider's own in its form."""
     if answer.status >= 300:
-        await _send_problem(send, answer.status)
-        return
+        return _problem(answer.status)
     if answer.reply is not None:
-        await _send_reply(send, answer.reply)
-        return
+        reply = answer.reply
+        return Written(reply.status, [*reply.headers, _length(reply.body)], reply.body)
     body = b'{"verdict": "%b", "delivery": "%b"}' % (
         (answer.verdict or "").encode(),
         answer.delivery_id.encode(),
     )
-    length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": answer.status, "headers": [_JSON, length]})
-    await send({"type": "http.response.body", "body": body})
+    return Written(answer.status, (_JSON, _length(body)), body)
 
 
-async def _send_reply(send: Send, reply: Reply) -> None:
-    length = (b"content-length", b"%d" % len(reply.body))
-    headers = [*reply.headers, length]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
+def _length(body: bytes) -> Header:
+    return b"content-length", b"%d" % len(body)
 
 
-async def _send_problem(send: Send, status: int, *more: Header) -> None:
+def _problem(status: int, *more: Header) -> Written:
     code, detail = _DETAILS[status]
     body = problem_body(status, code, detail)
-    headers = [_PROBLEM, (b"content-length", b"%d" % len(body)), *more]
+    headers = [_PROBLEM, _length(body), *more]
     if status in _RETRY_AFTER:
         headers.append(_RETRY_AFTER[status])
     if status in (413, 415, 431):
         headers.append(_CLOSE)  # the rest of the body is not worth reading
+    return Written(status, headers, body)
+
+
+async def _send(send: Send, answer: Written) -> None:
+    status, headers, body = answer
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -69,6 +69,14 @@ def test_every_example_is_a_command_with_options_that_it_has() -> None:
         (("serve", "--port", "65536"), "less than or equal to 65535"),
         (("sandbox", "--unit", "nan"), "'--unit'"),
         (("sandbox", "--webhook-url", "shop"), "--webhook-url is an http or https address"),
+        (
+            ("sandbox", "--speed", "1", "--host", "256.0.0.1"),
+            "say --play FILE, or leave --speed out",
+        ),
+        (
+            ("sandbox", "--token", "t", "--host", "256.0.0.1"),
+            "say --play FILE, or leave --token out",
+        ),
         (("sandbox", "--truth", "nowhere/truth.json"), "there is no folder nowhere"),
         (("ordrs",), "Did you mean 'orders'"),
     ],

@@ -268,6 +268,7 @@ def test_every_format_tells_of_every_break(shop: Shop) -> None:
     shop("reconcile", "run")
     table = shop("reconcile", "show", "1")
     assert "sums tie" in table
+    assert "Matched: 1 order, KES 1,500.00. " in table
     rows = list(csv.DictReader(io.StringIO(shop("reconcile", "show", "1", "--format", "csv"))))
     assert {row["order"]: row["cause"] for row in rows} == FOUND
     line = shop("reconcile", "show", "1", "--format", "jsonl")

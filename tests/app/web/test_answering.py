@@ -51,6 +51,7 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"socket": Mock()})
         self.writes: list[bytes] = []
+        self.unread = 0
         self.protocol: Any = None
         self._closing = self._lost = False
 
@@ -76,7 +77,7 @@ class Wire(asyncio.Transport):
         return self._closing
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unread
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -340,6 +341,17 @@ async def test_a_body_that_is_asked_for_while_its_answer_waits() -> None:
         found.append(client.wire.sent)
     assert found[0] == found[1]
     assert found[0][0].startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+
+
+async def test_a_reader_that_does_not_read_does_not_stay_for_ever() -> None:
+    """Closed when it has rested too long; gone when it takes nothing even then."""
+    client = connect(answering(WHOLE))
+    await client.ask()
+    client.wire.unread = 1
+    rested = asyncio.get_running_loop().time() + client.connection.timeout_keep_alive + 1
+    assert client.connection.overdue(rested) is None
+    assert client.wire.is_closing()
+    assert client.connection.overdue(rested + 1 + LIMITS.send_deadline_s) == "send_deadline"
 
 
 @pytest.mark.parametrize("paused", [False, True])
