@@ -34,7 +34,19 @@ from app.store.journal import Journal
 from app.store.rejections import Rejection
 from reconcile.instants import MILLISECOND, Instant
 
-__all__ = ["Answer", "Door", "Incoming", "receive_delivery"]
+__all__ = [
+    "Answer",
+    "Arrival",
+    "Door",
+    "Incoming",
+    "Rejected",
+    "StoredVerdict",
+    "conclude",
+    "decide",
+    "kept",
+    "not_stored",
+    "receive_delivery",
+]
 
 log = structlog.get_logger()
 

@@ -18,14 +18,15 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.receive_delivery import (
     Answer,
+    Arrival,
     Incoming,
     Rejected,
+    StoredVerdict,
     conclude,
     decide,
     kept,
     not_stored,
 )
-from app.store.intake import Arrival, StoredVerdict
 from app.web.problems import MEDIA_TYPE, problem_body
 from app.web.webhooks import Webhooks, Written, written
 

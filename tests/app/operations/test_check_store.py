@@ -23,7 +23,7 @@ def quiet(count: int) -> None:
 
 async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
     """What the check finds."""
-    sources = driver.service.application.routes[0].app._door.sources  # type: ignore[attr-defined]
+    sources = driver.service.webhooks.door.sources
     return await check_store(driver.desk, sources=sources, phones_go=phones_go, progress=quiet)
 
 

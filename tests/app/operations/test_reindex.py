@@ -36,7 +36,7 @@ def source(folder: Path, **changes: str) -> Source:
 
 def receive_with(driver: Driver, profile: Source) -> None:
     """Let the door read with another profile."""
-    driver.service.application.routes[0].app._door.sources["shop"] = profile  # type: ignore[attr-defined]
+    driver.service.webhooks.door.sources["shop"] = profile
 
 
 async def fill(driver: Driver) -> None:
