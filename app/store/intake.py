@@ -6,8 +6,8 @@ The steps are numbered; each reads or writes for the whole batch at once:
 2. each arrival's verdict                5. write everything
 3. each new event's order
 
-`append_alone` takes 1 last on PostgreSQL: it judges as if nothing were known, and the one statement
-that writes asks whether that is so, and writes nothing if not. Then the batch is appended as usual.
+`append_alone` takes 1 last: it judges as if nothing were known, and the one statement that writes
+asks whether that is so, and writes nothing if not. Then the batch is appended as usual.
 """
 
 from __future__ import annotations

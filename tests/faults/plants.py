@@ -14,19 +14,20 @@ engine._check_durable = lambda cursor: cursor.execute("PRAGMA synchronous=NORMAL
 """The log is synced at checkpoints only: what was committed last is lost with the power."""
 
 EARLY = """
-import asyncio
 from app.store.journal import Journal
 
-commit, running = Journal.submit_all, set()
+enter = Journal.enter
 
-async def submit_all(journal, items):
-    task = asyncio.ensure_future(commit(journal, items))
-    running.add(task)
-    task.add_done_callback(running.discard)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return ["stored"] * len(items)
+class Nobody:
+    def done(self):
+        return True
 
-Journal.submit_all = submit_all
+def early(journal, items, waiters):
+    enter(journal, items, [Nobody()] * len(items))
+    for waiter in waiters:
+        waiter.set_result("stored")
+
+Journal.enter = early
 """
 """The answer is sent while the commit is under way."""
 

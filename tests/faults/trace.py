@@ -19,6 +19,8 @@ _DESCRIPTOR = re.compile(r"(\d+)<([^>]*)>")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
 _DELIVERY = re.compile(rb'"delivery": "(dlv_\w+)"')
 _WITHOUT_RESULT = ("<unfinished ...>", "<detached ...>")
+_UNKNOWN = " ???("
+"""A thread that was killed before strace could see which call it had begun."""
 """How a line ends whose call was interrupted by another thread's, or by the end of the process."""
 
 
@@ -54,6 +56,8 @@ def events(trace: Path) -> Iterator[Call | Told]:
     begun: dict[str, Call] = {}
     with trace.open(encoding="ascii") as lines:
         for line in lines:
+            if _UNKNOWN in line:
+                continue
             match = _LINE.match(line)
             assert match is not None, line[:200]
             thread, name, rest = match.groups()

@@ -22,27 +22,23 @@ from reconcile.revise import Revision
 Plant = Callable[[], Any]
 
 
-_UNHEARD: list[asyncio.Future[None]] = []
-"""Tasks that nobody waits for; without a reference they could vanish."""
+class _Nobody:
+    """Waits for no verdict."""
+
+    def done(self) -> bool:
+        return True
 
 
 def ack_before_commit() -> Any:
     """The sender is answered as soon as its delivery is in the queue."""
-    submit = journal.Journal.submit_all
+    enter = journal.Journal.enter
 
-    async def early(self: journal.Journal, items: Any) -> list[str]:
-        _UNHEARD.append(asyncio.ensure_future(_unheard(submit(self, items))))
-        await asyncio.sleep(0)
-        return ["stored"] * len(items)
+    def early(self: journal.Journal, items: Any, waiters: Any) -> None:
+        enter(self, items, [_Nobody()] * len(items))
+        for waiter in waiters:
+            waiter.set_result("stored")
 
-    return patch.object(journal.Journal, "submit_all", early)
-
-
-async def _unheard(work: Any) -> None:
-    try:
-        await work
-    except Exception:
-        return
+    return patch.object(journal.Journal, "enter", early)
 
 
 def log_not_synced() -> Any:

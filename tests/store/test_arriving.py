@@ -1,14 +1,13 @@
-"""A new batch on SQLite is one statement, which leaves what the ordinary way leaves, or nothing."""
+"""A new batch on SQLite is one statement, and nothing of it is left where it is not new."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
 import resource
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,14 @@ from typing import Any
 import pytest
 
 from app.errors import StoreUnavailable
-from app.store import arriving, intake, statements
-from app.store.intake import Arrival, Judged, Whole, append, append_alone
-from app.store.links import LinkMemory
+from app.store import arriving, intake
+from app.store.intake import Arrival, Whole
 from app.store.store import Store
-from tests.reconcile.build import seconds
 from tests.store.builders import arrival, keep, opened, rows, said
 from tests.store.made import put_new
 
 ALONE = "INSERT OR ROLLBACK INTO arriving"
 """What the one statement begins with."""
-
-Row = tuple[Any, ...]
 
 
 @pytest.fixture
@@ -35,144 +30,6 @@ def url(tmp_path: Path) -> str:
     """A database without a row."""
     put_new(tmp_path / "t.db")
     return f"sqlite+aiosqlite:///{tmp_path}/t.db"
-
-
-# --- both ways leave the same ---------------------------------------------------------------------
-
-
-class Side:
-    """A database in memory to which batches come in one of the two ways."""
-
-    def __init__(self, schema: str, way: Any) -> None:
-        self.way = way
-        self.memory = LinkMemory()
-        self.sent: list[str] = []
-        self.raw = sqlite3.connect(
-            ":memory:", isolation_level=None, factory=statements.ScriptConnection
-        )
-        self.raw.executescript(schema)
-        for statement in arriving.PREPARING:
-            self.raw.execute(statement)
-        self.raw.set_trace_callback(self.sent.append)
-        self.tables = [row[0] for row in self.raw.execute(_TABLES)]
-
-    def keep(self, batch: Sequence[Arrival]) -> list[str]:
-        """One batch, as the journal hands it over."""
-        script = self.way("sqlite", batch, self.memory)
-        crossing = statements._Crossing(script, transaction=True)
-        self.sent.clear()
-        self.raw.execute("script", crossing).close()
-        assert not self.raw.in_transaction
-        judged: Judged = crossing.result
-        self.memory.add(judged.linking.links)
-        return list(judged.verdicts)
-
-    def generations(self) -> dict[str, int]:
-        """How often something was said of each order."""
-        return dict(self.raw.execute("SELECT order_key, generation FROM order_due"))
-
-    def holds(self) -> dict[str, list[Row]]:
-        """All rows of all tables, but for what need not be the same: an order's generation, which
-        only has to rise, and which of two moments of one batch a phone number is noted at."""
-        wanted = {"order_due": "order_key, due_at", "phones": "digest, kind, thing"}
-        return {
-            table: sorted(
-                self.raw.execute(f"SELECT {wanted.get(table, '*')} FROM {table}"), key=repr
-            )
-            for table in self.tables
-        }
-
-    def clear(self) -> None:
-        """An empty database, and a process that remembers nothing."""
-        self.memory = LinkMemory()
-        for table in FILLED:
-            self.raw.execute(f"DELETE FROM {table}")
-
-
-_TABLES = "SELECT name FROM main.sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite%'"
-
-FILLED = (
-    "deliveries", "envelopes", "events", "confirmations", "links", "contested", "phones",
-    "order_due", "unsealed",
-)  # fmt: skip
-"""What an arrival can put a row into."""
-
-WORLDS, BATCHES = 250, 6
-
-RARE: tuple[dict[str, Any], ...] = (
-    {"event": None, "problem": "the body is not JSON"},
-    {"whole": Whole(digest="whole", body=b"[1, 2]")},
-    {"standing": "unconfirmed"},
-)
-
-
-def drawn_arrival(chance: random.Random, number: int) -> Arrival:
-    """Nearly always a new event; seldom one that was heard before, or something out of the way."""
-    name = f"e{chance.randrange(6)}" if chance.random() < 0.15 else f"new {number}"
-    fields: dict[str, Any] = {
-        "order": chance.choice(("A", "B", "C", "C", "C", None)),
-        "payment": chance.choice((None, None, "p", "q", f"p{number}")),
-        "session": chance.choice((None, None, None, "s", "p", f"s{number}")),
-        "source": "other" if chance.random() < 0.1 else "shop",
-    }
-    if chance.random() < 0.5:  # mostly what hangs together, else every batch would be contested
-        fields |= {"order": f"O{number % 9}", "payment": f"p{number % 9}", "session": None}
-    rare = dict(chance.choice(RARE)) if chance.random() < 0.02 else {}
-    if "standing" in rare:
-        fields |= {"standing": rare.pop("standing")}
-    event = said(name, chance.choice(("pending", "succeeded")), **fields)
-    customer = chance.choice((None, b"one", b"two"))
-    given = {"event": event, "customer": customer, **rare}
-    return arrival(given.pop("event"), at=chance.randrange(90), **given)
-
-
-def folded(chance: random.Random) -> list[tuple[str, Row]]:
-    """What folds may have done to due marks meanwhile: cleared them, or put them anywhere."""
-    order = chance.choice(("A", "B", "C", *(f"O{n}" for n in range(9))))
-    due = chance.choice((None, None, seconds(-1), seconds(45), seconds(1_000)))
-    return [("UPDATE order_due SET due_at=? WHERE order_key=?", (due, order))]
-
-
-def lived(chance: random.Random, one: Side, other: Side) -> tuple[int, int]:
-    """One world; how many batches were one statement, and how many were taken back."""
-    alone, taken_back = 0, 0
-    one.clear(), other.clear()
-    for number in range(BATCHES):
-        if chance.random() < 0.3:
-            one.memory, other.memory = LinkMemory(), LinkMemory()
-        for statement in folded(chance) * 2:
-            one.raw.execute(*statement), other.raw.execute(*statement)
-        size = chance.choice((1, 1, 2, 3, 5, 18))
-        batch = [drawn_arrival(chance, number * 100 + place) for place in range(size)]
-        before = one.generations(), other.generations()
-        assert one.keep(batch) == other.keep(batch)
-        assert one.holds() == other.holds()
-        after = one.generations(), other.generations()
-        assert risen(before[0], after[0]) == risen(before[1], after[1])
-        tried = one.sent[0].startswith(ALONE)
-        alone += tried and "BEGIN IMMEDIATE" not in one.sent
-        taken_back += tried and "BEGIN IMMEDIATE" in one.sent
-    return alone, taken_back
-
-
-def risen(before: dict[str, int], after: dict[str, int]) -> set[str]:
-    """Orders of which something more was said."""
-    assert all(after[order] >= count for order, count in before.items())
-    return {order for order, count in after.items() if count != before.get(order)}
-
-
-def test_both_ways_leave_the_same(tmp_path: Path) -> None:
-    """Whatever is stored and whatever comes, row for row; and both ways are gone."""
-    put_new(tmp_path / "t.db")
-    with closing(sqlite3.connect(tmp_path / "t.db")) as made:
-        found = made.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
-        schema = ";\n".join(row[0] for row in found if "sqlite_sequence" not in row[0])
-    one, other = Side(schema, append_alone), Side(schema, append)
-    with closing(one.raw), closing(other.raw):
-        lives = [lived(random.Random(seed), one, other) for seed in range(WORLDS)]
-    alone, taken_back = map(sum, zip(*lives, strict=True))
-    assert alone > WORLDS
-    assert taken_back > WORLDS / 2
 
 
 # --- one statement --------------------------------------------------------------------------------
