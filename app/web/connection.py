@@ -190,8 +190,8 @@ class GuardedConnection(HttpToolsProtocol):
         self._stage, self._unframed = "", 0
         self._owed_since = None
         cycle: object = self.cycle
-        if isinstance(cycle, Delivery):
-            cycle.complete()
+        if self.short_way is not None and isinstance(cycle, Delivery):
+            self.short_way.complete(cycle)
         else:
             super().on_message_complete()
 

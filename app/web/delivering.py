@@ -9,6 +9,7 @@ itself. Whatever is not as plain as that takes the way through ASGI.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +48,11 @@ _FAILED: Final = Written(
 )
 
 
+PORTION: Final = 8
+"""Deliveries judged before others have their turn, above all the batch that has been committed: as
+long as it waits, nothing is written."""
+
+
 class ShortWay:
     """Finds the requests that may take it. One for one server that no proxy speaks for: only ASGI
     reads the headers in which a proxy says who is calling."""
@@ -54,6 +60,7 @@ class ShortWay:
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
         self._sources = {f"/webhooks/{name}".encode(): name for name in webhooks.door.sources}
+        self._complete: deque[Delivery] = deque()
 
     def begin(self, connection: GuardedConnection) -> Delivery | None:
         """The delivery whose head is complete; None where this is not one of the plain ones."""
@@ -68,6 +75,19 @@ class ShortWay:
         ):
             return None
         return Delivery(self._webhooks, connection, source)
+
+    def complete(self, delivery: Delivery) -> None:
+        """The whole request is here."""
+        delivery.more_body = False
+        if not self._complete:
+            asyncio.get_running_loop().call_soon(self._judge)
+        self._complete.append(delivery)
+
+    def _judge(self) -> None:
+        for _ in range(min(PORTION, len(self._complete))):
+            self._complete.popleft().judge()
+        if self._complete:
+            asyncio.get_running_loop().call_soon(self._judge)
 
 
 class _NoEvent:
@@ -105,6 +125,7 @@ class Delivery:
         self._source = source
         self._parts: list[bytes] = []
         self._arrivals: list[Arrival] = []
+        self._began = perf_counter()
         self.keep_alive = parser.get_http_version() != "1.0" and parser.should_keep_alive()
         self.more_body = True
         self.disconnected = self.response_started = self.response_complete = False
@@ -113,10 +134,8 @@ class Delivery:
         """A part of the body."""
         self._parts.append(part)
 
-    def complete(self) -> None:
-        """The whole request is here. Never raises."""
-        self.more_body = False
-        self._began = perf_counter()
+    def judge(self) -> None:
+        """Decide what becomes of it. Never raises."""
         try:
             self._decide()
         except Exception as error:
