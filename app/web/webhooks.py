@@ -113,8 +113,8 @@ class Webhooks:
         signed, and in one piece."""
         length = -1
         for name, value in headers:
-            if name == b"content-length" and value.isdigit():
-                length = int(value[:19])
+            if name == b"content-length" and value.isdigit() and len(value) < 20:
+                length = int(value)  # of more digits the first may all be zeros
             elif name == b"transfer-encoding":
                 return False
         small = 0 <= length <= min(FREE_BYTES, self._limits.max_body_bytes)
