@@ -163,8 +163,11 @@ class GuardedConnection(HttpToolsProtocol):
         self._stage, self._fields = "body", len(self.headers)
 
     def _plain_delivery(self) -> Delivery | None:
-        """What takes the short way, if nothing is under way before it."""
-        if self.short_way is None or self.pipeline:
+        """What takes the short way, if nothing is under way before it.
+
+        Nor if the reader does not read: ASGI's way has the next answer wait until it does.
+        """
+        if self.short_way is None or self.pipeline or self.flow.write_paused:
             return None
         if self.cycle is not None and not self.cycle.response_complete:
             return None
@@ -205,6 +208,9 @@ class GuardedConnection(HttpToolsProtocol):
         if self._owed_since is not None:
             self._owed_since = now
         self.server_state.total_requests += 1
+        cycle: object = self.cycle
+        if isinstance(cycle, Delivery):
+            self.cycle = cast(Any, None)  # a connection at rest keeps no body
         if self.transport.is_closing():
             return
         self.flow.resume_reading()

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE
 
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.receive_delivery import (
@@ -47,10 +47,10 @@ _FAILED: Final = Written(
     _FAILED_BODY,
 )
 
-
 PORTION: Final = 8
 """Deliveries judged before others have their turn, above all the batch that has been committed: as
-long as it waits, nothing is written."""
+long as it waits, nothing is written. If more than its square wait, one in so many of them: senders
+that hang up and come again may not make the queue grow for ever."""
 
 
 class ShortWay:
@@ -84,7 +84,8 @@ class ShortWay:
         self._complete.append(delivery)
 
     def _judge(self) -> None:
-        for _ in range(min(PORTION, len(self._complete))):
+        waiting = len(self._complete)
+        for _ in range(min(waiting, max(PORTION, waiting // PORTION))):
             self._complete.popleft().judge()
         if self._complete:
             asyncio.get_running_loop().call_soon(self._judge)
@@ -105,6 +106,7 @@ class Delivery:
         "_arrivals",
         "_began",
         "_connection",
+        "_headers",
         "_incoming",
         "_parts",
         "_source",
@@ -123,6 +125,7 @@ class Delivery:
         self._webhooks = webhooks
         self._connection = connection
         self._source = source
+        self._headers = connection.headers  # the connection's own are soon those of the next
         self._parts: list[bytes] = []
         self._arrivals: list[Arrival] = []
         self._began = perf_counter()
@@ -145,9 +148,9 @@ class Delivery:
         connection, door = self._connection, self._webhooks.door
         self._incoming = Incoming(
             self._source,
-            connection.headers,
+            self._headers,
             b"".join(self._parts),
-            connection.url.decode("ascii"),
+            f"/webhooks/{self._source}",
             connection.client[0] if connection.client else "",
         )
         decided = decide(door, self._incoming)
@@ -184,10 +187,13 @@ class Delivery:
 
     def set_exception(self, error: Exception, /) -> None:
         """It may or may not have been kept. Never raises."""
-        if isinstance(error, StoreUnavailable | StorePoisoned):
-            self._answer(not_stored(self._arrivals, error))
-        else:
+        if not isinstance(error, StoreUnavailable | StorePoisoned):
             self._fail(error)
+            return
+        try:
+            self._answer(not_stored(self._arrivals, error))
+        except Exception as failure:
+            self._fail(failure)
 
     # --- answering --------------------------------------------------------------------------------
 
@@ -198,7 +204,9 @@ class Delivery:
 
     def _fail(self, error: Exception) -> None:
         log.error("a delivery could not be answered", source=self._source, exc_info=error)
-        if not self.response_complete:
+        if self.response_complete:
+            self._connection.transport.close()
+        else:
             self._write(_FAILED)
 
     def _write(self, answer: Written) -> None:
@@ -214,8 +222,8 @@ class Delivery:
     def _head(self, answer: Written) -> bytes:
         lines = [STATUS_LINE[answer.status]]
         for name, value in (*self._connection.server_state.default_headers, *answer.headers):
-            if b"\n" in value or b"\r" in value:
-                raise ValueError("an answer's header has a line break")
+            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
+                raise ValueError("an answer's header has a character that none may have")
             if name == b"connection":
                 self.keep_alive = False
             else:
