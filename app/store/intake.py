@@ -26,7 +26,6 @@ from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.store.phones import PhoneNote, noting_phones, phone_note
 from app.store.statements import (
-    Alone,
     Script,
     answered_with_nothing,
     at_once,
@@ -121,14 +120,13 @@ class Judged:
     """Arrivals with their verdicts, and what is to be written of them.
 
     fresh  events that are not known yet
-    due    the orders of which something was said, and when it was said first
     """
 
     arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
     fresh: list[NewEvent]
     linking: Linking
-    due: dict[str, Instant]
+    known: KnownEvents
 
 
 def append(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
@@ -142,49 +140,28 @@ def append(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Scr
 def append_alone(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
     """The same as a whole transaction, nearly always one statement."""
     judged = answered_with_nothing(_judging(dialect, arrivals, memory))
-    statement = _written_if_new(dialect, judged)
-    if statement is not None and (yield statement)[0][0]:
-        return judged
+    rows = _new_rows(judged)
+    if rows is not None:
+        links = [(*key, order) for key, order in judged.linking.made.items()]
+        if (yield arriving.written(dialect, rows, links))[0][0]:
+            return judged
     return (yield from append(dialect, arrivals, memory))
 
 
-def _written_if_new(dialect: str, judged: Judged) -> Alone | None:
-    """What writes that which was judged as if nothing were known, unless something is."""
-    linking = judged.linking
-    if any(event.key not in linking.orders for event, _, _ in judged.fresh):
-        return None  # only the database can know its order
-    made = [(*key, order) for key, order in linking.made.items()]
-    return arriving.written(dialect, _new_rows(judged), made) if _plain(judged) else None
-
-
-def _plain(judged: Judged) -> bool:
-    """Whether it is nothing but new events, each of a body of its own, that count by themselves."""
-    return (
-        len(judged.fresh) == len(judged.arrivals) <= arriving.MOST
-        and not judged.linking.contested
-        and not judged.linking.torn
-        and all(arrival.whole is None for arrival in judged.arrivals)
-        and all(event.standing != UNCONFIRMED for event, _, _ in judged.fresh)
-    )
-
-
-def _new_rows(judged: Judged) -> list[arriving.Row]:
-    orders = judged.linking.orders
-    return [
-        (
-            *_delivery_row(arrival, "stored"),
-            *event_row(
-                event,
-                order_key=orders[event.key],
-                delivery_id=delivery_id,
-                received_at=received_at,
-            ),
-            arrival.customer,
-        )
-        for arrival, (event, delivery_id, received_at) in zip(
-            judged.arrivals, judged.fresh, strict=True
-        )
-    ]
+def _new_rows(judged: Judged) -> list[arriving.Row] | None:
+    """What was judged as if nothing were known. None where it is more than new events, each of a
+    body of its own, that count by themselves and whose orders are known without asking."""
+    arrivals, fresh, linking = judged.arrivals, judged.fresh, judged.linking
+    if not len(fresh) == len(arrivals) <= arriving.MOST or linking.contested or linking.torn:
+        return None
+    rows = []
+    for arrival, (event, delivery_id, received_at) in zip(arrivals, fresh, strict=True):
+        order = linking.orders.get(event.key)
+        if order is None or arrival.whole is not None or event.standing == UNCONFIRMED:
+            return None
+        said = event_row(event, order_key=order, delivery_id=delivery_id, received_at=received_at)
+        rows.append((*_delivery_row(arrival, "stored"), *said, arrival.customer))
+    return rows
 
 
 def _judging(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
@@ -202,8 +179,7 @@ def _judging(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> S
         if event is not None and verdict != "duplicate":
             fresh.append((event, arrival.delivery_id, arrival.received_at))
     yield from linking.assign(dialect, [event for event, _, _ in fresh])  # 3
-    due = _due(arrivals, known, linking)  # 4
-    return Judged(arrivals=arrivals, verdicts=verdicts, fresh=fresh, linking=linking, due=due)
+    return Judged(arrivals=arrivals, verdicts=verdicts, fresh=fresh, linking=linking, known=known)
 
 
 def _writing(dialect: str, judged: Judged) -> Script[None]:  # 5
@@ -217,7 +193,7 @@ def _writing(dialect: str, judged: Judged) -> Script[None]:  # 5
     yield from write_index(dialect, linking, judged.fresh)
     yield from noting_phones(dialect, _customers(new, linking))
     yield from awaiting(dialect, _unconfirmed(arrivals))
-    yield from marking_due(dialect, judged.due)
+    yield from marking_due(dialect, _due(judged))  # 4
     yield from marking(dialect, DELIVERY, [arrival.delivery_id for arrival in arrivals])
 
 
@@ -264,11 +240,12 @@ def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:
         )
 
 
-def _due(arrivals: Sequence[Arrival], known: KnownEvents, linking: Linking) -> dict[str, Instant]:
+def _due(judged: Judged) -> dict[str, Instant]:
     """Every order of which something was said, and when it was said first."""
+    known, linking = judged.known, judged.linking
     due: dict[str, Instant] = {}
     latest = 0
-    for arrival in arrivals:
+    for arrival in judged.arrivals:
         event = arrival.event
         if event is None:
             continue

@@ -31,22 +31,19 @@ class LinkMemory:
     """Links known to be committed. A link never changes, so remembering one is always right."""
 
     def __init__(self) -> None:
-        self._orders: dict[LinkKey, str] = {}
+        self.orders: dict[LinkKey, str] = {}
+        """The order a reference belongs to, as far as it is remembered."""
         self._orphans = True
-
-    def get(self, key: LinkKey) -> str | None:
-        """The order a reference belongs to, if it is remembered."""
-        return self._orders.get(key)
 
     def add(self, links: dict[LinkKey, str]) -> None:
         """Remember committed links."""
-        if len(self._orders) + len(links) > LINKS_REMEMBERED:
-            self._orders.clear()
-        self._orders.update(links)
+        if len(self.orders) + len(links) > LINKS_REMEMBERED:
+            self.orders.clear()
+        self.orders.update(links)
 
     def forget(self) -> None:
         """Remember nothing: the database may have been rebuilt while we could not reach it."""
-        self._orders.clear()
+        self.orders.clear()
 
     def orphan_seen(self) -> None:
         """An event without an order is being stored."""
@@ -156,13 +153,9 @@ class Linking:
             yield arrays.ADOPTED, (list(self.adopted), list(self.adopted.values()))
 
     def _load(self, dialect: str, keys: list[LinkKey]) -> Script[None]:
-        missing = set()
-        for key in keys:
-            order = self.memory.get(key)
-            if order is None:
-                missing.add(key[0])
-            else:
-                self.links[key] = order
+        known = self.memory.orders
+        self.links |= {key: known[key] for key in keys if key in known}
+        missing = {key[0] for key in keys if key not in known}
         if missing:
             rows = yield from selecting(
                 dialect,

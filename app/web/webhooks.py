@@ -54,6 +54,8 @@ class Limits:
     max_bodies_bytes: int
 
 
+_CODED: Final = frozenset({b"content-encoding", b"transfer-encoding"})
+
 FREE_BYTES: Final = 65_536
 """Of each body not counted among the long ones: an event has room in it, and so always a place."""
 
@@ -81,6 +83,7 @@ class Webhooks:
         self.door = door
         self._limits = limits
         self.metrics = metrics
+        self._plain_bytes = min(FREE_BYTES, limits.max_body_bytes)
         self._long_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,14 +114,15 @@ class Webhooks:
     def is_plain(self, headers: list[Header]) -> bool:
         """Whether, by its headers, a body of a length that is always accepted will come, as it was
         signed, and in one piece."""
-        length = -1
+        size, length = 0, -1
         for name, value in headers:
-            if name == b"content-length" and value.isdigit() and len(value) < 20:
-                length = int(value)  # of more digits the first may all be zeros
-            elif name == b"transfer-encoding":
+            size += len(name) + len(value)
+            if name == b"content-length":
+                # Of more digits the first may all be zeros.
+                length = int(value) if value.isdigit() and len(value) < 20 else -1
+            elif name in _CODED:
                 return False
-        small = 0 <= length <= min(FREE_BYTES, self._limits.max_body_bytes)
-        return small and self._refused(headers) is None
+        return 0 <= length <= self._plain_bytes and size <= self._limits.max_header_bytes
 
     def _hears(self, source: str, method: str) -> bool:
         known = self.door.sources.get(source)

@@ -51,5 +51,7 @@ async def test_both_ways_leave_the_same(url: str, empty_url: str) -> None:
     await migrate(empty_url)
     async with opened(url) as first, opened(empty_url) as second:
         one, other = Side(first, append_alone), Side(second, append)
+        # Other tests may have used the first of the two: its rows are to be numbered from 1 too.
+        await one.run("TRUNCATE events, unsealed RESTART IDENTITY")
         for seed in range(WORLDS):
             await live(random.Random(seed), one, other, batches=BATCHES)
