@@ -254,10 +254,13 @@ def _quiet(world: World, stored: Stored) -> Iterator[str]:
             yield f"revision {revision.seq} of {order} says nothing new"
         history = _told_once(stored.histories[order])
         stepped = world.trace.counts["clock steps"] > 0
-        if not stepped and new not in _could_be_known(history, stored, revision.at):
+        known = (said for _, said in _could_be_known(history, stored, revision.at))
+        if not stepped and new not in known:
             yield f"revision {revision.seq} of {order} is not what was known then"
-        if not stepped and order in at and not _had_reason(history, stored, at[order], revision.at):
-            yield f"revision {revision.seq} of {order} came without a reason"
+        if not stepped and order in at:
+            before = at[order], substance[order]
+            if not _had_reason(history, stored, before=before, now=revision.at):
+                yield f"revision {revision.seq} of {order} came without a reason"
         substance[order], at[order] = new, revision.at
 
 
@@ -265,9 +268,10 @@ def _at(history: History, stored: Stored, instant: int) -> Ledger:
     return fold(history.known_at(instant), policy=stored.policy, as_of=instant)
 
 
-def _could_be_known(history: History, stored: Stored, instant: int) -> Iterator[str]:
-    """What a fold as of this instant can have said: the newest evidence may not have been committed
-    when it was read, for what is dated before a commit is known after it."""
+def _could_be_known(history: History, stored: Stored, instant: int) -> Iterator[tuple[int, str]]:
+    """What a fold as of this instant can have said, and up to when it then knew all: the newest
+    evidence may not have been committed when it was read, for what is dated before a commit is
+    known after it."""
     known = history.known_at(instant)
     under_way = sorted(
         [d.received_at for d in known.deliveries] + [r.recorded_at for r in known.records],
@@ -275,7 +279,7 @@ def _could_be_known(history: History, stored: Stored, instant: int) -> Iterator[
     )
     for latest in [instant, *(at - 1 for at in under_way if at > instant - COMMIT_TIME)]:
         ledger = fold(known.known_at(latest), policy=stored.policy, as_of=instant)
-        yield position_of(ledger).substance
+        yield latest, position_of(ledger).substance
 
 
 def _told_once(history: History) -> History:
@@ -288,11 +292,16 @@ def _told_once(history: History) -> History:
     )
 
 
-def _had_reason(history: History, stored: Stored, before: int, now: int) -> bool:
+def _had_reason(history: History, stored: Stored, *, before: tuple[int, str], now: int) -> bool:
+    """Whether something was heard since the revision before, of which the instant and the substance
+    are given, or was dated earlier and not known to it, or a decision was announced."""
+    then, told = before
     heard = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
-    if any(before <= instant <= now for instant in heard):
+    if any(then <= instant <= now for instant in heard):
         return True
-    announced = _at(history, stored, before).next_decision_at
+    if any(at < then and said == told for at, said in _could_be_known(history, stored, then)):
+        return True
+    announced = _at(history, stored, then).next_decision_at
     return announced is not None and announced <= now
 
 
