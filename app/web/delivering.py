@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -222,13 +223,18 @@ class Delivery:
     def _head(self, answer: Written) -> bytes:
         lines = [STATUS_LINE[answer.status]]
         for name, value in (*self._connection.server_state.default_headers, *answer.headers):
-            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-                raise ValueError("an answer's header has a character that none may have")
             if name == b"connection":
                 self.keep_alive = False
             else:
-                lines.append(b"%b: %b\r\n" % (name, value))
+                lines.append(_line(name, value))
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
         lines.append(b"\r\n")
         return b"".join(lines)
+
+
+@lru_cache(maxsize=256)  # nearly all answers have the same
+def _line(name: bytes, value: bytes) -> bytes:
+    if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
+        raise ValueError("an answer's header has a character that none may have")
+    return b"%b: %b\r\n" % (name, value)
