@@ -9,10 +9,14 @@ not begun, where uvicorn would have sent a head with nothing behind it.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+JOINED_BYTES: Final = 4_096
+"""A longer answer is written as it comes: its copy costs more than the call, and each of a thousand
+readers that do not read would keep one."""
 
 
 class OneWrite:
@@ -57,8 +61,10 @@ class OneWrite:
 
     def _write_kept(self) -> None:
         kept, self._kept = self._kept, []
-        if kept:
-            self._transport.write(b"".join(kept))
+        if kept and sum(map(len, kept)) <= JOINED_BYTES:
+            kept = [b"".join(kept)]
+        for part in kept:
+            self._transport.write(part)
 
     # --- what uvicorn does with a transport while it answers --------------------------------------
 

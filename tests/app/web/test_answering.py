@@ -231,6 +231,13 @@ async def test_a_whole_answer_is_one_write(name: str) -> None:
     )
 
 
+async def test_a_long_answer_is_not_copied_for_each_reader() -> None:
+    body = b"x" * 4_096
+    client = connect(answering([start(length(len(body))), part(body)]))
+    await client.ask()
+    assert client.wire.writes[-1] is body
+
+
 # --- step by step ---------------------------------------------------------------------------------
 
 
