@@ -238,7 +238,7 @@ async def test_a_length_behind_zeros_is_not_believed(tmp_path: Path) -> None:
     async with door(tmp_path, MAX_BODY_BYTES="1024") as there:
         client = there.connect()
         await client.ask(post(length=b"0" * 19 + b"9999999"))
-        for _ in range(3):
+        for _ in range(2):
             await client.ask(b"x" * 1000)
         await soon(lambda: client.wire.writes)
         assert client.wire.writes[0].startswith(b"HTTP/1.1 413 ")
