@@ -49,9 +49,10 @@ _FAILED: Final = Written(
 )
 
 PORTION: Final = 8
-"""Deliveries judged before others have their turn, above all the batch that has been committed: as
-long as it waits, nothing is written. If more than its square wait, one in so many of them: senders
-that hang up and come again may not make the queue grow for ever."""
+"""Deliveries judged in one turn, before others have theirs, above all the batch that has been
+committed: as long as it waits, nothing is written. Where more than the square of this wait, a turn
+grows with them: it takes one in so many of those that wait, for senders that hang up and come again
+may not make the queue grow for ever."""
 
 
 class ShortWay:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import io
 import re
@@ -16,7 +17,7 @@ from app.errors import StorePoisoned, StoreUnavailable
 from app.logs import configure_logging
 from app.web import delivering
 from app.web.connection import GuardedConnection
-from app.web.delivering import PORTION, Delivery
+from app.web.delivering import PORTION, Delivery, ShortWay
 from tests.app.web.driving import event, of_order
 from tests.app.web.short import Door, door, genuine, is_at_rest, post
 from tests.app.web.test_answering import Client, turns
@@ -184,6 +185,21 @@ async def test_more_than_have_their_turn_are_all_judged(tmp_path: Path) -> None:
         for client in clients[: PORTION + 1]:
             client.connection.data_received(UNSIGNED)
         await soon(lambda: all(client.wire.writes for client in clients))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "judged"),
+    [(PORTION - 1, PORTION - 1), (PORTION**2, PORTION), (3 * PORTION**2, 3 * PORTION)],
+)
+async def test_a_turn_grows_with_what_waits(waiting: int, judged: int) -> None:
+    """It takes a portion, or of very many one in so many; and always those that came first."""
+    way = ShortWay(Mock(door=Mock(sources=[])))
+    deliveries = [Mock() for _ in range(waiting)]
+    for each in deliveries:
+        way.complete(each)
+    await asyncio.sleep(0)
+    had_their_turn = [each.judge.called for each in deliveries]
+    assert had_their_turn == [True] * judged + [False] * (waiting - judged)
 
 
 # --- ends -----------------------------------------------------------------------------------------
