@@ -18,7 +18,8 @@ from app.logs import configure_logging
 from app.web import delivering
 from app.web.connection import GuardedConnection
 from app.web.delivering import PORTION, Delivery, ShortWay
-from tests.app.web.driving import event, of_order
+from app.web.webhooks import Written
+from tests.app.web.driving import Header, event, of_order
 from tests.app.web.short import Door, door, genuine, is_at_rest, post
 from tests.app.web.test_answering import Client, turns
 from tests.app.web.test_webhooks import UNREADABLE
@@ -312,6 +313,19 @@ async def test_a_step_that_fails(
         assert closed
         assert clients[1].wire.writes[0].startswith(b"HTTP/1.1 200 ")
         assert log.getvalue().count("could not be answered") == 1
+
+
+@pytest.mark.parametrize("header", [(b"x\r\ny", b"1"), (b"x", b"1\r\ny: 2")])
+async def test_an_answer_that_would_have_one_header_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: Header
+) -> None:
+    """A name or a value with a character that none may have is not sent: 500."""
+    async with door(tmp_path) as there:
+        monkeypatch.setattr(delivering, "written", lambda _: Written(200, [header], b""))
+        client = await there.ask(ONE)
+        sent, closed = client.wire.sent
+        assert sent.startswith(b"HTTP/1.1 500 ")
+        assert closed
 
 
 @pytest.mark.parametrize("error", [None, *STORE])
