@@ -292,7 +292,17 @@ async def test_a_journal_that_takes_nothing(tmp_path: Path) -> None:
             assert client.wire.writes[0].startswith(b"HTTP/1.1 503 ")
 
 
-STEPS = ("decide", "kept", "written")
+async def test_a_journal_that_fails(tmp_path: Path) -> None:
+    """500 where it is not the store that is in trouble."""
+    async with door(tmp_path) as there:
+        waiting, client = held(there), there.connect()
+        await client.ask(ONE)
+        [(_, _, [waiter])] = waiting
+        waiter.set_exception(RuntimeError("of the journal"))
+        assert client.wire.writes[0].startswith(b"HTTP/1.1 500 ")
+
+
+STEPS = {"decide": ONE, "kept": ONE, "written": ONE, "conclude": UNSIGNED}
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -305,7 +315,7 @@ async def test_a_step_that_fails(
         failing = Mock(side_effect=[RuntimeError("of the step")] + [None] * 9)
         monkeypatch.setattr(delivering, step, lambda *given: failing(*given) or right(*given))
         clients = [there.connect() for _ in range(2)]
-        for client, data in zip(clients, (ONE, TWO), strict=True):
+        for client, data in zip(clients, (STEPS[step], TWO), strict=True):
             client.connection.data_received(data)
         await soon(lambda: all(client.wire.writes for client in clients))
         sent, closed = clients[0].wire.sent
