@@ -1,7 +1,8 @@
-"""POST /webhooks/{source}: a plain ASGI endpoint, because this is the path of every delivery.
+"""POST /webhooks/{source}: the way of a delivery that is not plain, and of all behind a proxy.
 
-It reads the body under a running cap, hands everything to `receive_delivery`, and writes the
-answer. A refused encoding is answered here: what we will not inflate we cannot verify.
+A plain ASGI endpoint: it reads the body under a running cap, hands everything to
+`receive_delivery`, and writes the answer. A refused encoding is answered here: what we will not
+inflate we cannot verify. What is plain takes the short way, in `app.web.delivering`.
 """
 
 from __future__ import annotations
