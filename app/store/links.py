@@ -33,7 +33,6 @@ class LinkMemory:
     def __init__(self) -> None:
         self.orders: dict[LinkKey, str] = {}
         """The order a reference belongs to, as far as it is remembered."""
-        self._orphans = True
 
     def add(self, links: dict[LinkKey, str]) -> None:
         """Remember committed links."""
@@ -45,27 +44,14 @@ class LinkMemory:
         """Remember nothing: the database may have been rebuilt while we could not reach it."""
         self.orders.clear()
 
-    def orphan_seen(self) -> None:
-        """An event without an order is being stored."""
-        self._orphans = True
-
-    @property
-    def may_have_orphans(self) -> bool:
-        """Whether any event may be waiting for its order, as of the last look."""
-        return self._orphans
-
-    def look_for_orphans(self) -> Script[None]:
-        """See whether any event is waiting for its order."""
-        rows = yield "SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1", ()
-        self._orphans = bool(rows)
-
 
 @dataclass(slots=True)
 class Linking:
     """The links of one transaction: found, made, and what they adopt or contest.
 
-    orders  the order of each new event that has one, by the event's key
-    torn    (source, event id) of which bodies of several orders may be stored
+    orders   the order of each new event that has one, by the event's key
+    torn     (source, event id) of which bodies of several orders may be stored
+    orphans  whether any stored event is waiting for its order
     """
 
     memory: LinkMemory
@@ -75,6 +61,7 @@ class Linking:
     adopted: dict[int, str] = field(default_factory=dict)
     contested: set[tuple[str, str]] = field(default_factory=set)
     torn: set[tuple[str, str]] = field(default_factory=set)
+    orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
         """Two orders share a reference or an event id; each must see the other."""
@@ -93,7 +80,7 @@ class Linking:
         Two scripts, neither of which rests on the other.
         """
         keys = [key for event in events for key in _keys_of(event)]
-        return self._load(dialect, keys), self.memory.look_for_orphans()
+        return self._load(dialect, keys), self._look_for_orphans()
 
     def assign(self, dialect: str, fresh: Sequence[Event]) -> Script[None]:
         """Give each new event its order, link its references, and adopt orphans."""
@@ -115,7 +102,7 @@ class Linking:
 
     def link(self, dialect: str, links: dict[LinkKey, str]) -> Script[None]:
         """Link references that a record names, such as an opened session's, and write it all."""
-        loading = self._load(dialect, list(links)), self.memory.look_for_orphans()
+        loading = self._load(dialect, list(links)), self._look_for_orphans()
         yield from together(dialect, *loading)
         for key, order in links.items():
             self.join([key], order)
@@ -164,6 +151,10 @@ class Linking:
             )
             self.links |= {(row[0], row[1], row[2]): row[3] for row in rows}
 
+    def _look_for_orphans(self) -> Script[None]:
+        rows = yield "SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1", ()
+        self.orphans = bool(rows)
+
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
         """Link references to an order; one that is linked to another makes the two contested."""
         for key in keys:
@@ -183,15 +174,13 @@ class Linking:
                 if order is not None:
                     self.orders[event.key] = order
                     self.join(keys, order)
-        if any(event.key not in self.orders for event, _ in nameless):
-            self.memory.orphan_seen()
 
     def _linked(self, keys: Iterable[LinkKey]) -> str | None:
         return next((self.links[key] for key in keys if key in self.links), None)
 
     def _adopt(self, dialect: str) -> Script[None]:
         """Orphans of the new links, and of the links that those orphans make in turn."""
-        if not self.memory.may_have_orphans:
+        if not self.orphans:
             return
         tried: set[LinkKey] = set()
         while keys := self.made.keys() - tried:
