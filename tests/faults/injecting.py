@@ -62,11 +62,12 @@ async def start(folder: Path) -> None:
 
 @contextmanager
 def faulty(
-    folder: Path, *, inject: str, file: str, plant: str = ""
+    folder: Path, *, inject: str, file: str, plant: str = "", **more: str
 ) -> Iterator[tuple[Process, Case]]:
     """A service of which calls on one file fail. Look at the case when it is over.
 
     inject  as strace says it: `fdatasync:error=EIO:when=3`
+    more    of its settings
     """
     case = Case(trace=folder / "calls")
     (folder / file).touch()  # strace follows the paths of files that are there
@@ -74,7 +75,7 @@ def faulty(
     traced = f"trace={call},pwrite64,fdatasync,ftruncate"
     options = ["-f", "-qq", "-ttt", "-e", "signal=none", "-e", traced, "-e", f"inject={inject}"]
     under = ["strace", *options, "-P", str(folder / file), "-o", str(case.trace)]
-    with starting(folder, script=script(SMALL_LOG, plant), under=under) as process:
+    with starting(folder, script=script(SMALL_LOG, plant), under=under, **more) as process:
         process.wait_for_word()
         case.served = bool(process.port)
         yield process, case

@@ -47,6 +47,13 @@ faults._FATAL_SQLITE.clear()
 """
 """An I/O error is taken for trouble that passes."""
 
+LONG_WAY = """
+from app.web.delivering import ShortWay
+
+del ShortWay.__init__
+"""
+"""A service whose deliveries may take the short way does not come so far as to serve."""
+
 FAILING_JOURNAL = """
 from app.store.journal import Journal
 

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.check import assert_kept
 from tests.faults.injecting import DATABASE, LOG, Case, base, copied, faulty, start, under_load
 from tests.faults.load import CONNECTIONS
-from tests.faults.plants import GOES_ON
+from tests.faults.plants import GOES_ON, LONG_WAY
 from tests.faults.service import needs_strace
 
 pytestmark = [needs_strace, pytest.mark.slow]
@@ -84,9 +84,9 @@ async def starts_again(folder: Path, case: Case) -> None:
     assert_kept(folder / "t.db", case.ledger.deliveries)
 
 
-def stops(folder: Path, inject: str, file: str, plant: str = "") -> Case:
+def stops(folder: Path, inject: str, file: str, **more: str) -> Case:
     """Serve under load until the call fails; wait for the end."""
-    with faulty(folder, inject=inject, file=file, plant=plant) as (process, case):
+    with faulty(folder, inject=inject, file=file, **more) as (process, case):
         assert case.served, process.log
         under_load(process, case, acks=1_000)
         case.code = process.code()
@@ -94,10 +94,10 @@ def stops(folder: Path, inject: str, file: str, plant: str = "") -> Case:
     return case
 
 
-async def stops_and_starts(source: Path, folder: Path, inject: str, file: str) -> None:
+async def stops_and_starts(source: Path, folder: Path, inject: str, file: str, **more: str) -> None:
     """Only what was committed before may still be told; the file is left as it is; the next start
     finds nothing wrong."""
-    case = stops(copied(source, folder), inject, file)
+    case = stops(copied(source, folder), inject, file, **more)
     assert case.code == UNREACHABLE
     assert case.after <= CONNECTIONS
     assert case.calls == []
@@ -111,6 +111,13 @@ async def test_an_io_error_stops_a_service(
 ) -> None:
     """Nothing more is acknowledged or written, and the next start finds nothing wrong."""
     await stops_and_starts(stopped, tmp_path / "case", inject, file)
+
+
+async def test_an_io_error_stops_a_service_behind_a_proxy(stopped: Path, tmp_path: Path) -> None:
+    """The same where all deliveries go through ASGI."""
+    call = "fdatasync:error=EIO:when=2", LOG
+    proxy = {"FORWARDED_ALLOW_IPS": "127.0.6.0/24"}
+    await stops_and_starts(stopped, tmp_path / "case", *call, plant=LONG_WAY, **proxy)
 
 
 @pytest.mark.soak
