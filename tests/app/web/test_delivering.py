@@ -284,7 +284,7 @@ async def test_a_journal_that_takes_nothing(tmp_path: Path) -> None:
         waiting, first = held(there), there.connect()
         await first.ask(ONE)
         journal, (enter, items, waiters) = there.driver.service.store.journal, waiting.pop()
-        journal._waiting.extend(zip(items, waiters, strict=True))
+        enter(items, waiters)
         journal.abandon()
         journal.enter = enter  # type: ignore[method-assign]
         second = await there.ask(TWO)
