@@ -98,7 +98,7 @@ def test_major_units_are_read_exactly(amount: Any, currency: str, minor: int) ->
         ("", "KES", "not a decimal number"),
         ("1", "kes", "not a currency code"),
         ("1", "XAU", "not a currency code"),
-        ("1", "X" * 10_000, "'XXXXXXXX' is not a currency code"),
+        ("1", "A" * 10_000, "'AAAAAAAA' is not a currency code"),
     ],
 )
 def test_what_is_not_exact_is_refused(amount: Any, currency: str, sentence: str) -> None:

@@ -39,7 +39,7 @@ WRONG: list[tuple[str, Any]] = [
     ("amount", True),
     ("amount", None),
     ("currency", "kes"),
-    ("currency", "XXX"),
+    ("currency", "XAU"),
     ("currency", ""),
     ("currency", None),
     ("phone", "+254712345678"),

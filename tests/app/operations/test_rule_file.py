@@ -18,7 +18,7 @@ currency = "KSH"
 [tolerance]
 KES = "0.001"
 UGX = "-5"
-XXX = "1"
+XAU = "1"
 [accept_alone_max]
 KES = 5000.0001
 [[fee]]
@@ -63,7 +63,7 @@ def test_every_mistake_is_told_at_once() -> None:
         read_rules(WRONG)
     told = [line.partition(":")[0] for line in raised.value.problems]
     assert told == [
-        "date_windw", "tolerance.KES", "tolerance.UGX", "tolerance.XXX", "settle_margin",
+        "date_windw", "tolerance.KES", "tolerance.UGX", "tolerance.XAU", "settle_margin",
         "book_margin", "currency", "fee 1", "fee 2", "fee 2", "fee 3", "fee 3",
         "accept_alone_max.KES",
     ]  # fmt: skip

@@ -186,7 +186,7 @@ async def test_bodies_that_are_no_request(
 
 async def test_all_problems_of_the_fields_are_told_at_once() -> None:
     body = {
-        "order": {"reference": "", "amount": "-1", "currency": "XXX"},
+        "order": {"reference": "", "amount": "-1", "currency": "XAU"},
         "customer": {"phone": "0700"},
         "return_urls": {"success": "/relative", "cancel": "javascript:alert(1)"},
     }
