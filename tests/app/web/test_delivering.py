@@ -6,6 +6,7 @@ import asyncio
 import gc
 import io
 import re
+import tracemalloc
 import weakref
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,22 @@ async def test_a_connection_at_rest_keeps_no_body(tmp_path: Path) -> None:
         client = await there.ask(ONE)
         assert not client.wire.is_closing()
         assert client.connection.cycle is None
+
+
+async def test_a_body_in_tiny_parts(tmp_path: Path) -> None:
+    """It takes no more room on its way in than if it had come in one."""
+    async with door(tmp_path) as there:
+        connection: Any = there.connect().connection
+        connection.data_received(post(length=b"65536"))
+        assert isinstance(connection.cycle, Delivery)
+        tracemalloc.start()
+        try:
+            for _ in range(10_000):
+                connection.data_received(b"xy")
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert 20_000 < held < 30_000
 
 
 async def test_a_length_behind_zeros_is_not_believed(tmp_path: Path) -> None:
