@@ -204,6 +204,10 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     assert "nobody is named" in fails(shop, "reconcile", "rules", "save", rules)
     shop("reconcile", "rules", "save", rules, "--by", "bob")
     assert shop.document("reconcile", "rules", "show")["number"] == 1
+    none = ("reconcile", "rules", "save", shop.file("none.toml", ""), "--by", "bob")
+    assert "a second says" in fails(shop, *none)
+    shop(*none, "--second", "ann")
+    shop("reconcile", "rules", "save", rules, "--by", "bob")
     found = {each["order"]: each["id"] for each in shop.document("reconcile", "run")["breaks"]}
     big, small = found["ord 2"], found["ORD-3"]
     shop("breaks", "assign", big, "--to", "ann", "--by", "bob")
