@@ -24,6 +24,7 @@ from app.store.breaks import (
 from app.store.engine import Connection
 from app.store.operators import Operator
 from app.store.rules import rules_in_force
+from reconcile.breaks import Break
 from reconcile.breaks_life import Deed
 from reconcile.match_rows import subject_of
 from reconcile.money import Money, major_text
@@ -141,16 +142,19 @@ async def _checked(
         await _free_line(connection, found, doing.value)
     if doing.deed in ("accepted", "settled"):
         refund = doing.value == "refund"  # it accepts nothing
-        because = None if refund else await _too_much(connection, found.seen.money)
+        because = None if refund else await _too_much(connection, found.seen)
         action = _ACTIONS[doing.deed]
         return await seconded(connection, who, by=doing.second, action=action, because=because)
     return None
 
 
-async def _too_much(connection: Connection, money: Money) -> str | None:
+async def _too_much(connection: Connection, seen: Break) -> str | None:
     """Why one person may not accept so much alone; None where they may."""
+    money = seen.money
     saved = await rules_in_force(connection)
     limits = {} if saved is None else read_rules(saved.toml).alone_max
+    if limits and seen.cause == "unresolved" and not money.minor:
+        return "how much is at stake is not known, and one person may accept up to a limit only"
     limit = limits.get(money.currency)
     if limit is None or money.minor <= limit:
         return None

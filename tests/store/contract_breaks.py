@@ -284,6 +284,18 @@ class BreakContract:
         await accept_break(at, big, reason="x", by="ann", second="bob")
         assert "ann and bob" in (await show(store, missing("A"))).life.because
 
+    async def test_what_nobody_knows_is_above_every_limit(self, store: Store) -> None:
+        """An unresolved order of which neither amount nor price was told, in whatever currency;
+        where no limit is set, it takes one."""
+        at = desk(store, at=2)
+        unknown = replace(missing("A", minor=0), cause="unresolved")
+        await run(store, unknown, replace(unknown, order="B"), at=1)
+        await accept_break(at, unknown.identity, reason="a gift", by="ann", second=None)
+        await save_rules(at, '[accept_alone_max]\nJPY = "5"\n', by="ann")
+        name = replace(unknown, order="B").identity
+        with pytest.raises(UsageError, match="is not known"):
+            await accept_break(at, name, reason="a gift", by="ann", second=None)
+
     async def test_a_limit_is_raised_by_two_and_lowered_by_one(self, store: Store) -> None:
         """Left out is raised; what else the rules say takes one, and so does the first limit."""
         at = desk(store)
