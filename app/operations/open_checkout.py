@@ -118,6 +118,8 @@ async def open_checkout(
         if said is not None:
             return said
         result = await _Opening(desk, client, sound, new_payment=new_payment).run()
+        if result.state == "opened" and not result.created:
+            result = _unless_paid(result, await explain_order(desk, result.order))
         turn.say(asked, replace(result, created=False))
         return result
 
@@ -263,14 +265,13 @@ class _Opening:
     # --- (6) what is known already ---------------------------------------------------------------
 
     async def _found(self, payment: Payment) -> CheckoutResult:
-        """The result from records and ledger alone; nothing is sent."""
+        """The result from records alone; nothing is sent."""
         opened, refused = payment.opened, payment.refused
         if opened is None:
             assert refused is not None, "only what is settled can be found"
             return _refused(payment, refused.reason or "")
         details = await _details_of(self._store, opened)
-        found = _opened(payment, opened, kept_checkout_url(details, self._settings.form))
-        return _unless_paid(found, await explain_order(self._desk, opened.order))
+        return _opened(payment, opened, kept_checkout_url(details, self._settings.form))
 
 
 def _result(payment: Payment, answered: Answered) -> CheckoutResult | None:
@@ -301,7 +302,7 @@ def _opened(payment: Payment, opened: Record, checkout_url: str | None) -> Check
 
 
 def _unless_paid(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """That its session is open would be no answer where the order's money has come."""
+    """That the session there was is open would be no answer where the order's money has come."""
     captured = [entry for entry in ledger.entries if entry.kind == "captured"]
     if not captured or ledger.outcome == "unresolved":
         return found
