@@ -77,6 +77,8 @@ def break_sentence(found: Break) -> str:
     ]
     facts += [("told", value) for name, value in found.facts if name in ("booked", "settled")]
     sentence = filled(SENTENCES[found.cause], tuple(facts)) + "."
+    if any(name == "in_doubt" for name, _ in found.facts):
+        sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)
     if ("searched", False) in found.facts:
         sentence += " No partner was looked for beyond its reference: too much was left over."
     return sentence

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reconcile.instants import Instant
 from reconcile.ledger import EntryKind, FindingCode
 from reconcile.match_rows import TakingRow
-from reconcile.money import Money
+from reconcile.money import MAX_MINOR, Money
 
 
 class Capture(NamedTuple):
@@ -43,9 +43,10 @@ class Return(NamedTuple):
 class Funds:
     """The money of one order, or of several that a group or a person puts together.
 
-    currency   of the price, where money of it came, else of the first money that moved
+    currency   of the price, where money of it came, else of the first money that moved, or may have
     others     whether money of another currency came as well
     captured, refunded   in `currency`, both positive
+    in_doubt   what may have been captured beside, in `currency`: of an unresolved order only
     owed       what is held beyond the price because it was paid twice
     at         when the last money came, else when the order was opened
     """
@@ -60,6 +61,7 @@ class Funds:
     others: bool
     captured: int
     refunded: int
+    in_doubt: int
     owed: int
     at: Instant
 
@@ -72,6 +74,11 @@ class Funds:
     def kept(self) -> int:
         """What came and has not gone back."""
         return self.captured - self.refunded
+
+    @property
+    def at_stake(self) -> int:
+        """What may have been taken or given back, whichever is more; at most what can be kept."""
+        return min(max(self.captured + self.in_doubt, self.refunded), MAX_MINOR)
 
     @property
     def moved(self) -> bool:
@@ -105,7 +112,9 @@ def funds_of(rows: Sequence[TakingRow]) -> Funds:
     captures = [each for row in rows for each in captures_of(row)]
     returns = [each for row in rows for each in _returns_of(row)]
     wholes = [row.whole for row in rows if row.whole is not None]
-    currency = _currency(rows, captures, returns)
+    doubts = [money for whole in wholes for money in whole.in_doubt]
+    moved = captures or doubts or returns
+    currency = _currency(rows, [each.currency for each in moved])
     captured = sum([each.minor for each in captures if each.currency == currency])
     refunded = sum([each.minor for each in returns if each.currency == currency])
     return Funds(
@@ -119,6 +128,7 @@ def funds_of(rows: Sequence[TakingRow]) -> Funds:
         others=any(each.currency != currency for each in captures),
         captured=captured,
         refunded=refunded,
+        in_doubt=sum([money.minor for money in doubts if money.currency == currency]),
         owed=_owed(rows, captured - refunded),
         at=max([each.at for each in captures], default=max([row.opened_at for row in rows])),
     )
@@ -145,10 +155,7 @@ def _returns_of(row: TakingRow) -> Iterator[Return]:
             yield Return(taken.kind, taken.payment, minor, currency, taken.at, taken.cites)
 
 
-def _currency(
-    rows: Sequence[TakingRow], captures: Sequence[Capture], returns: Sequence[Return]
-) -> str:
-    moved = [each.currency for each in captures] or [each.currency for each in returns]
+def _currency(rows: Sequence[TakingRow], moved: Sequence[str]) -> str:
     prices = [row.whole.expected for row in rows if row.whole is not None]
     stated = [price.currency for price in prices if price is not None]
     if not moved:

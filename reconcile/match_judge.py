@@ -273,16 +273,17 @@ def _unresolved(funds: Funds, lines: Lines | None, terms: Terms) -> Break:
     moved: Facts = tuple(
         [("captured", Money(minor=each.minor, currency=each.currency)) for each in funds.captures]
     )
+    doubt: Facts = (("in_doubt", funds.money(funds.in_doubt)),) if funds.in_doubt else ()
     booked = terms.rules.currency if lines is None else lines.currency
     return Break(
         cause="unresolved",
         order=funds.order,
         payment=None,
         subject=None,
-        money=Money(minor=max(funds.captured, funds.refunded), currency=funds.currency or booked),
+        money=Money(minor=funds.at_stake, currency=funds.currency or booked),
         since=funds.at,
         cites=funds.cites + (() if lines is None else lines.ids),
-        facts=moved or (("captured", None),),
+        facts=(*(moved or (("captured", None),)), *doubt),
     )
 
 

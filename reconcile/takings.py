@@ -42,6 +42,8 @@ class Taking:
     findings   codes of the ledger's findings, each once
     reason     the code of the reason that decided the outcome
     closed_at  `settle.closed_at` of the ledger: None while the outcome is not final
+    in_doubt   of an unresolved order: what may have been captured beside `taken`, an amount for
+               each payment, and for each currency that was stated for it
     """
 
     key: str
@@ -56,3 +58,4 @@ class Taking:
     findings: tuple[FindingCode, ...]
     reason: str = ""
     closed_at: Instant | None = None
+    in_doubt: tuple[Money, ...] = ()

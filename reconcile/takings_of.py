@@ -7,7 +7,7 @@ entry names neither the source that it came through nor when we first knew of it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reconcile.books import match_key
@@ -25,6 +25,7 @@ def taking(ledger: Ledger) -> Taking | None:
     opened = min(_dates(ledger.case), default=None)
     if opened is None:
         return None
+    movements = movements_of(ledger.case.attempts)
     return Taking(
         key=match_key(ledger.order),
         order=ledger.order,
@@ -33,11 +34,12 @@ def taking(ledger: Ledger) -> Taking | None:
         fulfillable=ledger.fulfillable,
         expected=ledger.expected,
         opened_at=opened,
-        taken=_taken(ledger.case),
+        taken=_taken(movements),
         payments=tuple([(each.source, each.reference) for each in ledger.attempts]),
         findings=tuple(dict.fromkeys([finding.code for finding in ledger.findings])),
         reason=ledger.reasons[0].code,
         closed_at=closed_at(ledger),
+        in_doubt=_in_doubt(ledger, movements),
     )
 
 
@@ -53,9 +55,9 @@ def _dates(case: Case) -> Iterator[Instant]:
         yield from (record.at for record in file.records())
 
 
-def _taken(case: Case) -> tuple[Taken, ...]:
+def _taken(movements: Iterable[Movement]) -> tuple[Taken, ...]:
     """In the order of their dates, as the ledger's entries are."""
-    found = [_one(each) for each in movements_of(case.attempts) if each.money is not None]
+    found = [_one(each) for each in movements if each.money is not None]
     if len(found) > 1:
         found.sort(key=lambda t: (t.at, t.payment, t.kind, t.cites, t.source))
     return tuple(found)
@@ -74,6 +76,34 @@ def _one(movement: Movement) -> Taken:
         received_at=min([each.first for each in heard]),
         cites=movement.cites,
     )
+
+
+def _in_doubt(ledger: Ledger, movements: list[Movement]) -> tuple[Money, ...]:
+    """The most that may have been captured without an entry: of each capture that has no certain
+    amount, and of the order itself where no movement of it has an amount. Table in the README."""
+    if ledger.outcome != "unresolved":
+        return ()
+    unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
+    if not unsure and all(each.money is None for each in movements):
+        unsure = [()]
+    found: list[Money] = []
+    for stated in unsure:
+        found += _greatest(stated or _asked(ledger))
+    return tuple(found)
+
+
+def _asked(ledger: Ledger) -> list[Money]:
+    """What the order costs; every price that was stated where they differ."""
+    if ledger.expected is not None:
+        return [ledger.expected]
+    prices = [heard.event.order_money for heard in ledger.case.heard]
+    return [price for price in prices if price is not None]
+
+
+def _greatest(amounts: Iterable[Money]) -> Iterable[Money]:
+    """The greatest of each currency, by its code."""
+    ordered = sorted(amounts, key=lambda money: (money.currency, money.minor))
+    return {money.currency: money for money in ordered}.values()
 
 
 # --- as text -------------------------------------------------------------------------------------
@@ -96,6 +126,7 @@ def taking_text(found: Taking) -> str:
         found.findings,
         found.reason,
         found.closed_at,
+        *[(money.minor, money.currency) for money in found.in_doubt],
     ]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
@@ -104,7 +135,7 @@ def taking_in(text: str, *, as_of: Instant) -> Taking:
     """The taking that `taking_text` wrote, which still stands at `as_of`."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
-     ended_at) = json.loads(text)
+     ended_at, *in_doubt) = json.loads(text)
     # fmt: on
     return Taking(
         key=match_key(order),
@@ -119,6 +150,7 @@ def taking_in(text: str, *, as_of: Instant) -> Taking:
         findings=tuple(findings),
         reason=reason,
         closed_at=ended_at,
+        in_doubt=tuple([Money(minor=minor, currency=code) for minor, code in in_doubt]),
     )
 
 

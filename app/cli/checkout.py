@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
 
-EXIT_CODES: Final = {"opened": 0, "refused": 1, "unknown": 4}
-"""What was looked for is wrong: 1. The service cannot be reached: 4."""
+EXIT_CODES: Final = {"opened": 0, "paid": 1, "refused": 1, "unknown": 4}
+"""The customer can pay: 0. There is nothing to pay, or the service will not: 1. The service cannot
+be reached: 4."""
 
 
 @group.callback()
@@ -46,7 +47,10 @@ def start(
     ] = False,
     form: DocumentOption = Format.table,
 ) -> None:
-    """Open the order's checkout session, or find the one it has. Safe to repeat."""
+    """Open the order's checkout session, or find the one it has. Safe to repeat.
+
+    Exit code 0: the customer can pay · 1: the order is paid, or the service refuses · 4: unknown.
+    """
     from app.checkout.request import CheckoutRequest
     from app.cli.running import with_desk
     from app.operations.open_checkout import result_document
@@ -65,7 +69,7 @@ def start(
     )
     if form is not Format.table:
         document(result_document(result), form)
-    elif result.checkout_url is not None:
+    elif result.state == "opened" and result.checkout_url is not None:
         print(result.checkout_url)
     note(result.sentence)
     raise typer.Exit(EXIT_CODES[result.state])

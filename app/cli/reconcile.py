@@ -208,7 +208,14 @@ def show_rules(form: DocumentOption = Format.table) -> None:
 
 
 @rules_group.command("save")
-def save(file: RulesFile, by: ByOption = None) -> None:
+def save(
+    file: RulesFile,
+    by: ByOption = None,
+    second: Annotated[
+        str | None,
+        typer.Option(help="Who agrees; needed where one person may accept more than before."),
+    ] = None,
+) -> None:
     """Put the rules of a file in force for the runs to come. `reconcile preview` shows first what
     they would change."""
     from app.cli.running import with_desk
@@ -216,7 +223,7 @@ def save(file: RulesFile, by: ByOption = None) -> None:
 
     text = _text_of(file)
     saved = with_desk(
-        lambda desk, settings: save_rules(desk, text, by=by),
+        lambda desk, settings: save_rules(desk, text, by=by, second=second),
         purpose="writing",
     )
     note(f"Saved as rules {saved.number}.")

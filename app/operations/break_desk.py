@@ -11,7 +11,7 @@ from typing import Final
 from app.errors import UsageError
 from app.masking import looks_like_a_phone
 from app.operations.desk import Desk
-from app.operations.people import Action, note_deed, permitted
+from app.operations.people import Action, note_deed, permitted, seconded
 from app.operations.read_breaks import SeenBreak, break_in
 from app.operations.rule_file import read_rules
 from app.store.breaks import (
@@ -24,6 +24,7 @@ from app.store.breaks import (
 from app.store.engine import Connection
 from app.store.operators import Operator
 from app.store.rules import rules_in_force
+from reconcile.breaks import Break
 from reconcile.breaks_life import Deed
 from reconcile.match_rows import subject_of
 from reconcile.money import Money, major_text
@@ -140,33 +141,25 @@ async def _checked(
     if doing.deed == "matched":
         await _free_line(connection, found, doing.value)
     if doing.deed in ("accepted", "settled"):
-        return await _second(connection, found.seen.money, doing, who)
+        refund = doing.value == "refund"  # it accepts nothing
+        because = None if refund else await _too_much(connection, found.seen)
+        action = _ACTIONS[doing.deed]
+        return await seconded(connection, who, by=doing.second, action=action, because=because)
     return None
 
 
-async def _second(connection: Connection, money: Money, doing: Doing, who: Operator) -> str | None:
-    """Who agrees. Above the limit there must be one, and both must be operators who may; a refund
-    accepts nothing, and needs none."""
+async def _too_much(connection: Connection, seen: Break) -> str | None:
+    """Why one person may not accept so much alone; None where they may."""
+    money = seen.money
     saved = await rules_in_force(connection)
     limits = {} if saved is None else read_rules(saved.toml).alone_max
+    if limits and seen.cause == "unresolved" and not money.minor:
+        return "how much is at stake is not known, and one person may accept up to a limit only"
     limit = limits.get(money.currency)
-    above = limit is not None and money.minor > limit and doing.value != "refund"
-    if doing.second is None:
-        if above:
-            most = Money(minor=limit or 0, currency=money.currency)
-            raise UsageError(
-                f"{money} is more than the {most} that one person may accept: a second says "
-                "--second NAME"
-            )
+    if limit is None or money.minor <= limit:
         return None
-    second = await permitted(connection, by=doing.second, action=_ACTIONS[doing.deed])
-    if second.name == who.name:
-        raise UsageError("the second person must be another one")
-    if above and "account" in (who.role, second.role):
-        raise UsageError(
-            "above the limit both must be operators: `tallyhook operators add` registers them"
-        )
-    return second.name
+    most = Money(minor=limit, currency=money.currency)
+    return f"{money} is more than the {most} that one person may accept"
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:

@@ -45,7 +45,7 @@ from app.store.records import add_records, details_of, records_of
 from app.store.store import Store
 from app.store.unanswered import Unanswered, note_unanswered, unanswered
 from reconcile.instants import SECOND, Instant, format_instant
-from reconcile.ledger import Outcome
+from reconcile.ledger import Ledger, Outcome
 from reconcile.records import Record
 
 OVER: Final[frozenset[Outcome]] = frozenset({"failed", "canceled", "expired", "timed_out"})
@@ -57,7 +57,7 @@ ASKED_ELSEWHERE: Final = "asked_elsewhere"
 LOOK_S: Final = 0.1
 """Between two looks at whether another process has its answer."""
 
-State = Literal["opened", "refused", "unknown"]
+State = Literal["opened", "paid", "refused", "unknown"]
 
 log = structlog.get_logger()
 
@@ -79,8 +79,9 @@ def result_document(result: CheckoutResult) -> dict[str, Any]:
 class CheckoutResult:
     """What is known of the order's session.
 
-    state         opened: the customer can pay · refused: the service will not · unknown: the
-                  service may have opened it; it is asked again, in the background too
+    state         opened: the customer can pay · paid: they have, by the order's ledger · refused:
+                  the service will not · unknown: the service may have opened it; it is asked
+                  again, in the background too
     checkout_url  where the customer pays, if the service gave a URL
     key           the idempotency key, for questions to the service
     sentence      the same for people
@@ -117,6 +118,8 @@ async def open_checkout(
         if said is not None:
             return said
         result = await _Opening(desk, client, sound, new_payment=new_payment).run()
+        if result.state == "opened" and not result.created:
+            result = _unless_paid(result, await explain_order(desk, result.order))
         turn.say(asked, replace(result, created=False))
         return result
 
@@ -296,6 +299,18 @@ def _opened(payment: Payment, opened: Record, checkout_url: str | None) -> Check
         checkout_url=checkout_url,
         expires_at=opened.expires_at,
     )
+
+
+def _unless_paid(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
+    """That the session there was is open would be no answer where the order's money has come."""
+    captured = [entry for entry in ledger.entries if entry.kind == "captured"]
+    if not captured or ledger.outcome == "unresolved":
+        return found
+    sentence = (
+        f"Order {found.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
+        f"is {ledger.outcome}. No new payment was started."
+    )
+    return replace(found, state="paid", sentence=sentence)
 
 
 def _refused(payment: Payment, reason: str) -> CheckoutResult:

@@ -111,6 +111,31 @@ async def permitted(connection: Connection, *, by: str | None, action: Action) -
     return who
 
 
+async def seconded(
+    connection: Connection, who: Operator, *, by: str | None, action: Action, because: str | None
+) -> str | None:
+    """The name of the second person, who agrees to what `who` does; None where nobody is named.
+
+    by       the second person's name
+    because  why one person alone may not do it, in words that the refusal begins with: then there
+             must be a second, and both must be operators. None: one is enough
+
+    Raises UsageError where the second is missing, may not do it either, or is the same person.
+    """
+    if by is None:
+        if because is not None:
+            raise UsageError(f"{because}: a second says --second NAME")
+        return None
+    second = await permitted(connection, by=by, action=action)
+    if second.name == who.name:
+        raise UsageError("the second person must be another one")
+    if because is not None and "account" in (who.role, second.role):
+        raise UsageError(
+            f"{because}: both must be operators, and `tallyhook operators add` registers them"
+        )
+    return second.name
+
+
 async def who_may(desk: Desk, *, by: str | None, action: Action) -> Operator:
     """The same, before a work of several transactions."""
     async with desk.store.reading() as connection:

@@ -90,7 +90,7 @@ class _Stage:
         again: list[Played] = []
         try:
             result = await self._open(request)  # (1), (2)
-            if result.state != "opened":
+            if result.state not in ("opened", "paid"):
                 return [
                     self._ended(
                         scenario, began=began, seen=result.state, explanation=result.sentence

@@ -127,8 +127,9 @@ def _answer(result: CheckoutResult) -> Response:
     if result.state == "refused":
         return problem(422, "session_refused", result.sentence, idempotency_key=result.key)
     document = result_document(result)
-    if result.state == "unknown":
+    if result.state in ("unknown", "paid"):
         document["detail"] = result.sentence
+    if result.state == "unknown":
         return _json(202, document, headers=RETRY_AFTER)
     return _json(201 if result.created else 200, document)
 

@@ -140,7 +140,7 @@ _SESSION: Final = {
     "required": ["reference", "status", "checkout_url", "expires_at", "order", "idempotency_key"],
     "properties": {
         "reference": {"type": ["string", "null"], "description": "The service's own."},
-        "status": {"enum": ["open", "unknown"]},
+        "status": {"enum": ["open", "paid", "unknown"]},
         "checkout_url": {"type": ["string", "null"]},
         "expires_at": {"anyOf": [_INSTANT, {"type": "null"}]},
         "order": {"type": "object", "properties": {"reference": {"type": "string"}}},

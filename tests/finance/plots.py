@@ -306,14 +306,14 @@ def price_unclear(t: Telling) -> None:
 
 
 def two_bodies(t: Telling) -> None:
-    """One event came twice with different amounts: neither is entered."""
+    """One event came twice with different amounts: neither is entered, the greater is at stake."""
     t.places()
     event = t.hears("succeeded", 60)
     t.hears("succeeded", 60, paid=t.price - 100, lag=9, event_id=event)
     t.books("paid")
     t.settles()
     t.ends("unresolved")
-    t.leaves("unresolved", 0)
+    t.leaves("unresolved", t.price)
 
 
 def two_rows_fit(t: Telling) -> None:

@@ -13,6 +13,7 @@ from reconcile.breaks_words import break_sentence, next_step
 from reconcile.instants import DAY, HOUR
 from reconcile.match import Match, Matching
 from reconcile.match_rules import Coverage
+from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
 from tests.reconcile.books_truth import (
     AS_OF,
@@ -57,6 +58,14 @@ def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
 
 
 SOON = AT + 2 * HOUR
+
+
+def kes(minor: int) -> Money:
+    """Minor units of it."""
+    return Money(minor=minor, currency="KES")
+
+
+YEN = Money(minor=7, currency="JPY")
 
 
 @pytest.mark.parametrize(
@@ -209,6 +218,39 @@ def test_a_break_keeps_its_identity_while_its_difference_is_the_same() -> None:
     changed = case().books(minor=2_100)
     changed.book[0] = replace(changed.book[0], line_id="bok_ORD-1_0.2")
     assert decided(alone)[0][0].identity == decided(changed)[0][0].identity
+
+
+@pytest.mark.parametrize(
+    ("made", "in_doubt", "money"),
+    [
+        (lambda c: c.untouched(), (kes(900),), kes(900)),
+        (lambda c: c.pays(), (kes(900),), kes(2_400)),
+        (lambda c: c.pays(), (kes(900), kes(100), YEN), kes(2_500)),
+        (lambda c: c.pays(), (YEN,), kes(1_500)),
+        (lambda c: c.untouched(), (YEN, kes(900)), kes(900)),
+        (lambda c: c.untouched(), (YEN,), YEN),
+        (lambda c: c.pays(more=(c.taken(minor=-9_000),)), (kes(100),), kes(9_000)),
+        (lambda c: c.untouched(), (kes(MAX_MINOR), kes(1)), kes(MAX_MINOR)),
+    ],
+)  # fmt: skip
+def test_what_may_have_been_taken_is_at_stake(
+    made: Callable[[Case], Case], in_doubt: tuple[Money, ...], money: Money
+) -> None:
+    """Beside what is certain, in one currency, and never more than can be kept; with or without a
+    line of the book."""
+    doubtful = made(case())
+    doubtful.takings[0] = replace(
+        doubtful.takings[0],
+        outcome="unresolved",
+        findings=("conflicting_amounts",),
+        in_doubt=in_doubt,
+    )
+    for shown in (replace(doubtful, book=[]), doubtful.books()):
+        breaks = [each for each in decided(shown)[0] if isinstance(each, Break)]
+        (found,) = [each for each in breaks if each.cause == "unresolved"]
+        assert found.money == money
+        said = "may have been captured beside that" in break_sentence(found)
+        assert said == any(each.currency == money.currency for each in in_doubt)
 
 
 @pytest.mark.parametrize("cause", BREAK_CAUSES)

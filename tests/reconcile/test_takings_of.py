@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from reconcile.books import match_key
 from reconcile.breaks import Break, Candidate
 from reconcile.breaks_text import break_in, break_text
+from reconcile.events import Event
 from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import Instant
@@ -16,7 +17,7 @@ from reconcile.money import Money
 from reconcile.policy import Policy
 from reconcile.takings import Taken, Taking
 from reconcile.takings_of import taking, taking_in, taking_text
-from tests.reconcile.build import ORDER, T
+from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories, moments
 
 
@@ -63,6 +64,61 @@ def test_an_order_of_which_nothing_had_arrived_has_no_taking() -> None:
     """Nor has one that nobody ever spoke of."""
     empty = History(order=ORDER)
     assert taking(fold(empty, policy=Policy(), as_of=T)) is None
+
+
+PAID = event("e1", "succeeded", payment="p", money=DUE)
+LESS = Money(minor=100, currency="KES")
+MORE = Money(minor=999_000, currency="KES")
+YEN = Money(minor=7, currency="JPY")
+OTHERS = event("o", "succeeded", order="ORD-2", payment="p", money=MORE)
+
+
+def told(*events: Event, price: Money | None = None) -> Taking:
+    """The taking of an order of which these were said, and which the shop gave this price."""
+    heard = [delivery(f"d{number}", number, each) for number, each in enumerate(events)]
+    placed = () if price is None else (record("r", "order_placed", 0, money=price),)
+    ledger = fold(history(*heard, *placed), policy=Policy(), as_of=seconds(99))
+    found = taking(ledger)
+    assert found is not None
+    assert (ledger.outcome == "unresolved") or not found.in_doubt
+    assert taking_in(taking_text(found), as_of=seconds(99)) == found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("events", "price", "in_doubt"),
+    [
+        # one amount, or none taken: certain, whatever the order costs
+        ([PAID], DUE, ()),
+        ([PAID], MORE, ()),
+        ([event("e1", "declined", payment="p", money=DUE)], DUE, ()),
+        # two amounts for one payment, in one event's bodies or in two events: the greater
+        ([PAID, event("e1", "succeeded", payment="p", money=LESS)], DUE, (DUE,)),
+        ([PAID, event("e2", "succeeded", payment="p", money=MORE)], LESS, (MORE,)),
+        ([PAID, event("e2", "succeeded", payment="p", money=YEN)], None, (YEN, DUE)),
+        # no amount: the price; where events disagree on it, the greater
+        ([event("e1", "succeeded", payment="p")], MORE, (MORE,)),
+        ([event("e1", "succeeded", payment="p", order_money=LESS),
+          event("e2", "pending", payment="p", order_money=MORE)], None, (MORE,)),
+        ([event("e1", "succeeded", payment="p")], None, ()),
+        # each payment by itself, beside what is certain
+        ([PAID, event("e2", "succeeded", payment="q"),
+          event("e3", "succeeded", payment="r", money=LESS),
+          event("e4", "succeeded", payment="r", money=MORE)], LESS, (LESS, MORE)),
+        # no movement of the order has an amount: the price
+        ([event("e1", "pending", payment="p"), OTHERS], LESS, (LESS,)),
+        ([event("e1", "disputed", payment="p"), event("e2", "dispute_won", payment="p")], DUE,
+         (DUE,)),
+        ([event("e1", "dispute_lost", payment="p")], DUE, (DUE,)),
+        # what went back is certain
+        ([event("e1", "refunded", payment="p", movement="m", money=MORE)], DUE, ()),
+    ],
+)  # fmt: skip
+def test_what_an_unresolved_order_may_have_taken(
+    events: list[Event], price: Money | None, in_doubt: tuple[Money, ...]
+) -> None:
+    """The rows of the README's table of what is at stake, as amounts beside what is certain."""
+    assert told(*events, price=price).in_doubt == in_doubt
 
 
 def test_a_break_is_read_as_it_was_written() -> None:

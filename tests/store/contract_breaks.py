@@ -284,6 +284,39 @@ class BreakContract:
         await accept_break(at, big, reason="x", by="ann", second="bob")
         assert "ann and bob" in (await show(store, missing("A"))).life.because
 
+    async def test_what_nobody_knows_is_above_every_limit(self, store: Store) -> None:
+        """An unresolved order of which neither amount nor price was told, in whatever currency;
+        where no limit is set, it takes one."""
+        at = desk(store, at=2)
+        unknown = replace(missing("A", minor=0), cause="unresolved")
+        await run(store, unknown, replace(unknown, order="B"), at=1)
+        await accept_break(at, unknown.identity, reason="a gift", by="ann", second=None)
+        await save_rules(at, '[accept_alone_max]\nJPY = "5"\n', by="ann")
+        name = replace(unknown, order="B").identity
+        with pytest.raises(UsageError, match="is not known"):
+            await accept_break(at, name, reason="a gift", by="ann", second=None)
+
+    async def test_a_limit_is_raised_by_two_and_lowered_by_one(self, store: Store) -> None:
+        """Left out is raised; what else the rules say takes one, and so does the first limit."""
+        at = desk(store)
+        low, high = (f'[accept_alone_max]\nKES = "{n}.00"\nJPY = "5"\n' for n in (10, 11))
+        for rules in ('book_margin = "1 day"\n', high, low, 'book_margin = "2 days"\n' + low):
+            await save_rules(at, rules, by="ann")
+        for rules in (high, "", low.replace("JPY", "USD"), low.replace('"5"', '"6"')):
+            with pytest.raises(UsageError, match="a second says"):
+                await save_rules(at, rules, by="ann")
+        with pytest.raises(UsageError, match="accept more KES than those in force do: both must"):
+            await save_rules(at, high, by="ann", second="bob")
+        for person, role in (("ann", "admin"), ("bob", "finance"), ("eve", "support")):
+            await register_operator(at, name=person, role=role, by="ann")  # type: ignore[arg-type]
+        for second, why in (("ann", "another one"), ("eve", "support")):
+            with pytest.raises(UsageError, match=why):
+                await save_rules(at, high, by="ann", second=second)
+        assert (await save_rules(at, high, by="ann", second="bob")).number == 5
+        async with store.reading() as connection:
+            trail = await deeds(connection, limit=9, action="rules_saved")
+        assert [each.facts.get("second") for each in trail].count("bob") == 1
+
     async def test_a_line_is_matched_by_hand_once(self, store: Store) -> None:
         """Only a line that is left over; then the matcher is told, and the break it closes cites
         who said so."""

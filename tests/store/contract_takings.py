@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -154,6 +155,19 @@ class TakingsContract:
         await refresh_takings(desk(store, at=9), progress=quiet)
         await refold_all(desk(store, at=9), progress=quiet)
         assert await rows(store, "SELECT order_key FROM takings") == []
+
+    async def test_an_upgrade_forgets_takings_that_do_not_say_what_is_in_doubt(
+        self, store: Store
+    ) -> None:
+        """Those of unresolved orders; the next run makes them anew, and no others."""
+        less = {"order": "A", "payment": "p", "money": Money(minor=1, currency="KES")}
+        bodies = [said("e", "succeeded", **less), said("e", "succeeded", **less | {"money": DUE})]
+        await keep(store, *map(arrival, [*bodies, paid("B")]))
+        await refresh_takings(desk(store, at=9), progress=quiet)
+        version = import_module("app.store.migrations.versions.0015_takings_of_unresolved_orders")
+        async with store.writing() as connection:
+            await connection.execute(text(version.FORGET))
+        assert await rows(store, "SELECT order_key FROM takings") == [("B",)]
 
     async def test_an_order_that_cannot_be_folded_stops_no_other(
         self, store: Store, monkeypatch: pytest.MonkeyPatch

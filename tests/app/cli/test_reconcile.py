@@ -204,6 +204,10 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     assert "nobody is named" in fails(shop, "reconcile", "rules", "save", rules)
     shop("reconcile", "rules", "save", rules, "--by", "bob")
     assert shop.document("reconcile", "rules", "show")["number"] == 1
+    none = ("reconcile", "rules", "save", shop.file("none.toml", ""), "--by", "bob")
+    assert "a second says" in fails(shop, *none)
+    shop(*none, "--second", "ann")
+    shop("reconcile", "rules", "save", rules, "--by", "bob")
     found = {each["order"]: each["id"] for each in shop.document("reconcile", "run")["breaks"]}
     big, small = found["ord 2"], found["ORD-3"]
     shop("breaks", "assign", big, "--to", "ann", "--by", "bob")
@@ -222,6 +226,17 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     ]  # fmt: skip
     assert "asked the bank" in shop("breaks", "show", big)
     assert "only looked" in fails(shop, "breaks", "show", "brk_none", code=5)
+
+
+def test_money_in_doubt_takes_two_people_as_any_other(shop: Shop) -> None:
+    """One event with two amounts: nothing of it is certain, and the greater is above the limit."""
+    shop.hear(paid("5", 100), paid("5", 5000), at=T + MINUTE)
+    rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "1000.00"\n')
+    shop("reconcile", "rules", "save", rules)
+    found = {each["order"]: each for each in shop.document("reconcile", "run")["breaks"]}["ORD-5"]
+    assert (found["cause"], found["money"]["amount"]) == ("unresolved", "5000.00")
+    said = fails(shop, "breaks", "accept", found["id"], "--reason", "small", "--by", "ann")
+    assert "KES 5,000.00 is more than the KES 1,000.00 that one person may accept" in said
 
 
 def test_late_money_is_listed_with_a_proposal_and_settled(shop: Shop) -> None:

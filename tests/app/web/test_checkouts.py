@@ -91,6 +91,34 @@ async def test_two_hundred_calls_at_once_make_one_request(tmp_path: Path) -> Non
     assert len(pay.seen) == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ([event("e1")], "paid"),
+        ([event("e1"), event("e2", "refunded", refund={"reference": "r", "amount": 1500})], "paid"),
+        ([event("e1"), event("e2", "disputed")], "paid"),
+        ([event("e1", payment={"amount": 1400})], "open"),
+        ([event("e1", "pending")], "open"),
+        ([event("e1", "declined")], "open"),
+    ],
+)
+async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
+    tmp_path: Path, said: list[dict[str, Any]], status: str
+) -> None:
+    """Whatever became of its money later; not where it is unresolved what was paid."""
+    async with shop(tmp_path, opened()) as (driver, pay):
+        first = await start(driver)
+        for each in said:
+            assert (await driver.send(each)).status_code == 200
+        again = await start(driver)
+    assert again.status_code == 200
+    told = again.json()
+    detail = told.pop("detail", "")
+    assert told == first.json() | {"status": status}
+    assert ("paid, by the verified event e1" in detail) == (status == "paid")
+    assert len(pay.seen) == 1
+
+
 async def test_an_order_is_enough_where_the_profile_wants_no_more(tmp_path: Path) -> None:
     async with shop(tmp_path, opened()) as (driver, pay):
         first = await driver.api("POST", PATH, json={"order": ASKED["order"]})
