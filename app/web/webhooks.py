@@ -165,23 +165,21 @@ class Webhooks:
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
         """A body in several parts. Raises NoRoom when those under way are too much together."""
-        parts, size, counted = [], 0, 0
+        body, counted = bytearray(), 0  # kept by themselves, tiny parts take twenty times the room
         try:
             while True:
                 if message["type"] == "http.disconnect":
                     raise ClientGone
-                part = message.get("body", b"")
-                size += len(part)
-                if size > self._limits.max_body_bytes:
+                body += message.get("body", b"")
+                if len(body) > self._limits.max_body_bytes:
                     return None
                 self._long_bytes -= counted
-                counted = max(0, size - FREE_BYTES)
+                counted = max(0, len(body) - FREE_BYTES)
                 self._long_bytes += counted
                 if counted and self._long_bytes > self._limits.max_bodies_bytes:
                     raise NoRoom
-                parts.append(part)
                 if not message.get("more_body", False):
-                    return b"".join(parts)
+                    return bytes(body)
                 message = await receive()
         finally:
             self._long_bytes -= counted

@@ -6,12 +6,14 @@ import asyncio
 import io
 import json
 import sqlite3
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Receive
 
 from app.errors import StorePoisoned, StoreUnavailable
 from reconcile.instants import SECOND
@@ -228,8 +230,8 @@ async def test_the_size_limit_is_exact(driver: Driver, size: int) -> None:
         assert answer.status_code == (413 if size > 1024 * 1024 else 200)
 
 
-async def status_of_one_message(driver: Driver, body: bytes) -> int:
-    """The answer to a body that the server hands over whole, as it does with short ones."""
+async def status_of(driver: Driver, body: bytes, receive: Receive) -> int:
+    """The answer to a body as the server hands it over."""
     scope = {
         "type": "http",
         "method": "POST",
@@ -238,9 +240,6 @@ async def status_of_one_message(driver: Driver, body: bytes) -> int:
         "headers": signed(body),
     }
     sent: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body}
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -252,9 +251,32 @@ async def status_of_one_message(driver: Driver, body: bytes) -> int:
 @pytest.mark.parametrize(("size", "status"), [(1023, 200), (1024, 200), (1025, 413)])
 async def test_the_size_limit_of_short_bodies(tmp_path: Path, size: int, status: int) -> None:
     """The limit is as exact for a body that comes in one piece."""
+    body = WHOLE[:-1] + b" " * (size - len(WHOLE)) + b"}"
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
     async with driving(tmp_path, MAX_BODY_BYTES="1024") as driver:
-        body = WHOLE[:-1] + b" " * (size - len(WHOLE)) + b"}"
-        assert await status_of_one_message(driver, body) == status
+        assert await status_of(driver, body, receive) == status
+
+
+async def test_a_body_in_tiny_parts(driver: Driver) -> None:
+    """It takes no more room on its way in than if it had come in one."""
+    body = WHOLE[:-1] + b" " * (20_000 - len(WHOLE)) + b"}"
+    places, held = iter(range(0, len(body), 2)), [0]
+
+    async def receive() -> dict[str, Any]:
+        at = next(places)
+        held[0] = tracemalloc.get_traced_memory()[0]
+        part = {"body": body[at : at + 2], "more_body": at + 2 < len(body)}
+        return {"type": "http.request", **part}
+
+    tracemalloc.start()
+    try:
+        assert await status_of(driver, body, receive) == 200
+    finally:
+        tracemalloc.stop()
+    assert held[0] < 2 * len(body)
 
 
 @pytest.mark.parametrize("encoding", [b"gzip", b"br", b"identity, gzip", b"GZIP", b"x\xff"])
