@@ -213,7 +213,7 @@ def save(
     by: ByOption = None,
     second: Annotated[
         str | None,
-        typer.Option(help="Who agrees; needed where one person may accept more than before."),
+        typer.Option(help="Who agrees; needed where the rules in force have an accept_alone_max."),
     ] = None,
 ) -> None:
     """Put the rules of a file in force for the runs to come. `reconcile preview` shows first what

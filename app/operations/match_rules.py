@@ -35,20 +35,21 @@ async def current_rules(desk: Desk) -> SavedRules | None:
 async def save_rules(
     desk: Desk, text: str, *, by: str | None, second: str | None = None
 ) -> SavedRules:
-    """Put rules in force. Where they let one person accept more than before, a second must agree:
-    else whoever may save them could accept anything alone.
+    """Put rules in force. Where those in force limit what one person may accept, a second must
+    agree: else one person could raise the limit, or a tolerance, and be alone after all.
 
     Raises ConfigurationError for mistakes, UsageError for who may not, and where they are in force
     already.
     """
-    rules = read_rules(text)
+    read_rules(text)
     async with desk.store.writing() as connection:
         now = desk.clock.now()
         who = await permitted(connection, by=by, action="rules_saved")
         last = await rules_in_force(connection)
         if last is not None and last.toml == text:
             raise UsageError(f"these are the rules {last.number}, which are in force")
-        because = None if last is None else _loosened(last, rules)
+        limited = last is not None and read_rules(last.toml).alone_max
+        because = "the rules in force limit what one person may do alone" if limited else None
         agreed = await seconded(connection, who, by=second, action="rules_saved", because=because)
         saved = await add_rules(connection, at=now, who=who.name, toml=text)
         await note_deed(
@@ -60,18 +61,6 @@ async def save_rules(
             facts={"sha256": saved.digest} | ({} if agreed is None else {"second": agreed}),
         )
     return saved
-
-
-def _loosened(last: SavedRules, rules: Rules) -> str | None:
-    """Of which currencies one person may accept more under these rules; None: of none."""
-    more = [
-        currency
-        for currency, most in sorted(read_rules(last.toml).alone_max.items())
-        if currency not in rules.alone_max or rules.alone_max[currency] > most
-    ]
-    if not more:
-        return None
-    return f"these rules let one person accept more {' and '.join(more)} than those in force do"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,8 +5,8 @@ settle_margin = "7 days"
 [tolerance]
 KES = "1.00"                          # major units
 [accept_alone_max]
-KES = "5000.00"                       # above it, accepting a break takes two people, as does
-                                      # saving rules that raise it or leave it out
+KES = "5000.00"                       # above it, accepting a break takes two people; once there
+                                      # is a limit, so does every change of the rules
 [[fee]]
 source = "shop"
 currency = "KES"
