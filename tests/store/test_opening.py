@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ import pytest
 from app.errors import StoreUnavailable
 from app.logs import configure_logging
 from app.store import engine
-from app.store.store import StoreSettings, open_store
+from app.store import store as opening
+from app.store.store import Purpose, StoreSettings, open_store
 from tests.store.builders import arrival, keep, opened, rows, said
 
 READER = """
@@ -109,3 +111,59 @@ async def test_a_folder_that_cannot_be_made(tmp_path: Path, purpose: str) -> Non
     with pytest.raises(StoreUnavailable, match="cannot be opened: "):
         async with open_store(StoreSettings(url=url, environment="sandbox"), purpose=purpose):
             pass
+
+
+PAGE = 4_096
+
+
+def share_cached(path: Path) -> float:
+    """The share of a file that reading would find in the page cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    pages, found, room = range(0, path.stat().st_size, PAGE), 0, bytearray(PAGE)
+    try:
+        for place in pages:
+            try:
+                found += os.preadv(descriptor, [room], place, os.RWF_NOWAIT) > 0
+            except BlockingIOError:
+                continue
+            except OSError:
+                pytest.skip("this file system does not say what is in the page cache")
+    finally:
+        os.close(descriptor)
+    return found / len(pages)
+
+
+async def large(path: Path) -> StoreSettings:
+    """A database of four MB, closed."""
+    url = f"sqlite+aiosqlite:///{path}"
+    async with opened(url) as store:
+        for number in range(16):
+            await keep(store, arrival(said(f"e{number}"), body=bytes(250_000)))
+    return StoreSettings(url=url, environment="sandbox")
+
+
+@pytest.mark.parametrize(("purpose", "whole"), [("alone", True), ("serving", False)])
+async def test_what_reads_everything_has_it_read_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purpose: Purpose, whole: bool
+) -> None:
+    """The start drops the page cache; a command that has the database alone fills it again."""
+    monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
+    path = tmp_path / "t.db"
+    settings = await large(path)
+    async with open_store(settings, purpose=purpose):
+        pass
+    assert (share_cached(path) == 1) is whole
+
+
+async def test_more_than_memory_takes_is_not_read_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end would drive out its beginning."""
+    monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
+    path = tmp_path / "t.db"
+    settings = await large(path)
+    memory = path.stat().st_size
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": memory, "SC_PAGE_SIZE": 1}.__getitem__)
+    async with open_store(settings, purpose="alone"):
+        pass
+    assert share_cached(path) < 1
