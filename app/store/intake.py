@@ -14,20 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import arriving
 from app.store.confirmations import UNCONFIRMED, awaiting
 from app.store.leaves import DELIVERY
-from app.store.links import Linking, LinkMemory
+from app.store.links import Linking, LinkMemory, Links, keys_of
 from app.store.locks_shared import LINKING, taking
 from app.store.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.store.phones import PhoneNote, noting_phones, phone_note
 from app.store.statements import (
     Script,
-    answered_with_nothing,
     at_once,
     inserting,
     run,
@@ -129,39 +128,67 @@ class Judged:
     known: KnownEvents
 
 
-def append(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
+class Appended(NamedTuple):
+    """The verdict of each arrival, and links that are committed when the arrivals are."""
+
+    verdicts: list[StoredVerdict]
+    links: Links
+
+
+def append(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Appended]:
     """Write the arrivals; the caller's transaction makes them durable, then remembers the links."""
     yield from taking(dialect, LINKING)
     judged = yield from _judging(dialect, arrivals, memory)
     yield from at_once(dialect, _writing(dialect, judged))
-    return judged
+    return Appended(judged.verdicts, judged.linking.links)
 
 
-def append_alone(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
+def append_alone(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Appended]:
     """The same as a whole transaction, nearly always one statement."""
-    judged = answered_with_nothing(_judging(dialect, arrivals, memory))
-    rows = _new_rows(judged)
-    if rows is not None:
-        links = [(*key, order) for key, order in judged.linking.made.items()]
+    supposed = _all_new(arrivals, memory)
+    if supposed is not None:
+        rows, made = supposed
+        links = [(*key, order) for key, order in made.items()]
         if (yield arriving.written(dialect, rows, links))[0][0]:
-            return judged
+            return Appended(["stored"] * len(rows), made)
     return (yield from append(dialect, arrivals, memory))
 
 
-def _new_rows(judged: Judged) -> list[arriving.Row] | None:
-    """What was judged as if nothing were known. None where it is more than new events, each of a
-    body of its own, that count by themselves and whose orders are known without asking."""
-    arrivals, fresh, linking = judged.arrivals, judged.fresh, judged.linking
-    if not len(fresh) == len(arrivals) <= arriving.MOST or linking.contested or linking.torn:
+def _all_new(
+    arrivals: Sequence[Arrival], memory: LinkMemory
+) -> tuple[list[arriving.Row], Links] | None:
+    """What is to be written if nothing is stored that speaks against it: rows, and the links that
+    they make. None where it is more than new events, each of a body of its own, that count by
+    themselves and of which the order is known without asking."""
+    if len(arrivals) > arriving.MOST:
         return None
+    known, made, ids = memory.orders, Links(), set()
     rows = []
-    for arrival, (event, delivery_id, received_at) in zip(arrivals, fresh, strict=True):
-        order = linking.orders.get(event.key)
-        if order is None or arrival.whole is not None or event.standing == UNCONFIRMED:
+    for arrival in arrivals:
+        event = arrival.event
+        if event is None or arrival.whole is not None or event.standing == UNCONFIRMED:
             return None
-        said = event_row(event, order_key=order, delivery_id=delivery_id, received_at=received_at)
+        keys, order = keys_of(event), event.order
+        for key in keys:
+            linked = known.get(key) or made.get(key)
+            if order is None:
+                order = linked
+            elif linked is not None and linked != order:
+                return None
+        if order is None:
+            return None
+        for key in keys:
+            if key not in known:
+                made[key] = order
+        ids.add(event.event_id)
+        said = event_row(
+            event,
+            order_key=order,
+            delivery_id=arrival.delivery_id,
+            received_at=arrival.received_at,
+        )
         rows.append((*_delivery_row(arrival, "stored"), *said, arrival.customer))
-    return rows
+    return (rows, made) if len(ids) == len(rows) else None
 
 
 def _judging(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from app.errors import StoreUnavailable
 from app.store.intake import Arrival, StoredVerdict, append, append_alone
-from app.store.links import LinkKey, LinkMemory
+from app.store.links import LinkMemory, Links
 from app.store.rejections import Rejection, RejectionRing
 from app.store.statements import Script
 from app.store.writer import Writer
@@ -160,13 +160,12 @@ class Journal:
 
     def _writing(
         self, arrivals: list[Arrival], rejections: list[Rejection]
-    ) -> Script[tuple[list[StoredVerdict], dict[LinkKey, str]]]:
+    ) -> Script[tuple[list[StoredVerdict], Links]]:
         verdicts: list[StoredVerdict] = []
-        links: dict[LinkKey, str] = {}
+        links = Links()
         if arrivals:
             appending = append if rejections else append_alone
-            judged = yield from appending(self._dialect, arrivals, self._memory)
-            verdicts, links = judged.verdicts, judged.linking.links
+            verdicts, links = yield from appending(self._dialect, arrivals, self._memory)
         if rejections:
             yield from self._ring.append(self._dialect, rejections)
         return verdicts, links

@@ -19,6 +19,9 @@ from reconcile.events import Event
 LinkKey = tuple[str, str, str]
 """(reference, kind, source)"""
 
+Links = dict[LinkKey, str]
+"""Each with the order it belongs to."""
+
 LINKS_REMEMBERED = 100_000
 """Links kept in memory, about 20 MB at most; beyond it the memory starts afresh."""
 
@@ -31,10 +34,10 @@ class LinkMemory:
     """Links known to be committed. A link never changes, so remembering one is always right."""
 
     def __init__(self) -> None:
-        self.orders: dict[LinkKey, str] = {}
+        self.orders: Links = {}
         """The order a reference belongs to, as far as it is remembered."""
 
-    def add(self, links: dict[LinkKey, str]) -> None:
+    def add(self, links: Links) -> None:
         """Remember committed links."""
         if len(self.orders) + len(links) > LINKS_REMEMBERED:
             self.orders.clear()
@@ -56,8 +59,8 @@ class Linking:
 
     memory: LinkMemory
     orders: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    links: dict[LinkKey, str] = field(default_factory=dict)
-    made: dict[LinkKey, str] = field(default_factory=dict)
+    links: Links = field(default_factory=dict)
+    made: Links = field(default_factory=dict)
     adopted: dict[int, str] = field(default_factory=dict)
     contested: set[tuple[str, str]] = field(default_factory=set)
     torn: set[tuple[str, str]] = field(default_factory=set)
@@ -79,14 +82,14 @@ class Linking:
 
         Two scripts, neither of which rests on the other.
         """
-        keys = [key for event in events for key in _keys_of(event)]
+        keys = [key for event in events for key in keys_of(event)]
         return self._load(dialect, keys), self._look_for_orphans()
 
     def assign(self, dialect: str, fresh: Sequence[Event]) -> Script[None]:
         """Give each new event its order, link its references, and adopt orphans."""
         nameless = []
         for event in fresh:
-            keys = _keys_of(event)
+            keys = keys_of(event)
             if event.order is None:
                 nameless.append((event, keys))
             else:
@@ -100,7 +103,7 @@ class Linking:
             yield from self._adopt(dialect)
         yield from self._contest_bodies(dialect)
 
-    def link(self, dialect: str, links: dict[LinkKey, str]) -> Script[None]:
+    def link(self, dialect: str, links: Links) -> Script[None]:
         """Link references that a record names, such as an opened session's, and write it all."""
         loading = self._load(dialect, list(links)), self._look_for_orphans()
         yield from together(dialect, *loading)
@@ -225,7 +228,8 @@ class Linking:
                 self.contest(one, other)
 
 
-def _keys_of(event: Event) -> list[LinkKey]:
+def keys_of(event: Event) -> list[LinkKey]:
+    """The references of an event that lead to an order."""
     return _keys(event.source, event.payment, event.session)
 
 

@@ -247,17 +247,6 @@ def together(dialect: str, *scripts: Script[Any]) -> Script[list[Any]]:
     return results
 
 
-def answered_with_nothing(script: Script[Result]) -> Result:
-    """What a script that only asks comes to if no question finds anything."""
-    try:
-        next(script)
-        while True:
-            script.send([])
-    except StopIteration as end:
-        result: Result = end.value
-        return result
-
-
 def at_once(dialect: str, script: Script[None]) -> Script[None]:
     """A script that only writes, no row twice: one statement on PostgreSQL, whatever it writes."""
     if dialect == "sqlite":

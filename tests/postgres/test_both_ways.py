@@ -31,9 +31,9 @@ class Side:
 
     async def keep(self, batch: Sequence[Arrival]) -> list[str]:
         """The verdicts of one batch."""
-        judged = await self._store.writer.commit(self._way("postgresql", batch, self._memory))
-        self._memory.add(judged.linking.links)
-        return list(judged.verdicts)
+        appended = await self._store.writer.commit(self._way("postgresql", batch, self._memory))
+        self._memory.add(appended.links)
+        return list(appended.verdicts)
 
     def start(self) -> None:
         """Remember nothing."""

@@ -40,7 +40,7 @@ class Side:
         crossing = statements._Crossing(script, transaction=True)
         self.raw.execute("script", crossing).close()
         assert not self.raw.in_transaction
-        self._memory.add(crossing.result.linking.links)
+        self._memory.add(crossing.result.links)
         return list(crossing.result.verdicts)
 
     def start(self) -> None:
