@@ -14,14 +14,14 @@ from pathlib import Path
 SYNCS = ("fdatasync", "fsync")
 RECORDED = ("pwrite64", "write", "writev", "sendto", "sendmsg", "ftruncate", "unlink", *SYNCS)
 
-_LINE = re.compile(r"(\d+) +(?:<\.\.\. )?(\w+)(?: resumed>|\()(.*)", re.DOTALL)
+_LINE = re.compile(r"(\d+) +(?:<\.\.\. )?(\w+|\?{3})(?: resumed>|\()(.*)", re.DOTALL)
 _DESCRIPTOR = re.compile(r"(\d+)<([^>]*)>")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
 _DELIVERY = re.compile(rb'"delivery": "(dlv_\w+)"')
 _WITHOUT_RESULT = ("<unfinished ...>", "<detached ...>")
-_UNKNOWN = " ???("
-"""A thread that was killed before strace could see which call it had begun."""
 """How a line ends whose call was interrupted by another thread's, or by the end of the process."""
+_UNKNOWN = "???"
+"""The call of a thread that was killed before strace could see which one it had begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ def events(trace: Path) -> Iterator[Call | Told]:
     begun: dict[str, Call] = {}
     with trace.open(encoding="ascii") as lines:
         for line in lines:
-            if _UNKNOWN in line:
-                continue
             match = _LINE.match(line)
             assert match is not None, line[:200]
             thread, name, rest = match.groups()
+            if name == _UNKNOWN:
+                continue
             if name in SYNCS:
                 yield from _synced(begun, thread, rest)
             elif "resumed>" not in line[: match.start(3)]:
