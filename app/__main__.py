@@ -8,6 +8,9 @@ import sys
 
 def main() -> None:
     """Run the command line."""
+    from app.core_dumps import forbid_core_dumps
+
+    forbid_core_dumps()  # before any secret is read
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by who called
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # for the whole run
