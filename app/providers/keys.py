@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from app.errors import ConfigurationError
 from app.providers.encodings import SECRET_ENCODINGS
+from app.providers.key_pairs import refuse_key_pair
 from app.providers.named.contract import Secrets
 from app.providers.schemes import SCHEMES, UNSIGNED, Key, Scheme
 from app.providers.sections import Profile
@@ -72,6 +73,8 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
     if not secret.strip():
         raise ValueError("is empty or blank")
     scheme, encoding = scheme_of(profile, secret)
+    if not scheme.asymmetric:
+        refuse_key_pair(secret)
     if strict and secret != secret.strip() and not scheme.asymmetric:
         raise ValueError("begins or ends with a blank; remove it")
     try:

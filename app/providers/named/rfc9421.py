@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from app.errors import ConfigurationError
 from app.providers.asymmetric import ASYMMETRIC_SCHEMES, load_key
+from app.providers.key_pairs import refuse_key_pair
 from app.providers.named.age import Age
 from app.providers.named.contract import Arrived, Secrets, Signed
 from app.providers.named.http_messages import (
@@ -219,8 +220,10 @@ def _read_key(secret: str, *, algorithms: tuple[str, ...], schemes: Mapping[str,
 
 
 def _shared_key(secret: str) -> Keys:
+    text = secret.removeprefix(SHARED)
+    refuse_key_pair(text)
     try:
-        value = from_base64(secret.removeprefix(SHARED).encode("ascii"))
+        value = from_base64(text.encode("ascii"))
     except ValueError:
         raise ValueError(f"is not well-formed base64 after {SHARED}") from None
     if not value:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from app.errors import ConfigurationError
+from app.providers.key_pairs import refuse_key_pair
 from app.providers.named.age import Age
 from app.providers.named.contract import Secrets
 from reconcile.instants import SECOND
@@ -99,6 +100,7 @@ class Setup:
 
 def text_secret(secret: str) -> bytes:
     """A shared secret that is used as the text it is. Raises ValueError."""
+    refuse_key_pair(secret)
     if secret != secret.strip():
         raise ValueError("begins or ends with a blank; remove it")
     return secret.encode("utf-8")
