@@ -19,9 +19,9 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 Turn = Literal["opened", "changed", "closed", "reopened"]
 """What a run did: it saw the break first, with other content, no longer, or again."""
 
-Deed = Literal["assigned", "commented", "accepted", "matched", "settled"]
+Deed = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 DEEDS: Final[tuple[Deed, ...]] = get_args(Deed)
-"""What a person did. settled: decided what becomes of late money."""
+"""What a person did. unmatched: took a match back. settled: decided what becomes of late money."""
 
 Settling = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[Settling, ...]] = get_args(Settling)
@@ -34,7 +34,8 @@ class Step:
     """One step. `by` is the person, or None for a run.
 
     money   what was at stake in the eyes of who took the step
-    value   to whom it was assigned, which line was matched, how late money was settled
+    value   to whom it was assigned, which line was matched or no longer is, how late money was
+            settled
     reason  the person's words
     cites   of a run that closed it: the evidence that did
     """
@@ -116,6 +117,8 @@ class _Being:
             self._decided(step, f"decided to {step.value}")
         elif step.kind == "matched":
             self._because = f"{step.by} matched it with {step.value}; the next run will use that."
+        elif step.kind == "unmatched":
+            self._because = f"{step.by} took back its match with {step.value}: {step.reason}"
 
     def _saw(self, step: Step) -> None:
         accepted = self._accepted

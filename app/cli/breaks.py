@@ -174,3 +174,26 @@ def match(
         purpose="writing",
     )
     note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")
+
+
+@group.command(
+    "unmatch",
+    epilog="Such as: tallyhook breaks unmatch ID --reason 'another customer' --by Ann",
+)
+def unmatch(
+    name: Name,
+    reason: Reason,
+    line: Annotated[
+        str, typer.Option(help="Which line, where the break was matched with several.")
+    ] = "",
+    by: ByOption = None,
+) -> None:
+    """Take back a match made by hand, also where it closed the break. The next run drops it."""
+    from app.cli.running import with_desk
+    from app.operations.break_desk import unmatch_break
+
+    was = with_desk(
+        lambda desk, settings: unmatch_break(desk, name, line=line, reason=reason, by=by),
+        purpose="writing",
+    )
+    note(f"{name} and {was} are matched no more; `tallyhook reconcile run` opens what that leaves.")

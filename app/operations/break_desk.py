@@ -1,4 +1,5 @@
-"""What people do about breaks: assign, comment, accept, match by hand. Everything is only added.
+"""What people do about breaks: assign, comment, accept, match by hand, and take that back.
+Everything is only added.
 
 Each deed is one transaction with its place in the audit trail.
 """
@@ -19,6 +20,7 @@ from app.store.breaks import (
     add_break_deed,
     breaks_of_subject,
     deciding_alone,
+    lines_matched_with,
     matched_by_hand,
 )
 from app.store.engine import Connection
@@ -37,6 +39,7 @@ _ACTIONS: Final[dict[Deed, Action]] = {
     "commented": "break_commented",
     "accepted": "break_accepted",
     "matched": "break_matched",
+    "unmatched": "break_unmatched",
     "settled": "late_money_settled",
 }
 
@@ -45,7 +48,8 @@ _ACTIONS: Final[dict[Deed, Action]] = {
 class Doing:
     """What a person wants to do: of which kind, in whose name, and why.
 
-    value  to whom it is assigned, which line it is matched with, how late money is settled
+    value  to whom it is assigned, which line it is, or no longer is, matched with, how late money
+           is settled
     """
 
     deed: Deed
@@ -79,6 +83,16 @@ async def match_break(desk: Desk, name: str, *, line: str, reason: str, by: str 
     await _do(desk, name, Doing(deed="matched", by=by, reason=reason, value=line))
 
 
+async def unmatch_break(
+    desk: Desk, name: str, *, line: str = "", reason: str, by: str | None
+) -> str:
+    """Take a match by hand back, of a closed break too; the next run no longer heeds it.
+
+    line  which, if there are several. Returns the line in the version that was matched.
+    """
+    return await _do(desk, name, Doing(deed="unmatched", by=by, reason=reason, value=line))
+
+
 async def settle_break(
     desk: Desk, name: str, *, action: str, reason: str, by: str | None, second: str | None
 ) -> None:
@@ -87,7 +101,8 @@ async def settle_break(
     await _do(desk, name, doing)
 
 
-async def _do(desk: Desk, name: str, doing: Doing) -> None:
+async def _do(desk: Desk, name: str, doing: Doing) -> str:
+    """Returns the value as it was written."""
     if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
     if looks_like_a_phone(doing.reason):
@@ -99,6 +114,9 @@ async def _do(desk: Desk, name: str, doing: Doing) -> None:
         who = await permitted(connection, by=doing.by, action=action)
         found = await break_in(connection, name)
         second = await _checked(connection, found, doing, who)
+        value = doing.value
+        if doing.deed == "unmatched":
+            value = await _standing_match(connection, name, line=value)
         await add_break_deed(
             connection,
             BreakDeed(
@@ -107,7 +125,7 @@ async def _do(desk: Desk, name: str, doing: Doing) -> None:
                 who=who.name,
                 deed=doing.deed,
                 money=found.seen.money,
-                value=doing.value,
+                value=value,
                 reason=doing.reason,
                 second=second,
             ),
@@ -119,8 +137,9 @@ async def _do(desk: Desk, name: str, doing: Doing) -> None:
             subject=name,
             at=now,
             reason=doing.reason,
-            facts=_facts(doing.value, found.seen.money, second),
+            facts=_facts(value, found.seen.money, second),
         )
+    return value
 
 
 def _facts(value: str, money: Money, second: str | None) -> dict[str, str | int]:
@@ -177,3 +196,16 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> Non
     raise UsageError(
         f"{line} is not left over: `tallyhook breaks show {found.identity}` names its candidates"
     )
+
+
+async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
+    """The line of a break's match that is to be taken back. Raises UsageError where none is."""
+    matched = await lines_matched_with(connection, name)
+    meant = [each for each in matched if not line or subject_of(each) == subject_of(line)]
+    if len(meant) == 1:
+        return meant[0]
+    if not matched:
+        raise UsageError(
+            f"{name} has no match by hand; `tallyhook breaks show {name}` shows its history"
+        )
+    raise UsageError(f"{name} is matched by hand with {', '.join(matched)}; name one as --line")

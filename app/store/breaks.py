@@ -158,14 +158,23 @@ async def add_break_deed(connection: AsyncConnection, done: BreakDeed) -> None:
     )
 
 
+def match_stands(as_of: Instant = LATEST) -> str:
+    """SQL: that a row of `break_deeds` is a match by hand which nobody had taken back by then."""
+    return (
+        f"deed = 'matched' AND at <= {as_of} AND NOT EXISTS ("  # noqa: S608
+        "SELECT 1 FROM break_deeds AS later WHERE later.deed = 'unmatched' "
+        "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
+        f"AND later.number > break_deeds.number AND later.at <= {as_of})"
+    )
+
+
 async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[HandMatch]:
     """What people matched by then. Each: what the break is about, and the line it was given."""
     rows = await connection.execute(
         text(
-            "SELECT order_ref, subject, value FROM break_deeds JOIN breaks ON id = break_id "
-            "WHERE deed = 'matched' AND at <= :as_of ORDER BY number"
-        ),
-        {"as_of": as_of},
+            "SELECT order_ref, subject, value FROM break_deeds JOIN breaks ON id = break_id "  # noqa: S608
+            f"WHERE {match_stands(as_of)} ORDER BY number"
+        )
     )
     return [HandMatch(one=row[1] or row[0], other=subject_of(row[2])) for row in rows]
 
@@ -173,7 +182,19 @@ async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[H
 async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
     """The break that a person gave this line to, in whatever version; None: nobody did."""
     rows = await connection.execute(
-        text("SELECT break_id, value FROM break_deeds WHERE deed = 'matched' ORDER BY number")
+        text(f"SELECT break_id, value FROM break_deeds WHERE {match_stands()} ORDER BY number")  # noqa: S608
     )
     wanted = subject_of(line)
     return next((row[0] for row in rows if subject_of(row[1]) == wanted), None)
+
+
+async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
+    """The lines that people gave to a break, in the versions that they saw."""
+    rows = await connection.execute(
+        text(
+            f"SELECT value FROM break_deeds WHERE {match_stands()} "  # noqa: S608
+            "AND break_id = :name ORDER BY number"
+        ),
+        {"name": name},
+    )
+    return [row[0] for row in rows]

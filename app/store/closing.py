@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store.breaks import match_stands
 from app.store.imports import newest_published
 from app.store.runs import Run
 from app.store.statements import Rows, select_in
@@ -130,9 +131,10 @@ class _Search:
 
     async def hand_matches(self) -> None:
         """Of the break itself."""
+        since, until = self._stretch.since, self._stretch.until
         sql = (
-            "SELECT break_id, value, who FROM break_deeds WHERE deed = 'matched' "  # noqa: S608
-            f"AND break_id IN ({{}}) AND at > {self._stretch.since}"
+            f"SELECT break_id, value, who FROM break_deeds WHERE {match_stands(until)} "  # noqa: S608
+            f"AND break_id IN ({{}}) AND at > {since}"
         )
         for name, line, who in await self._select(sql, self._gone):
             self.found[name] += [line, f"match by {who}"]

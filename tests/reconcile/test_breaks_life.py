@@ -12,7 +12,7 @@ from reconcile.money import Money
 
 def step(kind: Any, minor: int = 100, **fields: Any) -> Step:
     """One step; its instant does not matter here."""
-    by_person = kind in ("assigned", "commented", "accepted", "matched", "settled")
+    by_person = kind in ("assigned", "commented", "accepted", "matched", "unmatched", "settled")
     content = {"by": "ann", "reason": "because"} if by_person else {"run": 7}
     return Step(at=0, kind=kind, money=Money(minor=minor, currency="KES"), **{**content, **fields})
 
@@ -51,6 +51,7 @@ def stood(*steps: Step) -> tuple[str, str | None, str | None]:
         ([OPENED, CLOSED], ("closed", None, None)),
         ([OPENED, ACCEPTED, CLOSED, step("reopened")], ("open", None, None)),
         ([OPENED, step("matched", value="stm_1")], ("open", None, None)),
+        ([OPENED, CLOSED, step("unmatched", value="stm_1")], ("closed", None, None)),
         ([OPENED, step("settled", value="refund")], ("open", None, "refund")),
         ([OPENED, step("settled", value="credit")], ("accepted", None, "credit")),
         ([OPENED, step("settled", value="accept"), step("changed", 9)], ("open", None, None)),

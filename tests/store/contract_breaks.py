@@ -14,7 +14,6 @@ from app.operations.break_desk import (
     accept_break,
     assign_break,
     comment_break,
-    match_break,
 )
 from app.operations.late_money import late_document, late_items, settle_late
 from app.operations.match_rules import save_rules
@@ -23,7 +22,7 @@ from app.operations.read_breaks import SeenBreak, breaks_of_run, living_breaks, 
 from app.operations.reconcile_period import finish
 from app.operations.takings import refresh_takings
 from app.store.audit import deeds
-from app.store.breaks import hand_matches, steps_of
+from app.store.breaks import steps_of
 from app.store.runs import Run, save_closed, save_seen, seen_by, take_run_number
 from app.store.store import Store
 from reconcile.breaks import Break, Candidate
@@ -317,29 +316,6 @@ class BreakContract:
         async with store.reading() as connection:
             trail = await deeds(connection, limit=9, action="rules_saved")
         assert [each.facts.get("second") for each in trail].count("bob") == 1
-
-    async def test_a_line_is_matched_by_hand_once(self, store: Store) -> None:
-        """Only a line that is left over; then the matcher is told, and the break it closes cites
-        who said so."""
-        at = desk(store, at=2)
-        await run(store, missing("A", lines=["stm_7.1"]), missing("B"), missing("C"), at=1)
-        name = missing("A").identity
-        with pytest.raises(UsageError, match="not left over"):
-            await match_break(at, name, line="stm_8.1", reason="looks so", by="ann")
-        await match_break(at, name, line="stm_7.1", reason="the customer said", by="ann")
-        with pytest.raises(UsageError, match="cannot be claimed again"):
-            await match_break(at, missing("B").identity, line="stm_7.2", reason="no", by="ann")
-        await match_break(at, missing("B").identity, line="bok_C.1", reason="one of two", by="ann")
-        async with store.reading() as connection:
-            found = await hand_matches(connection, as_of=seconds(9))
-            earlier = await hand_matches(connection, as_of=seconds(1))
-        pairs = [(each.one, each.other) for each in found]
-        assert pairs == [("bok_A", "stm_7"), ("bok_B", "bok_C")]
-        assert earlier == []
-        await run(store, at=3)
-        assert "match by ann" in (await show(store, missing("A"))).life.closed_by
-        with pytest.raises(UsageError, match="is closed"):
-            await match_break(at, name, line="stm_9.1", reason="again", by="ann")
 
     async def test_late_money_is_settled_by_whoever_may(self, store: Store) -> None:
         """A refund is owed until evidence ends it; what is accepted is open no more."""

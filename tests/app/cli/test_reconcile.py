@@ -293,3 +293,39 @@ def test_every_format_tells_of_every_break(shop: Shop) -> None:
     assert "book_paid_not_received" in shop("breaks", "list", "--cause", "book_paid_not_received")
     assert "is none of" in fails(shop, "breaks", "list", "--cause", "bad luck")
     assert fails(shop, "reconcile", "show", "7", code=5)
+
+
+def test_a_match_by_hand_is_taken_back(shop: Shop) -> None:
+    """It closes two breaks; taken back, both are open again, and the line is free."""
+    wrong = "reference,amount,currency,placed_at,status\nord 7,1500.00,KES,{day},paid\n"
+    shop("records", "import", shop.file("wrong.csv", wrong.format(**DATES)))
+    found = {each["order"]: each for each in shop.document("reconcile", "run")["breaks"]}
+    name, other = found["ORD-3"]["id"], found["ord 7"]["id"]
+    (line,) = found["ord 7"]["cites"]
+    words = (name, "--reason", "the customer said so", "--by", "ann")
+    assert "has no match by hand" in fails(shop, "breaks", "unmatch", *words)
+    shop("breaks", "match", *words, "--line", line)
+    shop.now += MINUTE
+    assert set(causes(shop.document("reconcile", "run"))) == {"ord 2"}
+    assert {each["id"] for each in shop.document("breaks", "list", "--state", "closed")} == {
+        name, other,
+    }  # fmt: skip
+    assert f"is matched by hand with {line}" in fails(
+        shop, "breaks", "unmatch", *words, "--line", "bok_1.1"
+    )
+    shop("breaks", "unmatch", name, "--reason", "it was another", "--by", "bob")
+    assert f"{name} and {line} are matched no more" in shop.said
+    shown = shop.document("breaks", "show", name)
+    assert (shown["state"], shown["because"]) == (
+        "closed", f"bob took back its match with {line}: it was another",
+    )  # fmt: skip
+    shop.now += MINUTE
+    assert set(causes(shop.document("reconcile", "run"))) == {"ord 2", "ORD-3", "ord 7"}
+    steps = [each["step"] for each in shop.document("breaks", "show", name)["steps"]]
+    assert steps == ["opened", "matched", "closed", "unmatched", "reopened"]
+    earlier = shop.document("reconcile", "show", "2")
+    assert set(causes(earlier)) == {"ord 2"}, "what a run saw stays"
+    assert "has no match by hand" in fails(shop, "breaks", "unmatch", *words)
+    shop("breaks", "match", *words, "--line", line)
+    shop.now += MINUTE
+    assert set(causes(shop.document("reconcile", "run"))) == {"ord 2"}
