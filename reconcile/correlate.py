@@ -38,8 +38,8 @@ class Heard:
 
     event: Event
     first: Instant
-    count: int = 1
-    at: Instant = 0
+    count: int
+    at: Instant
 
 
 @dataclass(slots=True)
@@ -144,7 +144,10 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
+    order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
+    own: list[Heard] = []
+    foreign: list[Heard] = []
     for delivery in history.deliveries:
         received = delivery.received_at
         if received > as_of:
@@ -153,18 +156,15 @@ def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
         key = (event.source, event.event_id, event.digest)
         heard = by_key.get(key)
         if heard is None:
-            by_key[key] = Heard(event, received)
+            dated = event.occurred_at
+            by_key[key] = heard = Heard(event, received, 1, received if dated is None else dated)
+            (own if event.order is None or event.order == order else foreign).append(heard)
             continue
         heard.count += 1
         if received < heard.first:
             heard.first = received
-    order = history.order
-    own: list[Heard] = []
-    foreign: list[Heard] = []
-    for heard in by_key.values():
-        event = heard.event
-        heard.at = heard.first if event.occurred_at is None else event.occurred_at
-        (own if event.order is None or event.order == order else foreign).append(heard)
+            if event.occurred_at is None:
+                heard.at = received
     own.sort(key=by_date)
     if foreign:
         foreign.sort(key=by_date)

@@ -14,8 +14,11 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger import Ledger
 from tests.reconcile import laws
 from tests.reconcile.build import (
+    DUE,
     ORDER,
     POLICY,
+    delivery,
+    event,
     history,
     record,
     seconds,
@@ -41,6 +44,18 @@ def test_law_1_all_5040_arrival_orders_give_byte_identical_ledgers(as_of: Instan
     """Order: whatever sequence the fold reads, the document is the same to the byte."""
     tried = laws.order_law(fold, history(*SEVEN), permutations(SEVEN), as_of=as_of)
     assert tried == 5_040
+
+
+def test_law_1_an_event_without_a_date_is_dated_by_its_first_arrival_in_all_orders() -> None:
+    """Order: whichever of its deliveries the fold reads first, an earlier one dates it."""
+    undated = event("evt_1", "succeeded", None, payment="pay_1", money=DUE)
+    declined = event("evt_2", "declined", 20, payment="pay_1")
+    four = [delivery(f"d{n}", at, undated) for n, at in enumerate((30, 10, 25))]
+    four.append(delivery("d9", 21, declined))
+    whole = history(*four)
+    assert laws.order_law(fold, whole, permutations(four), as_of=seconds(100)) == 24
+    ledger = fold(whole, policy=POLICY, as_of=seconds(100))
+    assert [entry.at for entry in ledger.entries] == [seconds(10)]
 
 
 def test_law_1_all_5040_orders_of_union_give_byte_identical_ledgers() -> None:
