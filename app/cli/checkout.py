@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
 
-EXIT_CODES: Final = {"opened": 0, "paid": 1, "refused": 1, "unknown": 4}
-"""The customer can pay: 0. There is nothing to pay, or the service will not: 1. The service cannot
-be reached: 4."""
+EXIT_CODES: Final = {"opened": 0, "paid": 1, "expired": 1, "refused": 1, "unknown": 4}
+"""The customer can pay: 0. There is nothing to pay, the session's time is over, or the service will
+not: 1. The service cannot be reached: 4."""
 
 
 @group.callback()
@@ -49,7 +49,8 @@ def start(
 ) -> None:
     """Open the order's checkout session, or find the one it has. Safe to repeat.
 
-    Exit code 0: the customer can pay · 1: the order is paid, or the service refuses · 4: unknown.
+    Exit code 0: the customer can pay · 1: the order is paid, its session has expired, or the
+    service refuses · 4: unknown.
     """
     from app.checkout.request import CheckoutRequest
     from app.cli.running import with_desk

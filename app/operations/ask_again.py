@@ -87,7 +87,11 @@ def asking_again(desk: Desk, client: CheckoutClient) -> Rounds:
 
 
 async def _let_go_of_what_is_held(desk: Desk) -> None:
-    """What the process before held, nobody holds; several processes cannot tell that."""
+    """What the process before held, nobody holds; several processes cannot tell that.
+
+    On a full disk this comes late. What a call of this very process holds by then it gives back
+    too, and that does no harm: the call has its order's turn, for which `_ask_again` waits.
+    """
     if not desk.store.shared:
         async with desk.store.writing() as connection:
             await let_go_all(connection)

@@ -28,7 +28,7 @@ from app.checkout.payment import (
     payment_of,
 )
 from app.checkout.request import CheckoutRequest, SoundRequest, body_of, checked
-from app.errors import TallyhookError
+from app.errors import NotFoundError, TallyhookError
 from app.ids import new_id
 from app.operations.ask_session import (
     KEY_TOO_OLD,
@@ -57,7 +57,7 @@ ASKED_ELSEWHERE: Final = "asked_elsewhere"
 LOOK_S: Final = 0.1
 """Between two looks at whether another process has its answer."""
 
-State = Literal["opened", "paid", "refused", "unknown"]
+State = Literal["opened", "paid", "expired", "refused", "unknown"]
 
 log = structlog.get_logger()
 
@@ -79,18 +79,19 @@ def result_document(result: CheckoutResult) -> dict[str, Any]:
 class CheckoutResult:
     """What is known of the order's session.
 
-    state         opened: the customer can pay · paid: they have, by the order's ledger · refused:
-                  the service will not · unknown: the service may have opened it; it is asked
-                  again, in the background too
+    state         opened: the customer can pay · paid: they have, by the order's ledger · expired:
+                  they have not, and the session's time is over · refused: the service will not ·
+                  unknown: the service may have opened it; it is asked again, in the background too
     checkout_url  where the customer pays, if the service gave a URL
-    key           the idempotency key, for questions to the service
+    key           the idempotency key, for questions to the service; None of an order that was paid
+                  before we had started any payment of it
     sentence      the same for people
     created       whether this very call opened the session
     """
 
     state: State
     order: str
-    key: str
+    key: str | None
     sentence: str
     session: str | None = None
     checkout_url: str | None = None
@@ -119,7 +120,7 @@ async def open_checkout(
             return said
         result = await _Opening(desk, client, sound, new_payment=new_payment).run()
         if result.state == "opened" and not result.created:
-            result = _unless_paid(result, await explain_order(desk, result.order))
+            result = _by_now(result, await explain_order(desk, result.order))
         turn.say(asked, replace(result, created=False))
         return result
 
@@ -144,7 +145,10 @@ class _Opening:
 
     async def run(self) -> CheckoutResult:
         for _ in range(round(hold_for(self._client) / SECOND / LOOK_S)):
-            payment = await self._find() or await self._commit_intent()
+            begun = await self._payment()
+            if isinstance(begun, CheckoutResult):
+                return begun
+            payment = begun
             if payment.settled:
                 return await self._found(payment)  # (6)
             if key_spent(payment, self._client, now=self._desk.clock.now()):
@@ -157,6 +161,10 @@ class _Opening:
         return _unknown(payment, ASKED_ELSEWHERE)
 
     # --- (2) the order's payment -----------------------------------------------------------------
+
+    async def _payment(self) -> Payment | CheckoutResult:
+        """The order's payment, which begins here where it has none; or that the order is paid."""
+        return await self._find() or await self._paid_already() or await self._commit_intent()
 
     async def _find(self) -> Payment | None:
         order, source = self._request.order, self._settings.source
@@ -194,6 +202,18 @@ class _Opening:
         if not payment.settled and not key_spent(payment, self._client, now=now):
             return False
         return (await explain_order(self._desk, self._request.order)).outcome in OVER
+
+    async def _paid_already(self) -> CheckoutResult | None:
+        """An order that the customer has paid in another way must not be paid once more."""
+        order = self._request.order
+        try:
+            ledger = await explain_order(self._desk, order)
+        except NotFoundError:
+            return None
+        sentence = _paid_sentence(ledger)
+        if sentence is None:
+            return None
+        return CheckoutResult(state="paid", order=order, key=None, sentence=sentence)
 
     # --- (3) the intent --------------------------------------------------------------------------
 
@@ -301,16 +321,32 @@ def _opened(payment: Payment, opened: Record, checkout_url: str | None) -> Check
     )
 
 
-def _unless_paid(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """That the session there was is open would be no answer where the order's money has come."""
-    captured = [entry for entry in ledger.entries if entry.kind == "captured"]
-    if not captured or ledger.outcome == "unresolved":
+def _by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
+    """That the session there was is open is no answer where the order's money has come, or where
+    the session's time is over."""
+    paid = _paid_sentence(ledger)
+    if paid is not None:
+        return replace(found, state="paid", sentence=paid)
+    if found.expires_at is None or ledger.as_of < found.expires_at:
         return found
     sentence = (
-        f"Order {found.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
+        f"The checkout session {found.session} of order {found.order} expired at "
+        f"{format_instant(found.expires_at)}, and the order's outcome is {ledger.outcome}."
+    )
+    if ledger.outcome in OVER:
+        sentence += " Ask for a new payment, so that the customer can try again."
+    return replace(found, state="expired", sentence=sentence)
+
+
+def _paid_sentence(ledger: Ledger) -> str | None:
+    """That the order is paid, and how we know; None where that is not so, or not settled."""
+    captured = [entry for entry in ledger.entries if entry.kind == "captured"]
+    if not captured or ledger.outcome == "unresolved":
+        return None
+    return (
+        f"Order {ledger.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
         f"is {ledger.outcome}. No new payment was started."
     )
-    return replace(found, state="paid", sentence=sentence)
 
 
 def _refused(payment: Payment, reason: str) -> CheckoutResult:

@@ -130,6 +130,7 @@ class _Stage:
         """The shop starts again, and the provider is asked again with the same key."""
         began = monotonic()
         found = await self._open_once(request)
+        assert first.key is not None, "the rehearsal's orders are its own, and new"
         sound = self._checked(request)
         body = body_of(sound, amount=self._client.settings.form.amount)
         answer = await self._client.ask(request.order, body, key=first.key)

@@ -31,7 +31,7 @@ class Rounds:
 
     component  what it is called in the log
     rest       how long to rest after a round
-    begin      what is done once, before the first round
+    begin      what is done once, before the first round; tried again until the store takes it
     alive      tells readiness whether it is running
     """
 
@@ -58,8 +58,6 @@ class Rounds:
         """Round after round, until stopped or until an error that stays."""
         self.alive = True
         try:
-            if self._begin is not None:
-                await self._begin()
             while not self._stopping.is_set():
                 await self._pause(self._rest(await self._round()))
         finally:
@@ -67,6 +65,9 @@ class Rounds:
 
     async def _round(self) -> int:
         try:
+            if self._begin is not None:
+                await self._begin()
+                self._begin = None
             return await self._work()
         except StoreUnavailable as error:
             # A full disk or a busy database: what was due stays due, and the door still answers.

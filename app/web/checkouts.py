@@ -127,7 +127,7 @@ def _answer(result: CheckoutResult) -> Response:
     if result.state == "refused":
         return problem(422, "session_refused", result.sentence, idempotency_key=result.key)
     document = result_document(result)
-    if result.state in ("unknown", "paid"):
+    if result.state != "opened":
         document["detail"] = result.sentence
     if result.state == "unknown":
         return _json(202, document, headers=RETRY_AFTER)

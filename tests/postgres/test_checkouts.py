@@ -14,7 +14,7 @@ from app.operations.desk import Desk
 from app.operations.open_checkout import open_checkout
 from app.store.store import Store
 from reconcile.policy import Policy
-from tests.app.checkout.service import answer, asked, opened, service
+from tests.app.checkout.service import LATE, answer, asked, opened, service
 from tests.postgres.test_sharing import several
 from tests.waiting import PATIENCE_S
 
@@ -54,7 +54,7 @@ async def test_two_that_ask_again_in_the_background_ask_once(url: str) -> None:
     """What is unknown is taken by one of them."""
     once = RetrySettings(tries=1)
     async with (
-        service(answer(429), opened()) as pay,
+        service(answer(429), opened(expires_at=LATE)) as pay,
         several(url) as stores,
         pay.client(once) as one,
         pay.client(once) as two,

@@ -17,6 +17,8 @@ from app.checkout.request import CheckoutRequest
 PHONE = "254712345678"
 TOKEN = "test_token_4f1d9c"
 EXPIRES = "2026-11-20T10:30:00Z"
+LATE = "2099-11-20T10:30:00Z"
+"""When a session expires that must be open whatever the clock says."""
 FAST = RetrySettings(tries=4, try_s=2.0, total_s=20.0)
 
 Write = Callable[[asyncio.StreamWriter], Awaitable[None]]

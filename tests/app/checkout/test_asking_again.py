@@ -17,7 +17,7 @@ from app.operations.ask_session import LONGEST_PAUSE, TELL_AFTER, pause_after
 from app.operations.rounds import Rounds
 from reconcile.instants import HOUR, MINUTE, SECOND
 from tests.app.checkout.conftest import Shop
-from tests.app.checkout.service import PHONE, answer, drop, opened, service
+from tests.app.checkout.service import LATE, PHONE, answer, drop, opened, service
 from tests.waiting import PATIENCE_S
 
 ONCE = RetrySettings(tries=1, try_s=20.0, total_s=60.0)
@@ -41,7 +41,7 @@ async def told(shop: Shop) -> bool:
 
 
 async def test_an_unknown_session_is_found_with_the_same_key_and_bytes(shop: Shop) -> None:
-    async with service(drop, drop, opened()) as pay, pay.client(ONCE) as client:
+    async with service(drop, drop, opened(expires_at=LATE)) as pay, pay.client(ONCE) as client:
         unknown = await shop.open(client)
         assert await ask_again_due(shop.desk, client) == 0, "not at once"
         assert [await later(shop, client) for _ in range(3)] == [1, 1, 0]

@@ -13,8 +13,17 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconcile.instants import HOUR
-from tests.app.checkout.service import PHONE, TOKEN, Service, Write, answer, opened, service
+from reconcile.instants import HOUR, parse_instant
+from tests.app.checkout.service import (
+    EXPIRES,
+    PHONE,
+    TOKEN,
+    Service,
+    Write,
+    answer,
+    opened,
+    service,
+)
 from tests.app.web.driving import Driver, driving, event
 from tests.waiting import PATIENCE_S
 
@@ -116,6 +125,66 @@ async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
     detail = told.pop("detail", "")
     assert told == first.json() | {"status": status}
     assert ("paid, by the verified event e1" in detail) == (status == "paid")
+    assert len(pay.seen) == 1
+
+
+@pytest.mark.parametrize("new_payment", [False, True])
+@pytest.mark.parametrize(
+    ("said", "paid"),
+    [
+        ([event("e1")], True),
+        ([event("e1"), event("e2", "refunded", refund={"reference": "r", "amount": 1500})], True),
+        ([event("e1"), event("e2", payment={"amount": 1400})], False),
+        ([event("e1", "pending")], False),
+        ([event("e1", "declined")], False),
+        ([], False),
+    ],
+)
+async def test_an_order_that_was_paid_in_another_way_is_not_to_be_paid_once_more(
+    tmp_path: Path, said: list[dict[str, Any]], paid: bool, new_payment: bool
+) -> None:
+    """Before we have started any payment of it: by an invoice, another shop, a person."""
+    async with shop(tmp_path, opened()) as (driver, pay):
+        for each in said:
+            assert (await driver.send(each)).status_code == 200
+        first, again = await start(driver, new_payment=new_payment), await start(driver)
+        kinds = driver.rows("SELECT kind FROM records ORDER BY recorded_at")
+    assert len(pay.seen) == (0 if paid else 1)
+    assert kinds == ([] if paid else [("session_requested",), ("session_opened",)])
+    assert (first.status_code, again.status_code) == ((200, 200) if paid else (201, 200))
+    if paid:
+        assert first.json() == again.json()
+        assert "paid, by the verified event e1" in first.json()["detail"]
+        assert first.json().items() >= {
+            "reference": None, "status": "paid", "checkout_url": None, "idempotency_key": None
+        }.items()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "before", "detail"),
+    [
+        ([], 0, "timed_out. Ask for a new payment, so that the customer can try again."),
+        ([event("e1", "declined")], 0, "failed. Ask for a new payment, so that the customer can "
+         "try again."),
+        ([event("e1", "authorized")], 0, "authorized."),
+        ([], 1, ""),
+    ],
+)  # fmt: skip
+async def test_a_session_whose_time_is_over_is_not_called_open(
+    tmp_path: Path, said: list[dict[str, Any]], before: int, detail: str
+) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        first = await start(driver)
+        for each in said:
+            assert (await driver.send(each)).status_code == 200
+        driver.clock.put(parse_instant(EXPIRES) - before)
+        again = await start(driver)
+    told = again.json()
+    assert again.status_code == 200
+    start_of = f"The checkout session cs_1 of order ORD-1 expired at {EXPIRES}, and the order's "
+    expected = f"{start_of}outcome is {detail}" if detail else ""
+    assert told.pop("detail", "") == expected
+    assert told == first.json() | {"status": "open" if before else "expired"}
     assert len(pay.seen) == 1
 
 
