@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
+
+import structlog
 
 from app.errors import StoreUnavailable
 from app.store.intake import Arrival, StoredVerdict, append, append_alone
@@ -18,6 +20,14 @@ from app.store.links import LinkMemory, Links
 from app.store.rejections import Rejection, RejectionRing
 from app.store.statements import Script
 from app.store.writer import Writer
+
+log = structlog.get_logger()
+
+PATIENCE_S: Final = 2.5
+"""How long a batch may take until its senders are told to come again: a provider hangs up on who
+says nothing, some after five seconds. Whoever comes just after one has begun may wait for two."""
+
+_SLOW: Final = "the store has not finished a write for some seconds; try again"
 
 
 class Waiter(Protocol):
@@ -64,7 +74,10 @@ class Journal:
         self._waiting: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._memory = LinkMemory()
+        self._under_way: list[_Waiting] = []
         self._closing = False
+        self.stalled: str | None = None
+        """Why nothing is taken at present, one sentence: a write takes too long. None otherwise."""
         self.committed = 0
         """Arrivals committed since the start."""
 
@@ -97,8 +110,11 @@ class Journal:
     def enter(self, items: Sequence[Arrival | Rejection], waiters: Sequence[Waiter]) -> None:
         """The same without waiting: each item's waiter is told later.
 
-        Raises StoreUnavailable when the queue is full; then none is told.
+        Raises StoreUnavailable when the queue is full, or while a write takes too long; then none
+        is told.
         """
+        if self.stalled is not None:
+            raise StoreUnavailable(self.stalled)
         # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
         arrives = isinstance(items[0], Arrival)
         limit = self._queue_limit if arrives else (self._queue_limit + 1) // 2
@@ -136,14 +152,38 @@ class Journal:
 
     async def _write(self, batch: list[_Waiting]) -> None:
         told: Sequence[StoredVerdict] | Exception
+        loop = asyncio.get_running_loop()
+        began, self._under_way = loop.time(), batch
+        patience = loop.call_later(PATIENCE_S, self._lose_patience)
         try:
             told = await self._commit([item for item, _ in batch])
         except Exception as error:
             # Every request learns of it and answers 503; the writer has judged how bad it is.
             self._memory.forget()
             told = error
-        # The next batch is on its way to the disk before these are answered.
-        asyncio.get_running_loop().call_soon(_tell, [waiter for _, waiter in batch], told)
+        finally:
+            patience.cancel()
+        self._under_way = []
+        if self.stalled is None:
+            # The next batch is on its way to the disk before these are answered.
+            loop.call_soon(_tell, [waiter for _, waiter in batch], told)
+            return
+        self.stalled = None
+        log.warning(
+            "the slow write has ended",
+            batch=len(batch),
+            seconds=round(loop.time() - began, 1),
+            error_class=type(told).__name__ if isinstance(told, Exception) else None,
+        )
+
+    def _lose_patience(self) -> None:
+        """Tell all that wait to come again, those too whose batch is under way: what becomes of it
+        nobody knows yet. What has not been begun is let go, and nothing more is taken meanwhile."""
+        self.stalled = _SLOW
+        waiting = [*self._under_way, *self._waiting]
+        self._waiting.clear()
+        log.error("the store is slow to answer", batch=len(self._under_way), queue=len(waiting))
+        _tell([waiter for _, waiter in waiting], StoreUnavailable(self.stalled))
 
     async def _commit(self, items: list[Arrival | Rejection]) -> list[StoredVerdict]:
         arrivals = [item for item in items if isinstance(item, Arrival)]

@@ -26,10 +26,15 @@ class Space:
         found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize
 
-    def check(self) -> None:
-        """Raises StoreUnavailable while less than the low water is free."""
+    def check(self, *, log_bytes: int = 0) -> None:
+        """Raises StoreUnavailable while less than the low water is free, and room for `log_bytes`:
+        what a log that somebody holds up has grown by, which the file must take in one day."""
         free = self.free_bytes() if self._low_water_mib else None
-        if free is not None and free < self._low_water_mib * MIB:
-            raise StoreUnavailable(
-                f"less than {self._low_water_mib} MiB of the database's disk is free; free some"
-            )
+        if free is None or free >= self._low_water_mib * MIB + log_bytes:
+            return
+        needed = self._low_water_mib + -(-log_bytes // MIB)
+        reader = "end what reads the database for long, such as a backup, " if log_bytes else ""
+        raise StoreUnavailable(
+            f"less than {needed} MiB of the database's disk is free; free some, {reader}"
+            "or lower TALLYHOOK_DISK_LOW_WATER_MB"
+        )

@@ -122,7 +122,7 @@ class Store:
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
         """One transaction, after every other writer's. Raises StoreUnavailable without room."""
-        self.writer.space.check()
+        await self.writer.make_room()
         async with self.writer.transaction() as connection:
             yield connection
 

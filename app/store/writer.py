@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 import anyio
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -17,9 +18,12 @@ from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.store import postgresql
 from app.store.faults import DRIVER_ERRORS, as_store_error
 from app.store.locks import WriteLock
-from app.store.log_length import LogLength
+from app.store.log_length import LogLength, folding
 from app.store.space import Space
 from app.store.statements import Result, Rows, Script, run, run_transaction
+
+TURN_S: Final = 5.0
+"""How long a writer waits for those before it. Transactions take milliseconds."""
 
 
 def _asking(sql: str) -> Script[Rows]:
@@ -86,7 +90,7 @@ class Writer:
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
         """The connection, for this caller alone among all writers, in no transaction yet."""
-        async with self._turn:
+        async with self._in_turn():
             if self._poison is not None:
                 raise StorePoisoned(self._poison)
             with anyio.CancelScope(shield=True):
@@ -102,6 +106,22 @@ class Writer:
                     raise meaning from error
                 finally:
                     self._release()
+
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        """One writer at a time. Raises StoreUnavailable where another one does not come to an end:
+        whoever asks is not to wait as long as a disk that hangs."""
+        try:
+            async with asyncio.timeout(TURN_S if self._turn.locked() else None):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                "another write has not ended for some seconds; try again"
+            ) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     async def prepare(self, statements: Sequence[str]) -> None:
         """Run statements that set up the connection, in no transaction. Raises as `transaction`
@@ -143,19 +163,35 @@ class Writer:
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
         """After a commit. Only an I/O error matters: the commit is made, the log can wait."""
-        if self._log is None or not self._log.wants_folding():
+        mode = None if self._log is None else self._log.folding_due()
+        if mode is None:
             return
         try:
-            await run(connection, _asking("PRAGMA wal_checkpoint(PASSIVE)"))
+            await run(connection, folding(mode))
         except DRIVER_ERRORS as error:
             meaning = self.judged(error)
             if not isinstance(meaning, StoreUnavailable):
                 raise meaning from error
 
+    async def make_room(self) -> None:
+        """Where the disk has too little, the log gives back what it took while somebody held it up.
+
+        Raises StoreUnavailable where that was not enough.
+        """
+        log = None if self._connection is None else self._log
+        try:
+            self.space.check(log_bytes=0 if log is None else log.excess_bytes())
+        except StoreUnavailable:
+            if log is None or not log.may_give_room():
+                raise
+            async with self._alone() as connection:
+                await run(connection, folding("TRUNCATE"))
+            self.space.check(log_bytes=log.excess_bytes())
+
     async def commit(self, script: Script[Result]) -> Result:
         """Run a script as one transaction, if the disk has room. Raises as `transaction` does."""
         try:
-            self.space.check()
+            await self.make_room()
             async with self._alone() as connection:
                 result = await self._run_transaction(connection, script)
         except StoreUnavailable as error:
@@ -169,7 +205,7 @@ class Writer:
 
         Raises as `transaction` does.
         """
-        self.space.check()
+        await self.make_room()
         if self.trouble is not None:
             await self.commit(_touching(self.dialect))
 

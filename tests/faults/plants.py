@@ -38,6 +38,13 @@ log_length.FOLD_PAGES = 120
 """
 """The log is folded every so many pages, so that a short recording has many folds in it."""
 
+KEEPS_LOG = """
+from app.store.log_length import LogLength
+
+LogLength.may_give_room = lambda log: False
+"""
+"""A full disk is left to whoever filled it, be it our own log."""
+
 GOES_ON = """
 import sqlite3
 import app.store.faults as faults
@@ -46,6 +53,13 @@ faults._PASSING_SQLITE |= {sqlite3.SQLITE_IOERR: "planted"}
 faults._FATAL_SQLITE.clear()
 """
 """An I/O error is taken for trouble that passes."""
+
+PATIENT = """
+import app.store.journal as journal
+
+journal.PATIENCE_S = 1_000
+"""
+"""Whoever delivers waits for as long as a write takes."""
 
 LONG_WAY = """
 from app.web.delivering import ShortWay
@@ -97,6 +111,14 @@ def fold(history, **words):
 refold.fold = fold
 """
 """A rebuild that says each fold and waits to be told to go on: no mistake, but time for a kill."""
+
+
+WATCHFUL = """
+import app.bootstrap as bootstrap
+
+bootstrap.REST_S = 0.05
+"""
+"""A watchdog that looks all the time: no mistake, but an alarm comes within the test's patience."""
 
 
 def stepping(seconds: int, file: str) -> str:

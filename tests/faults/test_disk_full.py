@@ -5,22 +5,29 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
+import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import token
+from tests.e2e.processes import command, running, token
 from tests.faults.check import assert_kept
 from tests.faults.load import Connection, Ledger, deliver, load
 from tests.faults.mounts import mounted
+from tests.faults.plants import KEEPS_LOG, SMALL_LOG, script, stepping
 from tests.faults.service import Service, a_service, starting
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
 MIB = 1024 * 1024
 DISK_MIB, LOW_WATER_MIB, BALLOON_MIB = 64, 32, 20
 FILLER = 20_000
+UNREACHABLE = 4
+BODIES = "SELECT count(body) FROM deliveries"
 
 
 @pytest.fixture
@@ -46,8 +53,9 @@ def filled(service: Service) -> Ledger:
     return driver.ledger
 
 
-def test_a_disk_that_fills_up(small: Path) -> None:
-    """Refused early with 503, readable all the while, taken again with the first one after."""
+def test_a_disk_that_fills_up(small: Path, tmp_path: Path) -> None:
+    """Refused early with 503, readable all the while, taken again with the first one after. A
+    backup to another disk has all that was acknowledged."""
     low_water = {"DISK_LOW_WATER_MB": str(LOW_WATER_MIB)}
     with a_service(small, **low_water) as service:
         shop = token(small, **low_water)
@@ -64,6 +72,7 @@ def test_a_disk_that_fills_up(small: Path) -> None:
         first = ledger.acknowledged[0].event
         assert process.get(f"/api/v1/orders/ORD-{first[:-1]}", shop)["outcome"] == "succeeded"
         assert refused(service) == "5"
+        backed_up(small, tmp_path / "elsewhere.db", ledger, **low_water)
         (small / "balloon").unlink()
         (again,) = deliver(service.port, "again")
         assert again.status == 200
@@ -71,6 +80,14 @@ def test_a_disk_that_fills_up(small: Path) -> None:
         assert process.request("GET", "/readyz")[0] == 200
         assert service.end(signal.SIGTERM) == 0
     assert_kept(small / "t.db", ledger.deliveries)
+
+
+def backed_up(folder: Path, target: Path, ledger: Ledger, **more: str) -> None:
+    """Copy the database to another disk than its own, and look for what was promised."""
+    assert target.parent.stat().st_dev != folder.stat().st_dev
+    done = command(folder, "backup", str(target), **more)
+    assert (done.returncode, done.stdout.endswith(b" Checked.\n")) == (0, True), done
+    assert_kept(target, ledger.deliveries)
 
 
 def refused(service: Service) -> str:
@@ -82,6 +99,86 @@ def refused(service: Service) -> str:
         return connection.headers["retry-after"]
     finally:
         connection.close()
+
+
+@contextmanager
+def reader(folder: Path) -> Iterator[None]:
+    """Somebody who holds a snapshot of the database, as a backup does, so that its log grows."""
+    with closing(sqlite3.connect(folder / "t.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM deliveries").fetchone()
+        yield
+        connection.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("low_water", [4, 32])
+def test_a_log_that_was_held_up_gives_its_room_back(small: Path, low_water: int) -> None:
+    """Deliveries are refused while the log can still be folded, however long it has become, and
+    taken again once nobody holds it up, though nothing else is freed."""
+    more = {"script": script(SMALL_LOG), "DISK_LOW_WATER_MB": str(low_water)}
+    with a_service(small, **more) as service:
+        deliver(service.port, "first")
+        with reader(small):
+            ledger = filled(service)
+            length = (small / "t.db-wal").stat().st_size
+            assert free(small) > length - MIB
+            assert length > 4 * MIB
+            assert refused(service) == "5"
+            assert b"such as a backup" in service.process.request("GET", "/readyz")[2]
+        until(lambda: deliver(service.port, "again")[0].status == 200)
+        assert (small / "t.db-wal").stat().st_size < length / 2
+        assert service.process.request("GET", "/readyz")[0] == 200
+        assert service.end(signal.SIGTERM) == 0
+    assert_kept(small / "t.db", ledger.deliveries)
+
+
+def test_a_log_that_is_never_emptied_is_caught(small: Path) -> None:
+    """The same look at a service that waits for somebody else to free something."""
+    more = {"script": script(SMALL_LOG, KEEPS_LOG), "DISK_LOW_WATER_MB": str(LOW_WATER_MIB)}
+    with a_service(small, **more) as service:
+        deliver(service.port, "first")
+        with reader(small):
+            filled(service)
+        for number in range(20):
+            time.sleep(0.1)
+            assert deliver(service.port, f"again-{number}")[0].status == 503
+
+
+@pytest.mark.parametrize(
+    "words", [("prune",), ("erase", "--order", "ORD-e", "--reason", "asked")], ids=lambda w: w[0]
+)
+def test_what_lets_bodies_go_writes_too(small: Path, words: tuple[str, ...]) -> None:
+    """Below the low water it is refused, and says what to do about it: a lower mark lets it work,
+    beside the service that still refuses."""
+    more = {"DISK_LOW_WATER_MB": str(LOW_WATER_MIB), "RETENTION_DAYS": "30"}
+    with a_service(small, **more) as service:
+        assert deliver(service.port, "e1")[0].status == 200
+        until(lambda: found(small, "SELECT 1 FROM ledgers"), otherwise=lambda: "it is not folded")
+        (small / "more").write_bytes(bytes(DISK_MIB // 4 * MIB))
+        assert free(small) < LOW_WATER_MIB * MIB
+        assert later(small, *words, **more) == (
+            UNREACHABLE,
+            f"tallyhook: less than {LOW_WATER_MIB} MiB of the database's disk is free; "
+            "free some, or lower TALLYHOOK_DISK_LOW_WATER_MB",
+        )
+        assert found(small, BODIES) == [(1,)]
+        assert later(small, *words, **more | {"DISK_LOW_WATER_MB": "4"})[0] == 0
+        assert found(small, BODIES) == [(0,)]
+        assert refused(service) == "5"
+
+
+def found(folder: Path, sql: str) -> list[tuple[int]]:
+    """What another program finds in the database."""
+    with closing(sqlite3.connect(folder / "t.db")) as database:
+        return database.execute(sql).fetchall()
+
+
+def later(folder: Path, *words: str, **more: str) -> tuple[int, str]:
+    """A command forty days from now: its exit code, and the last line that it said."""
+    ahead = script(stepping(40 * 24 * 3600, str(folder)))
+    with running(folder, *words, script=ahead, stays=False, **more) as process:
+        code = process.code()
+    return code, bytes(process.log).decode().splitlines()[-1]
 
 
 def test_without_a_low_water_the_disk_is_full(small: Path) -> None:

@@ -3,6 +3,7 @@ it acknowledged is there, and it never goes on as half a service."""
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 import subprocess
@@ -20,8 +21,15 @@ from tests.e2e.processes import command
 from tests.faults.check import assert_kept
 from tests.faults.injecting import base, copied
 from tests.faults.load import CONNECTIONS, Connection, load
-from tests.faults.plants import FAILING_JOURNAL, FAILING_WORKER, STEPWISE_FOLD, script, stepping
-from tests.faults.service import a_service
+from tests.faults.plants import (
+    FAILING_JOURNAL,
+    FAILING_WORKER,
+    STEPWISE_FOLD,
+    WATCHFUL,
+    script,
+    stepping,
+)
+from tests.faults.service import Service, a_service
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -120,10 +128,10 @@ def _settings(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("minutes", [-15, 15])
 def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
     """While the clock is a quarter of an hour off, what was signed at the true time is refused as
-    too old or too new; the service lives, and takes it once the clock is right."""
+    too old or too new; the service lives and says so, and takes it once the clock is right."""
     step = tmp_path / "step"
     plant = stepping(minutes * 60, str(step))
-    with a_service(tmp_path, script=script(plant)) as service:
+    with a_service(tmp_path, script=script(plant, WATCHFUL)) as service:
         connection = Connection(service.port)
         told = [connection.send("e-1")]
         step.touch()
@@ -133,11 +141,19 @@ def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
         with load(service.port) as driver:
             driver.until_it(lambda: len(driver.ledger.answers) >= 50)
         assert driver.ledger.statuses() == {401}
+        until(lambda: _says_that_a_clock_is_off(service))
         step.unlink()
         told += [connection.send(f"e-{number}") for number in (1, 2, 3)]
         connection.close()
-        assert service.process.request("GET", "/readyz")[0] == 200
+        until(lambda: not _says_that_a_clock_is_off(service))
         assert service.end(signal.SIGTERM) == 0
     verdicts = [answer.verdict for answer in told]
     assert verdicts == ["stored", "stored", "duplicate", "stored", "duplicate"]
     assert_kept(tmp_path / "t.db", [answer.delivery for answer in told])
+
+
+def _says_that_a_clock_is_off(service: Service) -> bool:
+    """Readiness, which stays green."""
+    status, _, body = service.process.request("GET", "/readyz")
+    assert status == 200
+    return "clock" in json.loads(body)

@@ -6,7 +6,10 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+import subprocess
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ import pytest
 from tests.faults.block import Disk, a_disk
 from tests.faults.check import Found, look
 from tests.faults.load import load
-from tests.faults.plants import NORMAL, SMALL_LOG, script
+from tests.faults.plants import GOES_ON, NORMAL, SMALL_LOG, script
 from tests.faults.service import a_service
 
 pytestmark = pytest.mark.slow
@@ -27,6 +30,11 @@ FAILURES = 13
 
 ACKS = 60
 FAILING_S = 0.25
+"""Seconds for which the disk fails, at least."""
+
+ENDING_S = 2.0
+"""Seconds in which a service that has met an error may end before it is told to."""
+
 UNREACHABLE = 4
 ROOM = {"DISK_LOW_WATER_MB": "1"}
 
@@ -50,24 +58,40 @@ def served_until_cut(disk: Disk, number: int, *plants: str) -> set[str]:
     return driver.ledger.deliveries
 
 
-def served_until_it_fails(disk: Disk, number: int) -> set[str]:
-    """Serve under load while the disk fails for a while: the service ends by itself, or did not
-    notice. What was acknowledged."""
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What became of a service whose disk failed for a while.
+
+    code          its exit code; UNREACHABLE where it ended by itself because of the error
+    acknowledged  delivery ids
+    statuses      every status it answered with
+    """
+
+    code: int
+    acknowledged: set[str]
+    statuses: set[int]
+
+
+def served_until_it_fails(disk: Disk, number: int, *plants: str) -> Failed:
+    """Serve under load while the disk fails, until a delivery is refused or nobody answers: the
+    service ends by itself, or is told to where it did not notice."""
     with (
-        a_service(disk.folder, script=script(SMALL_LOG), **ROOM) as service,
+        a_service(disk.folder, script=script(SMALL_LOG, *plants), **ROOM) as service,
         load(service.port, name=f"io{number}") as driver,
     ):
         driver.until(ACKS)
         with disk.told("failing"):
             time.sleep(FAILING_S)
+            driver.until_it(lambda: 503 in driver.ledger.statuses())
         driver.stop()
-        if service.ended:
-            assert service.process.code() == UNREACHABLE, service.process.log
-        else:
-            service.end(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):  # it may be about to end
+            service.process.popen.wait(ENDING_S)
+        by_itself = service.ended
+        code = service.process.code() if by_itself else service.end(signal.SIGTERM)
+        assert not by_itself or code == UNREACHABLE, service.process.log
     disk.take_away()
     disk.attach()
-    return driver.ledger.deliveries
+    return Failed(code, driver.ledger.deliveries, driver.ledger.statuses())
 
 
 def found(disk: Disk, place: Path) -> Found:
@@ -90,16 +114,31 @@ def test_power_cuts(tmp_path: Path) -> None:
 
 
 def test_io_errors_and_power_cuts(tmp_path: Path) -> None:
-    """A quarter of a second of I/O errors, a restart, and a power cut, again and again."""
+    """A quarter of a second of I/O errors, a restart, and a power cut, again and again. Services
+    end because of the errors, so they were met."""
     acknowledged: set[str] = set()
+    ended = 0
     with a_disk(tmp_path / "disk") as disk:
         for number in range(FAILURES):
-            acknowledged |= served_until_it_fails(disk, number)
+            failed = served_until_it_fails(disk, number)
+            ended += failed.code == UNREACHABLE
+            acknowledged |= failed.acknowledged
             acknowledged |= served_until_cut(disk, number)
             left = found(disk, tmp_path / "copy")
             assert (left.corrupt, left.halves) == ((), ()), number
             assert left.lost(acknowledged) == set(), number
     print(f"{FAILURES} failures and cuts, {len(acknowledged):,} acknowledgements, none lost")
+    print(f"{ended} services ended because of the error")
+    assert ended > 0, "no service met an I/O error"
+
+
+def test_a_service_that_goes_on_after_an_io_error_is_caught(tmp_path: Path) -> None:
+    """One that takes the error for trouble that passes refuses what it cannot store, but is not
+    counted among those that ended because of it."""
+    with a_disk(tmp_path / "disk") as disk:
+        failed = served_until_it_fails(disk, 0, GOES_ON)
+    assert 503 in failed.statuses
+    assert failed.code != UNREACHABLE
 
 
 def test_a_log_that_is_synced_too_rarely_is_caught(tmp_path: Path) -> None:

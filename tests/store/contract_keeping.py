@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
-from app.errors import ConfigurationError, NotFoundError, UsageError
+from app.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
+from app.operations.health import refusal
 from app.operations.manage_tokens import issue_token, known_tokens, who_is, withdraw_token
-from app.store import schema
+from app.store import journal, schema, writer
 from app.store.mapping import delivery_of, record_of
 from app.store.rejections import Rejection, RejectionRing
 from app.store.statements import run
@@ -26,6 +29,7 @@ from tests.store.builders import (
     rows,
     said,
 )
+from tests.waiting import soon
 
 MAX_COUNT, MAX_BYTES = 20, 30_000
 SIZES = [10, 100, 3_000]
@@ -40,6 +44,45 @@ async def kept_in_ring(store: Store) -> tuple[int, int, list[str]]:
 
 class KeepingContract:
     """Rejections, tokens, the stamp and the schema. A subclass gives `url`."""
+
+    async def test_a_write_that_takes_too_long_keeps_no_sender_waiting(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All are told to come again, and nothing more is taken. What had been begun is stored in
+        the end, what had not been is not; and nobody is told twice."""
+        monkeypatch.setattr(journal, "PATIENCE_S", 0.2)
+        begun, behind, late = (arrival(said(name, order="A")) for name in ("e1", "e2", "e3"))
+        async with opened(url) as store:
+            async with store.writing():  # as long as a disk that hangs
+                first = asyncio.create_task(store.journal.submit(begun))
+                for _ in range(20):
+                    await asyncio.sleep(0)  # until it is a batch
+                second = asyncio.create_task(store.journal.submit(behind))
+                for each in (first, second):
+                    with pytest.raises(StoreUnavailable, match="not finished a write"):
+                        await each
+                with pytest.raises(StoreUnavailable, match="not finished a write"):
+                    await store.journal.submit(late)
+                assert store.journal.depth == 0
+                assert await refusal(desk(store)) == store.journal.stalled
+            await soon(lambda: store.journal.stalled is None)
+            stored = await rows(store, "SELECT id FROM deliveries")
+            assert stored == [(begun.delivery_id,)]
+            assert await refusal(desk(store)) is None
+            again = [replace(each, delivery_id=f"{each.delivery_id}x") for each in (begun, behind)]
+            assert await keep(store, *again) == ["duplicate", "stored"]
+
+    async def test_nobody_waits_for_a_writer_that_does_not_end(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever has something to write is told to come again; once the other has ended, it is
+        written."""
+        monkeypatch.setattr(writer, "TURN_S", 0.05)
+        async with store.writing():
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match="another write has not ended"):
+                    await issue_token(desk(store), name="shop")
+        assert await issue_token(desk(store), name="shop")
 
     async def test_the_ring_is_bounded(self, url: str) -> None:
         """After every commit the ring holds no more than its count and bytes, the newest last."""

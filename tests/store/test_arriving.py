@@ -21,6 +21,8 @@ from app.store.store import Store
 from tests.store.builders import arrival, keep, opened, rows, said
 from tests.store.made import put_new
 
+pytestmark = pytest.mark.timeout(300)  # a batch that no statement takes would be tried for ever
+
 ALONE = "INSERT OR ROLLBACK INTO arriving"
 """What the one statement begins with."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -150,9 +151,12 @@ async def test_what_reads_everything_has_it_read_ahead(
     monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
     path = tmp_path / "t.db"
     settings = await large(path)
-    async with open_store(settings, purpose=purpose):
-        pass
-    assert (share_cached(path) == 1) is whole
+    found = []
+    for _ in range(3):  # the kernel may keep pages that it is asked to drop, when it is busy
+        async with open_store(settings, purpose=purpose):
+            pass
+        found.append(share_cached(path))
+    assert (min(found) == 1) is whole
 
 
 async def test_more_than_memory_takes_is_not_read_ahead(
@@ -167,3 +171,31 @@ async def test_more_than_memory_takes_is_not_read_ahead(
     async with open_store(settings, purpose="alone"):
         pass
     assert share_cached(path) < 1
+
+
+class Unreadable(io.RawIOBase):
+    """A file on a disk that has failed."""
+
+    def read(self, _size: int = -1) -> bytes:
+        """What every read of it comes to."""
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+async def test_a_disk_that_cannot_be_read_ahead_refuses_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not be rebuilt from either; and nothing is held that the next start needs."""
+    path = tmp_path / "t.db"
+    settings = await large(path)
+    real = Path.open
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            Path,
+            "open",
+            lambda self, *a, **k: Unreadable() if self == path else real(self, *a, **k),
+        )
+        with pytest.raises(StoreUnavailable, match="cannot be opened: Input/output error"):
+            async with open_store(settings, purpose="alone"):
+                pass
+    async with open_store(settings, purpose="alone"):
+        pass

@@ -11,6 +11,7 @@ from tests.store.contract_checking import CheckingContract
 from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_evidence import EvidenceContract
+from tests.store.contract_hand_matches import HandMatchContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_imports import ImportContract
 from tests.store.contract_keeping import KeepingContract
@@ -22,6 +23,7 @@ from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_sealing import SealingContract
 from tests.store.contract_takings import TakingsContract
+from tests.store.contract_upgrading import UpgradingContract
 from tests.store.contract_verdicts import VerdictContract
 from tests.store.contract_watching import WatchingContract
 from tests.store.made import put_new
@@ -42,10 +44,12 @@ class TestSqlite(
     OutboxContract,
     TakingsContract,
     BreakContract,
+    HandMatchContract,
     ReconcilingContract,
     WatchingContract,
     ImportContract,
     SealingContract,
+    UpgradingContract,
 ):
     """Every property of the contract, on a database file."""
 
@@ -54,6 +58,11 @@ class TestSqlite(
         """A database of the newest version, without a row."""
         put_new(tmp_path / "t.db")
         return f"sqlite+aiosqlite:///{tmp_path}/t.db"
+
+    @pytest.fixture
+    def old_url(self, tmp_path: Path) -> str:
+        """A database that does not exist yet."""
+        return f"sqlite+aiosqlite:///{tmp_path}/old.db"
 
     async def test_an_upgrade_from_the_first_version(self, tmp_path: Path) -> None:
         """The same, on a database that does not exist yet."""

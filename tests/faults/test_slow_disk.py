@@ -1,0 +1,104 @@
+"""A disk that is slow, or holds a sync up for seconds: nobody waits for long, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reconcile.instants import SECOND, Instant
+from tests.faults.check import assert_kept
+from tests.faults.injecting import LOG, Case, faulty
+from tests.faults.load import CONNECTIONS, Answer, load
+from tests.faults.plants import PATIENT
+from tests.faults.service import needs_strace
+from tests.waiting import until
+
+pytestmark = [needs_strace, pytest.mark.slow]
+
+HELD_S = 6
+SYNC = 30
+"""Which sync of the log is held up: one under load."""
+
+
+@dataclass(slots=True)
+class Held:
+    """What came of a service one of whose syncs was held up, between two instants.
+
+    ready  whether it called itself ready meanwhile, and why not
+    """
+
+    case: Case
+    began: Instant
+    ready: int
+    reasons: list[str]
+
+    @property
+    def ended(self) -> Instant:
+        """When the sync was let go on."""
+        return self.began + HELD_S * SECOND
+
+    @property
+    def meanwhile(self) -> list[Answer]:
+        """What was answered while it was held up, but for those whose turn was just before."""
+        begun = self.began + SECOND
+        return [each for each in self.case.ledger.answers if begun < each.at < self.ended]
+
+
+def held(folder: Path, *, plant: str = "") -> Held:
+    """Load before, while and after a sync is held up."""
+    inject = f"fdatasync:delay_enter={HELD_S}s:when={SYNC}"
+    with faulty(folder, inject=inject, file=LOG, plant=plant) as (process, case):
+        with load(process.port, name="held") as driver:
+            driver.until_it(lambda: 503 in driver.ledger.statuses() or _delayed(case))
+            ready, _, said = process.request("GET", "/readyz")
+            driver.until_it(lambda: _delayed(case))
+            driver.until(len(driver.ledger.acknowledged) + 100)
+        case.ledger = driver.ledger
+        until(lambda: process.request("GET", "/readyz")[0] == 200)
+        assert process.popen.poll() is None
+    (line,) = _delayed(case)
+    began = int(float(line.split(maxsplit=2)[1]) * SECOND)
+    return Held(case=case, began=began, ready=ready, reasons=json.loads(said)["reasons"])
+
+
+def _delayed(case: Case) -> list[str]:
+    """The calls that were held up, once they are over."""
+    return [line for line in case.trace.read_text().splitlines() if "(DELAYED)" in line]
+
+
+def test_a_sync_that_is_held_up_keeps_no_sender_waiting(tmp_path: Path) -> None:
+    """All connections are told to come again while it is; then deliveries are taken again."""
+    found = held(tmp_path)
+    answers = found.case.ledger.answers
+    refused = [each for each in found.meanwhile if each.status == 503]
+    assert len(refused) >= CONNECTIONS
+    assert {each.status for each in answers} == {200, 503}
+    assert [each for each in found.meanwhile if each.status == 200] == []
+    assert found.ready == 503
+    assert "not finished a write" in found.reasons[0]
+    assert_kept(tmp_path / "t.db", found.case.ledger.deliveries)
+    print(f"{HELD_S} s held up: {len(refused):,} refused, {len(found.case.ledger.acknowledged):,} "
+          "acknowledged before and after, none lost")  # fmt: skip
+
+
+def test_a_service_that_is_patient_is_caught(tmp_path: Path) -> None:
+    """The same look at one that lets all wait until the disk is there again."""
+    found = held(tmp_path, plant=PATIENT)
+    assert found.meanwhile == []
+    assert {each.status for each in found.case.ledger.answers} == {200}
+
+
+def test_a_slow_disk_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    """Where every sync takes 50 ms, whoever comes is taken."""
+    inject = "fdatasync:delay_enter=50ms"
+    with (
+        faulty(tmp_path, inject=inject, file=LOG) as (process, case),
+        load(process.port, name="slow") as driver,
+    ):
+        driver.until(200)
+    assert len(_delayed(case)) >= 200 / CONNECTIONS
+    assert driver.ledger.statuses() == {200}
+    assert_kept(tmp_path / "t.db", driver.ledger.deliveries)

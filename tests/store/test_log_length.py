@@ -1,0 +1,105 @@
+"""The write-ahead log does not grow for ever, whoever reads; a long reader holds nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from app.store import log_length
+from app.store.log_length import LogLength
+from app.store.store import Store
+from tests.store.builders import arrival, keep, opened, said
+
+PAGES = 50
+"""The length of the log here."""
+
+BODY = bytes(20_000)
+"""Some six pages with its delivery."""
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database whose log is short, and insisted on at any time."""
+    monkeypatch.setattr(log_length, "FOLD_PAGES", PAGES)
+    monkeypatch.setattr(log_length, "INSIST_S", 0)
+    return f"sqlite+aiosqlite:///{tmp_path}/t.db"
+
+
+async def look(store: Store, over: asyncio.Event, *, seconds: float | None) -> None:
+    """Read a snapshot, and hold it for so long, or until all is over."""
+    async with store.reading() as connection:
+        await connection.execute(text("SELECT count(*) FROM deliveries"))
+        if seconds is None:
+            await over.wait()
+        else:
+            await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def looked_at(store: Store) -> AsyncIterator[None]:
+    """Short readers, of which there is always one."""
+    over = asyncio.Event()
+
+    async def again_and_again(after: float) -> None:
+        await asyncio.sleep(after)
+        while not over.is_set():
+            await look(store, over, seconds=0.03)
+
+    tasks = [asyncio.create_task(again_and_again(n / 100)) for n in range(3)]
+    await asyncio.sleep(0.05)
+    yield
+    over.set()
+    await asyncio.gather(*tasks)
+
+
+async def longest(store: Store) -> int:
+    """The most pages that the log has while sixty batches are written."""
+    log, pages = store.writer._log, 0
+    assert log is not None
+    for number in range(60):
+        await keep(store, arrival(said(f"e{number}", order=f"O-{number}"), body=BODY))
+        pages = max(pages, log.pages())
+    return pages
+
+
+async def test_readers_that_overlap_do_not_keep_the_log_growing(url: str) -> None:
+    """It comes to twice its length, and to what is written until its readers are done."""
+    async with opened(url) as store, looked_at(store):
+        assert 2 * PAGES <= await longest(store) < 4 * PAGES
+
+
+async def test_without_waiting_for_them_it_grows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same readers, and a service that never waits."""
+    monkeypatch.setattr(LogLength, "_may_insist", lambda log: False)
+    async with opened(url) as store, looked_at(store):
+        assert await longest(store) > 5 * PAGES
+
+
+async def test_a_long_reader_is_waited_for_once_in_a_while(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a backup: deliveries go on, and the log begins anew when it is over."""
+    tried, fold, over = [], log_length.folding, asyncio.Event()
+
+    def folding(mode: log_length.Mode) -> object:
+        tried.append(mode)
+        return fold(mode)
+
+    monkeypatch.setattr("app.store.writer.folding", folding)
+    monkeypatch.setattr(log_length, "INSIST_S", 1_000)
+    async with opened(url) as store:
+        reader = asyncio.create_task(look(store, over, seconds=None))
+        await asyncio.sleep(0.05)
+        assert await longest(store) > 5 * PAGES
+        assert (tried.count("RESTART"), tried.count("PASSIVE") > 5) == (1, True)
+        over.set()
+        await reader
+        for number in range(3):
+            await keep(store, arrival(said(f"after-{number}", order="A"), body=BODY))
+        assert store.writer._log is not None
+        assert store.writer._log.pages() < PAGES
