@@ -30,6 +30,7 @@ from app.operations.desk import Desk
 from app.operations.notify_shop import Notifier, Shop, notify_due
 from app.operations.pruner import Pruner
 from app.operations.receive_delivery import Door
+from app.operations.refused_ages import RefusedAges
 from app.operations.rejection_rate import RejectionRate
 from app.operations.rounds import IDLE_S, Rounds, SideBySide, rest_when_idle
 from app.operations.seal import Signer
@@ -112,7 +113,13 @@ async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
         await store.close()
 
 
-def _door(store: Store, settings: Settings, sources: dict[str, Source], clock: Clock) -> Door:
+def _door(
+    store: Store,
+    settings: Settings,
+    sources: dict[str, Source],
+    clock: Clock,
+    ages: RefusedAges,
+) -> Door:
     assert settings.environment is not None
     return Door(
         sources=sources,
@@ -128,6 +135,7 @@ def _door(store: Store, settings: Settings, sources: dict[str, Source], clock: C
             in_all=settings.unsigned_per_minute,
             per_address=settings.unsigned_per_minute_per_address,
         ),
+        ages=ages,
     )
 
 
@@ -165,7 +173,8 @@ class Service:
         shop = shop_of(settings) if with_worker else None
         self.notifying = notifying(desk, shop, client) if shop and client else None
         self.sealing = None if signer is None else sealing(desk, signer)
-        self.watchdog = Watchdog(desk)
+        ages = RefusedAges()
+        self.watchdog = Watchdog(desk, ages)
         self.watching = Rounds(
             self.watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S)
         )
@@ -176,7 +185,7 @@ class Service:
         self._stop = asyncio.Event()
         self.gate = Gate(gate_limits(settings))
         metrics = Metrics(frozenset(self.sources), self.gate)
-        door = _door(self.store, settings, self.sources, clock)
+        door = _door(self.store, settings, self.sources, clock, ages)
         self.webhooks = Webhooks(door, limits=request_limits(settings), metrics=metrics)
         self.application = self._application(settings, metrics)
 
@@ -185,7 +194,7 @@ class Service:
             self.desk,
             page_max=settings.page_max,
             longpoll_max_s=settings.longpoll_max_s,
-            alarms=self.alarms,
+            alarms=lambda: self.watchdog.sentences,
         )
         return build_application(
             webhooks=self.webhooks,
@@ -214,10 +223,6 @@ class Service:
         if self.sealing is not None and not self.sealing.alive:
             reasons.append("the task that seals the evidence is not running")
         return reasons
-
-    def alarms(self) -> list[str]:
-        """What stands beside every page of the feed while it lasts."""
-        return [] if self.watchdog.alarm is None else [self.watchdog.alarm.sentence]
 
     @property
     def broken(self) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
-from app.store.ledgers import count_due, outcome_counts
+from app.store.ledgers import count_due, next_due, outcome_counts
 from app.store.outbox import notification_counts
 from app.store.safety import unsafe_standbys
 from app.store.unsealed import count_unsealed, log_size
@@ -39,25 +41,61 @@ async def unsafe(desk: Desk) -> list[str]:
         return await unsafe_standbys(connection)
 
 
-async def store_state(desk: Desk) -> StoreState:
-    """Raises StoreUnavailable or StorePoisoned when the store cannot even be read."""
+COUNTED_S: Final = 1.0
+"""Seconds for which orders by outcome are not counted again: that reads the row of every order, and
+anybody may ask."""
+
+
+class Outcomes:
+    """How many orders have each outcome, counted by one at a time, and seldom."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._counts: dict[str, int] = {}
+        self._counted_until = 0.0
+
+    async def counted(self, desk: Desk) -> Mapping[str, int]:
+        """As they were within the last second."""
+        async with self._turn:
+            if asyncio.get_running_loop().time() >= self._counted_until:
+                async with desk.store.reading() as connection:
+                    counts = await outcome_counts(connection)
+                self._counts = dict.fromkeys(OUTCOMES, 0) | counts
+                self._counted_until = asyncio.get_running_loop().time() + COUNTED_S
+        return self._counts
+
+
+async def refusal(desk: Desk) -> str | None:
+    """Why nothing can be written now, one sentence; None when it can.
+
+    Raises StoreUnavailable or StorePoisoned when the store cannot even be read.
+    """
     store = desk.store
     if store.writer.poison is not None:
         raise StorePoisoned(store.writer.poison)
-    refuses = None
+    async with store.reading() as connection:
+        await next_due(connection)
+    if store.journal.stalled is not None:
+        return store.journal.stalled  # the check would wait, too
     try:
         await store.writer.check()
     except StoreUnavailable as error:
-        refuses = str(error)
+        return str(error)
+    return None
+
+
+async def store_state(desk: Desk, outcomes: Outcomes) -> StoreState:
+    """Raises as `refusal` does."""
+    store, refuses = desk.store, await refusal(desk)
+    counts = await outcomes.counted(desk)
     async with store.reading() as connection:
         due = await count_due(connection, now=desk.clock.now())
-        counts = await outcome_counts(connection)
         notifications = await notification_counts(connection)
         sealed = await log_size(connection), await count_unsealed(connection)
     return StoreState(
         due=due,
         queue=store.journal.depth,
-        outcomes=dict.fromkeys(OUTCOMES, 0) | counts,
+        outcomes=counts,
         free=store.writer.space.free_bytes(),
         refuses=refuses,
         notifications=notifications,

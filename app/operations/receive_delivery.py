@@ -27,6 +27,7 @@ from app.operations.judge_delivery import (
     judge_delivery,
     kept_head,
 )
+from app.operations.refused_ages import AGES, RefusedAges
 from app.operations.rejection_rate import RejectionRate
 from app.providers.source import Reply, Source
 from app.store.intake import Arrival, StoredVerdict
@@ -86,7 +87,8 @@ class Answer(NamedTuple):
 class Door:
     """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
     `rejection_rate` says that it is kept. `unsigned_rate`: what is taken of requests that nobody
-    signs, each of which is written and makes us ask its provider."""
+    signs, each of which is written and makes us ask its provider. `ages`: told what is refused for
+    its age, and what is taken."""
 
     sources: Mapping[str, Source]
     journal: Journal
@@ -95,6 +97,7 @@ class Door:
     rejected_body_bytes: int
     rejection_rate: RejectionRate
     unsigned_rate: RejectionRate
+    ages: RefusedAges
 
     @property
     def private_headers(self) -> frozenset[bytes]:
@@ -140,7 +143,11 @@ def decide(door: Door, incoming: Incoming) -> Answer | Rejected | list[Arrival]:
         source, incoming, body, now=now, delivery_id=delivery_id, environment=door.environment
     )
     if isinstance(judged, Refused):
+        if judged.verdict in AGES:
+            digest = digest_of(body, incoming.url)
+            door.ages.refused(source.name, digest=digest, at=now, problem=judged.problem)
         return Rejected(judged.verdict, judged.problem, now, delivery_id)
+    door.ages.taken(source.name)
     if isinstance(judged, Reply):
         return Answer(judged.status, "handshake", delivery_id, judged)
     return judged

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final, Literal
+from typing import Final
 
+from app.operations.alarm import Alarm
 from reconcile.instants import DAY, MINUTE, Duration, Instant, format_instant
 
 EXPECTED: Final = 10
@@ -46,28 +47,20 @@ class Heard:
     sessions: Sequence[Instant]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """An alarm. `reason` is a code, for the log; `sentence` is for people."""
-
-    reason: Literal["usual_events_missing", "sessions_without_events"]
-    sentence: str
-
-
 _DO: Final = "look at the provider's dashboard, and at `tallyhook deliveries list` for refused ones"
 
 
-def silence(heard: Heard) -> Silence | None:
+def silence(heard: Heard) -> Alarm | None:
     """The alarm, if it is too quiet."""
     since = "ever" if heard.last is None else f"since {format_instant(heard.last)}"
     waits = heard.sessions and heard.now - heard.sessions[0] >= SESSION_WAIT
     if waits and len(heard.sessions) >= SESSIONS:
-        return Silence(
+        return Alarm(
             reason="sessions_without_events",
             sentence=f"Sessions were opened and no verified event has come {since}: {_DO}.",
         )
     if heard.last is not None and usual_of(heard.usual) >= EXPECTED:
-        return Silence(
+        return Alarm(
             reason="usual_events_missing",
             sentence=f"No verified event has come {since}, where {EXPECTED} or more are usual: "
             f"{_DO}.",

@@ -1,19 +1,28 @@
-"""Looks now and then for what nobody reports: silence, and orders paid for and not shipped."""
+"""Looks now and then for what nobody reports: silence, what could not be read, a clock that is off,
+orders paid for and not shipped.
+
+A further alarm is one more line of WATCHES: readiness, the figures, the feed and the log tell
+whatever stands there. What makes an alarm is decided in a module of its own, such as `silence`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
 
 import structlog
 
+from app.operations import unread
+from app.operations.alarm import Alarm
 from app.operations.desk import Desk
-from app.operations.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, Silence, silence
+from app.operations.refused_ages import RefusedAges
+from app.operations.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, silence
 from app.store.watching import (
     deliveries_between,
     finding_counts,
     last_delivery,
     sessions_since,
+    unreadable_since,
 )
 from reconcile.instants import DAY
 from reconcile.ledger import FindingCode
@@ -27,40 +36,111 @@ WATCHED: Final[tuple[FindingCode, ...]] = ("paid_but_not_fulfilled", "fulfilled_
 log = structlog.get_logger()
 
 
-class Watchdog:
-    """What was last seen. `alarm` and `findings` are for readiness and the figures."""
+class Watched(NamedTuple):
+    """What there is to look at: what is stored, and what this receiver refused for its age."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self.alarm: Silence | None = None
+    desk: Desk
+    ages: RefusedAges
+
+
+class Watch(NamedTuple):
+    """One thing that is watched.
+
+    name    its key in readiness; `tallyhook_<name>_alarm` is its figure
+    figure  what the figure says, for whoever reads /metrics
+    look    looks once; the alarm, if there is reason for one
+    """
+
+    name: str
+    figure: str
+    look: Callable[[Watched], Awaitable[Alarm | None]]
+
+
+async def _silence(watched: Watched) -> Alarm | None:
+    return silence(await _heard(watched.desk))
+
+
+async def _heard(desk: Desk) -> Heard:
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        last = await last_delivery(connection)
+        start = now - LONGEST if last is None else last
+        end = min(now, start + LONGEST)
+        usual = [
+            await deliveries_between(
+                connection, start - days * DAY, end - days * DAY, enough=EXPECTED
+            )
+            for days in range(1, DAYS + 1)
+        ]
+        sessions = await sessions_since(connection, start, enough=SESSIONS)
+    return Heard(now=now, last=last, usual=usual, sessions=sessions)
+
+
+async def _unreadable(watched: Watched) -> Alarm | None:
+    start = watched.desk.clock.now() - unread.WINDOW
+    async with watched.desk.store.reading() as connection:
+        return unread.unread(await unreadable_since(connection, start, enough=unread.ENOUGH))
+
+
+async def _clock(watched: Watched) -> Alarm | None:
+    return watched.ages.alarm(watched.desk.clock.now())
+
+
+WATCHES: Final = (
+    Watch(
+        "silence",
+        "1 while fewer verified events come than is usual at this time.",
+        _silence,
+    ),
+    Watch(
+        "unreadable",
+        f"1 while genuine deliveries of the last {unread.DAYS} could not be read.",
+        _unreadable,
+    ),
+    Watch(
+        "clock",
+        "1 while genuine deliveries are refused for their age and none is taken.",
+        _clock,
+    ),
+)
+"""Everything that can raise an alarm."""
+
+
+class Watchdog:
+    """What was last seen, for readiness, the figures and the feed.
+
+    alarms    those that last, by the name of what is watched
+    findings  how many orders have each of the findings that are watched
+    """
+
+    def __init__(self, desk: Desk, ages: RefusedAges) -> None:
+        self._watched = Watched(desk, ages)
+        self.alarms: Mapping[str, Alarm] = {}
         self.findings: Mapping[str, int] = dict.fromkeys(WATCHED, 0)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the alarms that last say to people."""
+        return [alarm.sentence for alarm in self.alarms.values()]
 
     async def look(self) -> int:
         """Look once, and log what has changed. Returns 0: there is nothing to do at once."""
-        before, counted = self.alarm, self.findings
-        async with self._desk.store.reading() as connection:
+        await self._count_findings()
+        seen = [(watch.name, await watch.look(self._watched)) for watch in WATCHES]
+        before = self.alarms
+        self.alarms = {name: alarm for name, alarm in seen if alarm is not None}
+        for name, alarm in self.alarms.items():
+            if name not in before:
+                log.error("an alarm is raised", reason=alarm.reason)
+        for name, alarm in before.items():
+            if name not in self.alarms:
+                log.info("an alarm is over", reason=alarm.reason)
+        return 0
+
+    async def _count_findings(self) -> None:
+        counted = self.findings
+        async with self._watched.desk.store.reading() as connection:
             self.findings = await finding_counts(connection, WATCHED)
-        self.alarm = silence(await self._heard())
-        if self.alarm is not None and before is None:
-            log.error("it is too quiet", reason=self.alarm.reason)
-        elif self.alarm is None and before is not None:
-            log.info("it is no longer too quiet")
         for code, count in self.findings.items():
             if count > counted[code]:
                 log.warning("orders to look at", finding=code, count=count)
-        return 0
-
-    async def _heard(self) -> Heard:
-        now = self._desk.clock.now()
-        async with self._desk.store.reading() as connection:
-            last = await last_delivery(connection)
-            start = now - LONGEST if last is None else last
-            end = min(now, start + LONGEST)
-            usual = [
-                await deliveries_between(
-                    connection, start - days * DAY, end - days * DAY, enough=EXPECTED
-                )
-                for days in range(1, DAYS + 1)
-            ]
-            sessions = await sessions_since(connection, start, enough=SESSIONS)
-        return Heard(now=now, last=last, usual=usual, sessions=sessions)

@@ -1,17 +1,27 @@
 """What the watchdog looks at: stretches of time, by ids, which begin with their moment.
 
 No index on a time is needed for that, and every look is bounded: it asks whether there were enough.
+Deliveries that could not be read are few among many, so they have an index of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.ids import first_id
 from reconcile.instants import Instant
+
+UNREADABLE: Final = (
+    # The verdict stands in the text, not among the values: the index holds this verdict alone.
+    "SELECT source, count(*) FROM (SELECT source FROM deliveries "
+    "WHERE verdict = 'unreadable' AND id >= :start ORDER BY id DESC LIMIT :enough) AS found "
+    "GROUP BY source"
+)
+"""The latest deliveries that could not be read, counted by their source."""
 
 
 async def last_delivery(connection: AsyncConnection) -> Instant | None:
@@ -35,6 +45,17 @@ async def deliveries_between(
         {"start": first_id("dlv_", start), "end": first_id("dlv_", end), "enough": enough},
     )
     return int(found.scalar_one())
+
+
+async def unreadable_since(
+    connection: AsyncConnection, start: Instant, *, enough: int
+) -> dict[str, int]:
+    """How many deliveries since `start` could not be read, by source; the latest `enough` of all
+    sources are counted."""
+    rows = await connection.execute(
+        text(UNREADABLE), {"start": first_id("dlv_", start), "enough": enough}
+    )
+    return {source: int(count) for source, count in rows}
 
 
 async def sessions_since(

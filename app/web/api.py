@@ -43,7 +43,7 @@ class Api:
         longpoll_max_s: int,
         alarms: Callable[[], list[str]],
     ) -> None:
-        """alarms: sentences on what is wrong with the feed itself, such as silence."""
+        """alarms: sentences on what goes wrong that no outcome tells, such as silence."""
         self._desk = desk
         self._alarms = alarms
         self._page_max = page_max

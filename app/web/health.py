@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 from app.errors import TallyhookError
 from app.operations.desk import Desk
 from app.operations.golive import unfinished
-from app.operations.health import store_state, unsafe
-from app.operations.watchdog import Watchdog
+from app.operations.health import Outcomes, refusal, store_state, unsafe
+from app.operations.watchdog import WATCHES, Watchdog
 from app.web.metrics import Metrics
 
 Reasons = Callable[[], list[str]]
@@ -28,6 +28,7 @@ class Health:
         self._reasons = reasons
         self._metrics = metrics
         self._watchdog = watchdog
+        self._outcomes = Outcomes()
 
     async def livez(self, request: Request) -> Response:
         """The process answers."""
@@ -37,14 +38,14 @@ class Health:
         """200 while deliveries can be stored and folded; else 503 with the reasons.
 
         `unsafe` says what is stored less safely than it could be, `golive` what a live instance
-        lacks, `silence` that too little is heard, and `findings` how many orders a shop must look
-        at; they do not turn deliveries away.
+        lacks, and `findings` how many orders a shop must look at; each alarm of the watchdog that
+        lasts stands under its name, such as `silence`. They do not turn deliveries away.
         """
         reasons, dangers = self._reasons(), list[str]()
         golive = None
         try:
-            state = await store_state(self._desk)
-            reasons += [state.refuses] if state.refuses else []
+            refuses = await refusal(self._desk)
+            reasons += [refuses] if refuses else []
             dangers = await unsafe(self._desk)
             golive = await unfinished(self._desk)
         except TallyhookError as error:
@@ -58,8 +59,7 @@ class Health:
             document["unsafe"] = dangers
         if golive is not None:
             document["golive"] = [golive]
-        if self._watchdog.alarm is not None:
-            document["silence"] = [self._watchdog.alarm.sentence]
+        document |= {name: [alarm.sentence] for name, alarm in self._watchdog.alarms.items()}
         if any(self._watchdog.findings.values()):
             document["findings"] = self._watchdog.findings
         return JSONResponse(document, status_code=status)
@@ -67,7 +67,7 @@ class Health:
     async def metrics(self, request: Request) -> Response:
         """Figures for Prometheus."""
         try:
-            state = await store_state(self._desk)
+            state = await store_state(self._desk, self._outcomes)
         except TallyhookError as error:
             return Response(f"# {error}\n", status_code=503, media_type="text/plain")
         gauges = {
@@ -79,7 +79,9 @@ class Health:
             "log_leaves": state.sealed[0],
             "log_waiting": state.sealed[1],
         }
-        gauges["silence_alarm"] = int(self._watchdog.alarm is not None)
+        gauges |= {
+            f"{each.name}_alarm": int(each.name in self._watchdog.alarms) for each in WATCHES
+        }
         gauges |= {f"orders_{code}": n for code, n in self._watchdog.findings.items()}
         if state.free is not None:
             gauges["disk_free_bytes"] = state.free

@@ -22,6 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from app.logs import lost_lines
+from app.operations.watchdog import WATCHES
 from app.web.gate import Gate
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -112,7 +113,7 @@ _GAUGES: Final = {
     "notifications_given_up": "Notifications that are sent no more unless a person asks for it.",
     "log_leaves": "Deliveries, records, revisions and deeds that are sealed in the log.",
     "log_waiting": "Those that wait to be sealed; they are safe, and may not be let go yet.",
-    "silence_alarm": "1 while fewer verified events come than is usual at this time.",
+    **{f"{watch.name}_alarm": watch.figure for watch in WATCHES},
     "orders_paid_but_not_fulfilled": "Orders paid for that the shop has not said to have shipped.",
     "orders_fulfilled_but_not_paid": "Orders that were shipped without having been paid for.",
     "disk_free_bytes": "Bytes that are free on the disk of the database.",

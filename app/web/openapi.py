@@ -140,11 +140,14 @@ _SESSION: Final = {
     "required": ["reference", "status", "checkout_url", "expires_at", "order", "idempotency_key"],
     "properties": {
         "reference": {"type": ["string", "null"], "description": "The service's own."},
-        "status": {"enum": ["open", "paid", "unknown"]},
+        "status": {"enum": ["open", "paid", "expired", "unknown"]},
         "checkout_url": {"type": ["string", "null"]},
         "expires_at": {"anyOf": [_INSTANT, {"type": "null"}]},
         "order": {"type": "object", "properties": {"reference": {"type": "string"}}},
-        "idempotency_key": {"type": "string", "description": "For questions to the service."},
+        "idempotency_key": {
+            "type": ["string", "null"],
+            "description": "For questions to the service; null where no payment was started here.",
+        },
         "detail": {"type": "string"},
     },
 }
@@ -252,8 +255,8 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                     "outcomes": _OBJECTS,
                     "cursor": {"type": "integer"},
                     "alarms": {
-                        "description": "Sentences on what is wrong with the feed itself: no "
-                        "verified event comes any more. Missing while nothing is.",
+                        "description": "Sentences on what goes wrong that no outcome tells, such "
+                        "as that no verified event comes any more. Missing while nothing does.",
                         "type": "array",
                         "items": {"type": "string"},
                     },

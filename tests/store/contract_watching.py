@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from app.ids import new_id
+from sqlalchemy import text
+
+from app.ids import first_id, new_id
 from app.store.facts import database_facts
 from app.store.records import add_records
 from app.store.signoffs import Signoff, add_signoff, signoffs
 from app.store.store import Store
-from app.store.watching import deliveries_between, finding_counts, last_delivery, sessions_since
+from app.store.watching import (
+    UNREADABLE,
+    deliveries_between,
+    finding_counts,
+    last_delivery,
+    sessions_since,
+    unreadable_since,
+)
 from reconcile.records import Record
 from tests.reconcile.build import T, seconds
 from tests.store.builders import arrival, desk, keep, said
@@ -40,6 +49,35 @@ class WatchingContract:
                     connection, seconds(start), seconds(end), enough=enough
                 )
                 assert found == count
+
+    async def test_deliveries_that_could_not_be_read(self, store: Store) -> None:
+        """By source, from the first moment on; the latest of them, where only so many are asked
+        for; what could be read does not count."""
+        for at, source in enumerate(("shop", "shop", "other", "shop")):
+            name = new_id("dlv_", seconds(at))
+            await keep(store, arrival(None, at=at, delivery_id=name, source=source))
+        await keep(store, arrival(said("e1"), at=9, delivery_id=new_id("dlv_", seconds(9))))
+        async with store.reading() as connection:
+            for start, enough, found in (
+                (0, 9, {"shop": 3, "other": 1}),
+                (1, 9, {"shop": 2, "other": 1}),
+                (0, 2, {"shop": 1, "other": 1}),
+                (4, 9, {}),
+            ):
+                counted = await unreadable_since(connection, seconds(start), enough=enough)
+                assert counted == found
+
+    async def test_they_are_found_by_their_index(self, store: Store) -> None:
+        """The look for what could not be read passes over all other deliveries."""
+        values = {"start": first_id("dlv_", T), "enough": 9}
+        async with store.reading() as connection:
+            explain = "EXPLAIN"
+            if connection.dialect.name == "sqlite":
+                explain += " QUERY PLAN"
+            else:  # which reads a table as small as this one from end to end
+                await connection.execute(text("SET LOCAL enable_seqscan = off"))
+            rows = await connection.execute(text(f"{explain} {UNREADABLE}"), values)
+            assert "ix_deliveries_unreadable" in "\n".join(str(row) for row in rows)
 
     async def test_sessions_after_a_moment(self, store: Store) -> None:
         """The first that were opened after it; other records do not count."""

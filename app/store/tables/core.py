@@ -54,6 +54,13 @@ class DeliveryRow(Table, table=True):
             sqlite_where=text("verdict = 'duplicate'"),
             postgresql_where=text("verdict = 'duplicate'"),
         ),
+        Index(
+            "ix_deliveries_unreadable",
+            "id",
+            "source",
+            sqlite_where=text("verdict = 'unreadable'"),
+            postgresql_where=text("verdict = 'unreadable'"),
+        ),
         STRICT,
     )
     id: str = text_column(primary=True)

@@ -25,7 +25,14 @@ from tests.reconcile.build import T
 from tests.store.made import put_new
 
 KEY = b"a key for tests, not a secret"
-SECRET = "whsec_" + base64.b64encode(KEY).decode()
+
+
+def secret(key: bytes) -> str:
+    """The form in which a service is given a key."""
+    return "whsec_" + base64.b64encode(key).decode()
+
+
+SECRET = secret(KEY)
 
 Header = tuple[bytes, bytes]
 
@@ -76,12 +83,17 @@ def of_order(reference: str, event_id: str, claim: str = "succeeded") -> dict[st
 
 
 def signed(
-    body: bytes, *, at: Instant = T, event_id: str = "msg_1", stamp: bytes | None = None
+    body: bytes,
+    *,
+    at: Instant = T,
+    event_id: str = "msg_1",
+    stamp: bytes | None = None,
+    key: bytes = KEY,
 ) -> list[Header]:
     """The headers of a genuine request, made here by the published rule alone."""
     stamp = str(at // SECOND).encode() if stamp is None else stamp
     content = b".".join((event_id.encode(), stamp, body))
-    mac = base64.b64encode(hmac.new(KEY, content, hashlib.sha256).digest())
+    mac = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest())
     return [
         (b"content-type", b"application/json"),
         (b"webhook-id", event_id.encode()),

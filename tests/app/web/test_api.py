@@ -1,4 +1,4 @@
-"""The API over HTTP: who may ask, what is answered, what the shop may tell, and the feed."""
+"""The API over HTTP: what is answered, what the shop may tell, and the feed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,12 @@ from urllib.parse import quote
 import pytest
 from openapi_spec_validator import validate
 
-from app.operations.manage_tokens import withdraw_token
 from app.operations.refold import refold_until_quiet
 from reconcile.instants import MINUTE, SECOND, format_instant
 from tests.app.web.driving import Driver, event, of_order
 from tests.reconcile.build import T
 
 TOLD = {"amount": "1500.00", "currency": "KES"}
-METHODS = [
-    ("GET", "/orders"),
-    ("GET", "/orders/ORD-1"),
-    ("PUT", "/orders/ORD-1"),
-    ("GET", "/outcomes"),
-    ("POST", "/checkout/sessions"),
-]
 
 
 async def folded(driver: Driver) -> None:
@@ -39,33 +31,6 @@ async def problem_of(driver: Driver, method: str, path: str, **words: Any) -> tu
     document = answer.json()
     assert document["status"] == answer.status_code
     return answer.status_code, document["code"], document["detail"]
-
-
-# --- who may ask ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("method", "path"), METHODS)
-async def test_without_a_token_in_force(driver: Driver, method: str, path: str) -> None:
-    """No token, a wrong one, another scheme and a revoked one are refused alike."""
-    await driver.api("PUT", "/orders/ORD-1", json=TOLD)
-    token = driver.token
-    wrong: list[dict[str, Any]] = [
-        {},
-        {"Authorization": "Bearer "},
-        {"Authorization": f"Bearer {token[:-1]}"},
-        {"Authorization": f"Basic {token}"},
-        {"Authorization": token},
-        {"Authorization": b"Bearer \xff\xfe"},
-    ]
-    url = f"/api/v1{path}"
-    refused = [await driver.client.request(method, url, headers=each, json=TOLD) for each in wrong]
-    assert (await driver.api(method, path, json=TOLD)).status_code != 401
-    await withdraw_token(driver.desk, name="shop")
-    refused.append(await driver.api(method, path, json=TOLD))
-    for answer in refused:
-        assert (answer.status_code, answer.json()["code"]) == (401, "token_invalid")
-        assert answer.headers["www-authenticate"] == "Bearer"
-        assert answer.headers["content-type"] == "application/problem+json"
 
 
 # --- orders ---------------------------------------------------------------------------------------

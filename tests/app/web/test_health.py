@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -9,15 +11,23 @@ from typing import Any
 import pytest
 
 from app.errors import StoreUnavailable
-from app.operations import worker
+from app.operations import ask_again, health, worker
 from app.store.space import Space
 from app.store.store import Store
+from app.store.unanswered import Unanswered, note_unanswered
+from reconcile.instants import DAY
 from tests.app.web.driving import Driver, driving, event
 from tests.store.test_journal import (
     a_busy_database,
     a_failing_disk,
     a_full_disk,
     a_read_only_database,
+)
+from tests.waiting import soon
+
+TOO_LITTLE_ROOM = (
+    "less than 64 MiB of the database's disk is free; free some, or lower "
+    "TALLYHOOK_DISK_LOW_WATER_MB"
 )
 
 
@@ -149,6 +159,26 @@ async def test_figures(driver: Driver) -> None:
     assert "made-up" not in text
 
 
+@pytest.mark.parametrize(("lasting", "times"), [(1_000.0, 1), (0.0, 10)])
+async def test_orders_are_counted_seldom_however_many_ask(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, lasting: float, times: int
+) -> None:
+    """By one at a time, and not again while a count lasts; for readiness not at all."""
+    counting, counts = health.outcome_counts, []
+
+    async def counted(connection: Any) -> dict[str, int]:
+        counts.append(await counting(connection))
+        return counts[-1]
+
+    monkeypatch.setattr(health, "outcome_counts", counted)
+    monkeypatch.setattr(health, "COUNTED_S", lasting)
+    for path in ("/readyz", "/metrics"):
+        answers = await asyncio.gather(*(driver.client.get(path) for _ in range(10)))
+        assert {each.status_code for each in answers} == {200}
+    assert len(counts) == times
+    assert all('tallyhook_orders{outcome="succeeded"} 0.0' in each.text for each in answers)
+
+
 async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the low water deliveries are refused and everything is read; with the first one after
     space has returned they are taken again."""
@@ -163,7 +193,7 @@ async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.M
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         status, reasons = await broken(driver)
         assert status == 503
-        assert reasons == ["less than 64 MiB of the database's disk is free; free some"]
+        assert reasons == [TOO_LITTLE_ROOM]
         figures = (await driver.client.get("/metrics")).text
         assert "tallyhook_store_writable 0.0" in figures
         assert "tallyhook_disk_free_bytes 6.7108863e+07" in figures
@@ -172,3 +202,43 @@ async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.M
         assert (await driver.send(event("e2"))).status_code == 200
         assert await broken(driver) == (200, [])
         assert "tallyhook_store_writable 1.0" in (await driver.client.get("/metrics")).text
+
+
+async def test_a_start_with_too_little_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
+) -> None:
+    """With sessions to ask for again, a service that starts below the low water stays up and is
+    read; what could not be written at its start is written once there is room."""
+    free = [1024 * 1024 * 1024]
+    monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
+    monkeypatch.setattr(ask_again, "IDLE_S", 0.02)
+    sessions = {
+        "CHECKOUT__BASE_URL": "http://127.0.0.1:9",
+        "CHECKOUT__TOKEN": "test_token_4f1d9c",
+    }
+    async with driving(tmp_path, **sessions) as driver:
+        assert (await driver.send(event("e1"))).status_code == 200
+        await driver.api("GET", "/orders")  # makes the token
+        await held_until_tomorrow(driver)
+    free[0] = 64 * 1024 * 1024 - 1
+    async with driving(tmp_path, **sessions) as again:
+        again.token = driver.token
+        await soon(lambda: "sessions again" in log.getvalue() or again.service.broken)
+        assert again.service.broken == []
+        assert await broken(again) == (503, [TOO_LITTLE_ROOM])
+        assert (await again.api("GET", "/orders/ORD-1")).status_code == 200
+        assert again.rows("SELECT held_until > 0 FROM unanswered") == [(1,)]
+        free[0] += 1
+        await soon(lambda: again.rows("SELECT held_until FROM unanswered") == [(0,)])
+        assert await broken(again) == (200, [])
+        assert (await again.send(event("e2"))).status_code == 200
+
+
+async def held_until_tomorrow(driver: Driver) -> None:
+    """A request that a process held when it died, and that is not due for a long time."""
+    later = driver.clock.now() + DAY
+    async with driver.service.store.writing() as connection:
+        entry = Unanswered(
+            key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later
+        )
+        await note_unanswered(connection, entry)

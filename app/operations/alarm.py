@@ -1,0 +1,17 @@
+"""What the watchdog raises while something goes wrong that costs money and that nobody reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """One alarm, while it lasts.
+
+    reason    a code, for the log
+    sentence  for people: what is so, where, and what to do
+    """
+
+    reason: str
+    sentence: str
