@@ -109,6 +109,13 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         {"CHECKOUT__BASE_URL": "https://pay.example", "CHECKOUT__TOKEN": SECRET},
         "CHECKOUT__TOKEN: holds a secret",
     ),
+    "a public key as a secret": (
+        {
+            "SOURCES__SHOP__PROFILE": "stripe",
+            "SOURCES__SHOP__SECRETS": "whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=",
+        },
+        "SHOP__SECRETS: source shop: secret 1 of 1 is one half of a key pair",
+    ),
     "a path for a secret": (
         lambda at: {"SOURCES__SHOP__SECRETS": write(at / "secrets-of-the-shop", SECRET)},
         "write it to TALLYHOOK_SOURCES__SHOP__SECRETS_FILE",

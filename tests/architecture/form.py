@@ -20,6 +20,26 @@ _LOG_METHODS = frozenset(
 )  # fmt: skip
 _LOG_WORDS = frozenset({"exc_info", "stack_info"})
 
+PLACES_OF_SECRETS = (
+    "app/providers", "app/sandbox", "app/web", "app/operations/manage_tokens.py",
+    "app/store/tokens.py",
+)  # fmt: skip
+"""Where a signature, a token or a digest that somebody sent is compared with what it must be."""
+
+_SECRET = re.compile(
+    r"(^|_)((hex)?digest|h?mac|signature|token|secret|password|expected|candidate|actual|stated"
+    r"|given)s?($|_)"
+)
+PLAINLY_COMPARED = {
+    ("app/providers/keys.py", "secret != secret.strip()"):
+        "the operator's own setting with itself, at the start",
+    ("app/providers/named/setup.py", "secret != secret.strip()"):
+        "the operator's own setting with itself, at the start",
+    ("app/sandbox/idempotency.py", "entry.digest != digest"):
+        "two requests of one client that holds the token: their digests prove nothing",
+}  # fmt: skip
+"""Comparisons that may end at the first difference, and why."""
+
 
 def files_are_short(module: Module) -> Iterator[str]:
     """A file that needs more lines is two files. A migration is as long as what it does."""
@@ -144,6 +164,49 @@ def _loggers(module: Module) -> set[str]:
     return found
 
 
+def secrets_are_compared_in_constant_time(module: Module) -> Iterator[str]:
+    """How long `==` or `in` takes tells how much of a guess was right: compare_digest does not. A
+    comparison with a constant of the code is about the name of a scheme or a header."""
+    if not module.within(*PLACES_OF_SECRETS):
+        return
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Compare) or _is_plainly_compared(module, node):
+            continue
+        values = [node.left, *node.comparators]
+        for operator, left, right in zip(node.ops, values, values[1:], strict=False):
+            both = (left, right) if isinstance(operator, ast.Eq | ast.NotEq) else (left,)
+            told = isinstance(operator, ast.Eq | ast.NotEq | ast.In | ast.NotIn)
+            constant = _is_constant(left) or _is_constant(right)
+            if told and not constant and any(_is_secret(value) for value in both):
+                yield module.at(node, f"compares {ast.unparse(node)}: use hmac.compare_digest")
+
+
+def _is_plainly_compared(module: Module, node: ast.Compare) -> bool:
+    return (module.path, ast.unparse(node)) in PLAINLY_COMPARED
+
+
+def _is_constant(node: ast.expr) -> bool:
+    name = _names(node)[-1:]
+    return isinstance(node, ast.Constant) or (bool(name) and name[0].isupper())
+
+
+def _is_secret(node: ast.expr) -> bool:
+    return any(_SECRET.search(name.lower()) for name in _names(node))
+
+
+def _names(node: ast.expr) -> list[str]:
+    """What a value is called: for `key.sign(body).hex()` hex, sign and key."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    if isinstance(node, ast.Subscript | ast.Await):
+        return _names(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return [node.func.attr, *_names(node.func.value)]
+    return _names(node.func) if isinstance(node, ast.Call) else []
+
+
 RULES = (
     files_are_short,
     functions_are_short,
@@ -153,4 +216,5 @@ RULES = (
     only_the_cli_prints,
     errors_are_not_swallowed,
     log_lines_are_fixed_texts_with_known_fields,
+    secrets_are_compared_in_constant_time,
 )

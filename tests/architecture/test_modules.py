@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 
@@ -69,6 +71,16 @@ BAD: list[tuple[Rule, str, str]] = [
      "import structlog\nlog = structlog.get_logger()\nlog.warning(f'{x}')"),
     (form.log_lines_are_fixed_texts_with_known_fields, "app/a.py",
      "import structlog\nlog = structlog.get_logger()\nlog.info('%s', 'x' + y)"),
+    (form.secrets_are_compared_in_constant_time, "app/providers/a.py", "expected == x"),
+    (form.secrets_are_compared_in_constant_time, "app/providers/named/a.py",
+     "found = x != key.mac.hex()"),
+    (form.secrets_are_compared_in_constant_time, "app/providers/a.py",
+     "hmac.new(k, b, h).hexdigest() == x"),
+    (form.secrets_are_compared_in_constant_time, "app/providers/a.py", "candidates[0] == x"),
+    (form.secrets_are_compared_in_constant_time, "app/providers/a.py", "expected in signatures"),
+    (form.secrets_are_compared_in_constant_time, "app/sandbox/server.py", "x == self._token"),
+    (form.secrets_are_compared_in_constant_time, "app/web/api.py", "0 < x == client_secret"),
+    (form.secrets_are_compared_in_constant_time, "app/store/tokens.py", "row[0] == token.encode()"),
 ]  # fmt: skip
 
 GOOD: list[tuple[Rule, str, str]] = [
@@ -92,6 +104,10 @@ GOOD: list[tuple[Rule, str, str]] = [
     (form.errors_are_not_swallowed, "app/a.py", "try:\n    f()\nexcept OSError:\n    pass"),
     (form.log_lines_are_fixed_texts_with_known_fields, "app/a.py",
      "import structlog\nlog = structlog.get_logger()\nlog.info('x', source=y, exc_info=True)"),
+    (form.secrets_are_compared_in_constant_time, "app/providers/a.py",
+     "hmac.compare_digest(expected, x)\nx == y\nlen(signature) != n\nmac == 'basic'\n"
+     "mac in SCHEMES\nname == DIGEST.encode()\nheader in signatures"),
+    (form.secrets_are_compared_in_constant_time, "app/evidence/a.py", "digest == x"),
 ]  # fmt: skip
 
 
@@ -113,6 +129,44 @@ def test_the_rule_lets_what_is_right_pass(rule: Rule, path: str, text: str) -> N
 
 def test_every_rule_has_a_planted_fault() -> None:
     assert {rule for rule, _, _ in BAD} == set(RULES)
+
+
+class _Plainly(ast.NodeTransformer):
+    """Writes `a == b` where a module has `compare_digest(a, b)`."""
+
+    found = 0
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """One call."""
+        if ast.unparse(node.func) not in ("compare_digest", "hmac.compare_digest"):
+            return cast(ast.expr, self.generic_visit(node))
+        self.found += 1
+        return ast.Compare(node.args[0], [ast.Eq()], [node.args[1]])
+
+
+def test_every_secret_that_is_compared_would_be_found() -> None:
+    """The rule looks wherever `compare_digest` stands, and knows the names that it is given."""
+    rule = form.secrets_are_compared_in_constant_time
+    changed = 0
+    for module in modules():
+        if not module.within("app") or "compare_digest" not in module.text:
+            continue
+        plainly = _Plainly()
+        tree = plainly.visit(ast.parse(module.text))
+        assert len(list(rule(parsed(module.path, ast.unparse(tree))))) == plainly.found > 0
+        changed += plainly.found
+    assert changed >= 5
+
+
+def test_every_plain_comparison_that_is_let_pass_is_there() -> None:
+    """The list holds nothing that has gone."""
+    there = {
+        (module.path, ast.unparse(node))
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Compare)
+    }
+    assert set(form.PLAINLY_COMPARED) <= there
 
 
 def test_a_module_without_a_docstring_is_found() -> None:

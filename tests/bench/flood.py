@@ -94,7 +94,7 @@ def flood(folder: Path, *, unsigned: int, slow: int, rate: float) -> Flooded:
         provider = str(target.port), secret, str(rate)
         with a_process("tests.bench.steady", *provider) as genuine:
             time.sleep(WARM_S * 3)
-            quiet = _told(genuine)
+            quiet = told(genuine)
         memory, size, lines = rss_mib(target.pid), _size(folder), log.stat().st_size
         with (
             a_process("tests.bench.steady", *provider, "2") as genuine,
@@ -102,7 +102,7 @@ def flood(folder: Path, *, unsigned: int, slow: int, rate: float) -> Flooded:
             a_process("tests.bench.flood", str(target.port), str(unsigned)) as flooding,
         ):
             watched = _watch(target, clients, flooding)
-            flooded = _told(genuine)
+            flooded = told(genuine)
         return Flooded(
             quiet=quiet,
             flooded=flooded,
@@ -149,7 +149,8 @@ def _watch(target: Target, clients: SlowClients, flooding: subprocess.Popen[str]
     return seen
 
 
-def _told(genuine: subprocess.Popen[str]) -> Steady:
+def told(genuine: subprocess.Popen[str]) -> Steady:
+    """What a steady provider has to tell at its end, which this is."""
     out, _ = genuine.communicate("", timeout=60)
     return Steady(**json.loads(out))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import sqlite3
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPException
@@ -175,6 +177,28 @@ def test_a_worker_of_its_own(tmp_path: Path) -> None:
         assert process.end() == 0
     with running(tmp_path, "worker") as process:
         until(lambda: rows(tmp_path, "SELECT count(*) FROM revisions") == [(1,)])
+        assert process.end() == 0
+
+
+@pytest.fixture
+def dumps_are_allowed() -> Iterator[None]:
+    """What is started here may leave core dumps, unless it says otherwise itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if hard == 0:
+        pytest.skip("this machine allows no core dumps anyway")
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+@pytest.mark.usefixtures("dumps_are_allowed")
+@pytest.mark.parametrize("words", [("serve", "--port", "0"), ("worker",)])
+def test_a_crash_leaves_no_core_dump(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Where core dumps are allowed, service and worker still leave none: it would hold secrets."""
+    with running(tmp_path, *words) as process:
+        limits = Path(f"/proc/{process.popen.pid}/limits").read_text()
+        (line,) = (line for line in limits.splitlines() if line.startswith("Max core file size"))
+        assert line.split()[4:6] == ["0", "0"]
         assert process.end() == 0
 
 

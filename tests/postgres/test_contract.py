@@ -9,6 +9,7 @@ from tests.store.contract_checking import CheckingContract
 from tests.store.contract_closing import ClosingContract
 from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_evidence import EvidenceContract
+from tests.store.contract_hand_matches import HandMatchContract
 from tests.store.contract_histories import HistoryContract
 from tests.store.contract_imports import ImportContract
 from tests.store.contract_keeping import KeepingContract
@@ -20,6 +21,7 @@ from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_sealing import SealingContract
 from tests.store.contract_takings import TakingsContract
+from tests.store.contract_upgrading import UpgradingContract
 from tests.store.contract_verdicts import VerdictContract
 from tests.store.contract_watching import WatchingContract
 
@@ -41,12 +43,21 @@ class TestPostgresql(
     OutboxContract,
     TakingsContract,
     BreakContract,
+    HandMatchContract,
     ReconcilingContract,
     WatchingContract,
     ImportContract,
     SealingContract,
+    UpgradingContract,
 ):
     """Every property of the contract, on a server."""
+
+    statements_between = 9  # a server takes long to make tables
+
+    @pytest.fixture
+    def old_url(self, empty_url: str) -> str:
+        """A database that has no table yet."""
+        return empty_url
 
     async def test_an_upgrade_from_the_first_version(self, empty_url: str) -> None:
         """The same, on a database that has no table yet."""

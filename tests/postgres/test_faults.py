@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.operations.health import store_state
+from app.operations.health import refusal
 from app.store import engine, postgresql
 from app.store.safety import unsafe_standbys
 from app.store.store import Store, StoreSettings, open_store
@@ -79,10 +79,10 @@ async def lost_by_an_ending(server: Server, url: str, ending: Any, *settings: st
             await in_thread(ending, server)
             await load.reach(0, refusals=10)
             with pytest.raises(StoreUnavailable):
-                await store_state(desk(store))
+                await refusal(desk(store))
             await in_thread(server.start, *settings)
             await load.reach(20)
-            await store_state(desk(store))
+            await refusal(desk(store))
         assert store.writer.poison is None
     return await load.lost(url)
 

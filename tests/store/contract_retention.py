@@ -226,11 +226,11 @@ class RetentionContract:
         store = Store(StoreSettings(url=url, environment="sandbox"))
         try:
             async with store.writing() as connection:
-                await connection.run_sync(_to_first_version)
+                await connection.run_sync(to_first_version)
                 made = await connection.run_sync(lambda plain: inspect(plain).get_table_names())
                 old = [name for name in metadata.tables if name in made]
                 await schema.stamp_environment(connection, "sandbox")
-                await connection.run_sync(_fill_first_version)
+                await connection.run_sync(fill_first_version)
             before = await dump(store, *old, leave_out=NEW_COLUMNS)
             assert await store.upgrade() == ("0001", schema.newest_version())
             assert await dump(store, *old, leave_out=NEW_COLUMNS) == before
@@ -246,7 +246,7 @@ NEW_COLUMNS = ("pruned_at", "envelope", "standing")
 """Columns of its tables that later versions have added."""
 
 
-def _to_first_version(connection: Any) -> None:
+def to_first_version(connection: Any) -> None:
     """Nothing but the first version's tables; tests may share a server's database."""
     metadata.drop_all(connection)
     connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
@@ -255,7 +255,7 @@ def _to_first_version(connection: Any) -> None:
     command.upgrade(config, "0001")
 
 
-def _fill_first_version(connection: Any) -> None:
+def fill_first_version(connection: Any) -> None:
     """A declined order that came twice, with its ledger folded, and what belongs to it."""
     delivery = "('{}', {}, 'shop', '{}', 'e1', 'digest', 4, 'webhook-id: x', {})"
     first = delivery.format("d1", T, "stored", _BLOB[connection.dialect.name])

@@ -1,0 +1,155 @@
+"""A webhook secret that is changed while deliveries come, by a restart for each step."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.clock import SystemClock
+from tests.app.web.driving import of_order, secret, signed
+from tests.e2e.processes import running
+from tests.faults.check import assert_kept
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S, until
+
+pytestmark = pytest.mark.slow
+
+OLD, NEW = b"a key for tests, to be changed", b"a newer key for tests, no secret"
+SENDERS = 3
+SOME = 30
+PAUSE_S = 0.005
+"""Between a delivery that was not taken and its next attempt."""
+
+
+def deliver(port: int, event_id: str, key: bytes) -> tuple[int, dict[str, Any]]:
+    """One attempt at a delivery: status and answer. Raises OSError or HTTPException where nobody
+    answers."""
+    body = json.dumps(of_order(f"O-{event_id}", event_id)).encode()
+    headers = signed(body, at=SystemClock().now(), event_id=event_id, key=key)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        named = {name.decode(): value.decode() for name, value in headers}
+        connection.request("POST", "/webhooks/cards", body, named)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+class Provider:
+    """Senders that sign with one key, and come again with each event until it is taken."""
+
+    def __init__(self, port: int, name: str, key: bytes) -> None:
+        self._port, self._name, self._key = port, name, key
+        self._enough, self._abandoned = threading.Event(), threading.Event()
+        self._threads = [threading.Thread(target=self._send, args=(n,)) for n in range(SENDERS)]
+        self.taken: list[str] = []
+        """Delivery ids."""
+        self.refused: list[int] = []
+        """Statuses that are neither 200 nor 503."""
+        self.alone = 0
+        """Attempts that nobody answered."""
+
+    def start(self) -> None:
+        """Begin to send."""
+        for thread in self._threads:
+            thread.start()
+
+    def takes_some(self) -> None:
+        """Wait until some more are taken, and none was refused."""
+        wanted = len(self.taken) + SOME
+        self._until(lambda: len(self.taken) >= wanted)
+
+    def finish(self) -> None:
+        """Send nothing new, and wait until all that was begun is taken."""
+        self._enough.set()
+        self._until(lambda: not any(thread.is_alive() for thread in self._threads))
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        until(lambda: self.refused or holds())
+        assert self.refused == []
+
+    def abandon(self) -> None:
+        """End, whatever has become of the test."""
+        self._enough.set()
+        self._abandoned.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def _send(self, sender: int) -> None:
+        number = 0
+        while not self._enough.is_set():
+            self._until_taken(f"{self._name}-{sender}-{number}")
+            number += 1
+
+    def _until_taken(self, event_id: str) -> None:
+        while not self._abandoned.is_set():
+            try:
+                status, answer = deliver(self._port, event_id, self._key)
+            except (OSError, http.client.HTTPException):
+                self.alone += 1
+            else:
+                if status == 200:
+                    self.taken.append(answer["delivery"])
+                    return
+                if status != 503:
+                    self.refused.append(status)
+            time.sleep(PAUSE_S)
+
+
+@contextmanager
+def sending(port: int, name: str, key: bytes) -> Iterator[Provider]:
+    """A provider that sends nothing any more afterwards."""
+    provider = Provider(port, name, key)
+    try:
+        yield provider
+    finally:
+        provider.abandon()
+
+
+def put(path: Path, *keys: bytes) -> None:
+    """Write the file of secrets, the newest first."""
+    path.write_text("".join(f"{secret(key)}\n" for key in keys))
+    path.chmod(0o600)
+
+
+def test_a_secret_is_changed_while_deliveries_come(tmp_path: Path) -> None:
+    """Old, then new and old, then new: what is signed with a secret in force is never refused, and
+    all of it is kept. A change of the file means nothing until the restart; what was left out is
+    refused from the first delivery after it."""
+    port, secrets = free_port(), tmp_path / "secrets"
+    words = {"SOURCES__CARDS__SECRETS_FILE": str(secrets)}
+    serve = ("serve", "--port", str(port))
+    with sending(port, "old", OLD) as old, sending(port, "new", NEW) as new:
+        put(secrets, OLD)
+        with running(tmp_path, *serve, **words) as service:
+            old.start()
+            old.takes_some()
+            put(secrets, NEW, OLD)
+            assert deliver(port, "early", NEW)[0] == 401
+            assert service.end() == 0
+        until(lambda: old.alone)
+        with running(tmp_path, *serve, **words) as service:
+            new.start()
+            new.takes_some()
+            put(secrets, NEW)
+            old.takes_some()
+            old.finish()
+            assert service.end() == 0
+        until(lambda: new.alone)
+        with running(tmp_path, *serve, **words) as service:
+            assert deliver(port, "late", OLD)[0] == 401
+            new.takes_some()
+            new.finish()
+            assert deliver(port, "later", OLD)[0] == 401
+            assert service.end() == 0
+    assert_kept(tmp_path / "t.db", {*old.taken, *new.taken})

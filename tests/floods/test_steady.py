@@ -1,0 +1,100 @@
+"""An ordinary day: steady deliveries, somebody who looks all the time, a backup. All is taken, and
+nothing grows but the database."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.ids import new_secret
+from tests.bench.flood import DATABASE, a_process, told
+from tests.bench.ingest import environment
+from tests.bench.machine import rss_mib
+from tests.bench.processes import server
+from tests.bench.requests import secret_text
+from tests.bench.steady import Steady
+from tests.e2e.processes import command, token
+from tests.waiting import PATIENCE_S
+
+RATE = 200
+"""Deliveries a second: a large shop's busiest hour."""
+
+LOG_MIB = 64
+"""What a log that is folded in time stays below, a backup's time included."""
+
+WARM_S = 240
+"""After so long SQLite's page caches have grown to their bounds, to some 130 MiB together."""
+
+DRIFT_MIB = 20
+PATHS = ("/metrics", "/readyz", "/api/v1/orders?limit=50", "/api/v1/outcomes?limit=50")
+
+
+@dataclass(slots=True)
+class Day:
+    """What came of it. Of memory and open files, a figure for each second."""
+
+    steady: Steady | None = None
+    statuses: set[int] = field(default_factory=set)
+    memory: list[float] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    log_mib: float = 0.0
+    backed_up: int | None = None
+
+
+def a_day(folder: Path, *, seconds: int) -> Day:
+    """Deliver, look, and back up half-way."""
+    day, secret = Day(), secret_text(new_secret())
+    settings = environment(folder / DATABASE, secret)
+    own = {name.removeprefix("TALLYHOOK_"): value for name, value in settings.items()}
+    with server(["app", "serve", "--port"], log=folder / "serve.log", env=settings) as target:
+        bearer = {"Authorization": f"Bearer {token(folder, **own)}"}
+        address = f"http://127.0.0.1:{target.port}"
+        with (
+            httpx2.Client(base_url=address, headers=bearer, timeout=PATIENCE_S) as client,
+            a_process("tests.bench.steady", str(target.port), secret, str(RATE)) as provider,
+        ):
+            for second in range(seconds):
+                began = time.monotonic()
+                day.statuses |= {client.get(path).status_code for path in PATHS}
+                day.memory.append(rss_mib(target.pid))
+                day.files.append(len(os.listdir(f"/proc/{target.pid}/fd")))
+                log = (folder / f"{DATABASE}-wal").stat().st_size
+                day.log_mib = max(day.log_mib, log / 1024**2)
+                if second == seconds // 2:
+                    made = command(folder, "backup", str(folder / "half-way.backup"), **own)
+                    day.backed_up = made.returncode
+                time.sleep(max(0.0, began + 1 - time.monotonic()))
+            day.steady = told(provider)
+    return day
+
+
+def check(day: Day) -> None:
+    """What must hold of every day, however long. Prints what was seen."""
+    warm = day.memory[WARM_S:]
+    drift = max(warm) - warm[0] if warm else 0.0
+    print(f"{day.steady}, log {day.log_mib:.0f} MiB, warm +{drift:.1f} MiB, files {day.files[-1]}")
+    assert day.steady is not None
+    assert day.steady.sent > RATE * len(day.memory) / 2
+    assert day.steady.acknowledged == day.steady.sent
+    assert (day.statuses, day.backed_up) == ({200}, 0)
+    assert day.log_mib <= LOG_MIB
+    assert drift <= DRIFT_MIB
+    assert day.files[-1] <= max(day.files[: len(day.files) // 2]) + 2
+
+
+@pytest.mark.slow
+def test_a_quarter_of_a_minute(tmp_path: Path) -> None:
+    """All are taken, the log is folded, files are closed; too short to say anything of memory."""
+    check(a_day(tmp_path, seconds=15))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4_000)
+def test_an_hour(tmp_path: Path) -> None:
+    """The same for an hour."""
+    check(a_day(tmp_path, seconds=3_600))
