@@ -27,8 +27,11 @@ from tests.simulation.loop import OWNER
 
 _TIDY = frozenset(("close", "close_and_stop", "rollback"))
 
-_IN_MEMORY = frozenset(("cursor", "close", "fetchall", "fetchone", "fetchmany"))
-"""Operations of the driver that touch no file, unless it is a connection that closes."""
+_IN_MEMORY = frozenset(("cursor", "create_function", "fetchall", "fetchone", "fetchmany"))
+"""Operations of the driver that touch no file."""
+
+_WITHOUT_FILE = ("PRAGMA foreign", "PRAGMA busy", "BEGIN")
+"""How statements begin that touch none: a transaction takes its snapshot with its first reading."""
 
 
 class Kill(Protocol):
@@ -216,8 +219,13 @@ def _costs_nothing(act: Any) -> bool:
     """Whether the disk takes no part in it, so that it can neither wait nor be interrupted."""
     name, target = _name_of(act), getattr(getattr(act, "func", None), "__self__", None)
     if name in _IN_MEMORY:
-        return not isinstance(target, sqlite3.Connection) or name == "cursor"
-    return name == "execute" and str(act.args[0]).startswith(("PRAGMA foreign", "PRAGMA busy"))
+        return True
+    if name == "execute":
+        sql = str(act.args[0])
+        return sql.startswith(_WITHOUT_FILE) and not sql.endswith("IMMEDIATE")
+    if not isinstance(target, sqlite3.Connection):
+        return name == "close"
+    return name == "rollback" and not target.in_transaction
 
 
 def _name_of(act: Any) -> str:

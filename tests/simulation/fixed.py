@@ -27,10 +27,12 @@ from tests.simulation.disk import DiskQueue, NoThread, connecting
 from tests.simulation.loop import VirtualLoop
 
 WORKER_IDLE_S = 24 * 3_600.0
-"""The longest sleep of the fold worker and the watchdog here. They would otherwise look around all
-the time."""
+"""The longest sleep of the fold worker here. It would otherwise look around all the time."""
 
-ASKING_IDLE_S = 7_200.0
+WATCHING_IDLE_S = 4 * 24 * 3_600.0
+"""The same, of the watchdog, which looks at every start, too."""
+
+ASKING_IDLE_S = 6 * 3_600.0
 """The same, of what asks for unknown sessions again."""
 
 SEALING_IDLE_S = 24 * 3_600.0
@@ -50,7 +52,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.operations.worker.perf_counter": loop.time,
         "app.operations.worker.IDLE_S": WORKER_IDLE_S,
         "app.operations.ask_again.IDLE_S": ASKING_IDLE_S,
-        "app.bootstrap.REST_S": WORKER_IDLE_S,
+        "app.bootstrap.REST_S": WATCHING_IDLE_S,
         "app.bootstrap_evidence.REST_S": SEALING_IDLE_S,
         "app.operations.read_feed.monotonic": loop.time,
         "app.operations.seal.perf_counter": loop.time,

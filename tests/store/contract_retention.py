@@ -250,7 +250,7 @@ def to_first_version(connection: Any) -> None:
     """Nothing but the first version's tables; tests may share a server's database."""
     metadata.drop_all(connection)
     connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
-    config = schema._config()
+    config = schema.alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, "0001")
 
