@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+import sys
 
-import asyncpg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -54,15 +54,21 @@ _PASSING_POSTGRESQL = {
 """By the class of the code, which is its first two characters. After an I/O error of its log the
 server stops by itself and reads its disk again, so nothing of this is for good."""
 
-DRIVER_ERRORS = (
-    DBAPIError,
-    PoolTimeout,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    OSError,  # a connection that cannot be made, or an answer that does not come
-)
-"""What a database can make fail, through SQLAlchemy or past it."""
+
+def driver_errors() -> tuple[type[Exception], ...]:
+    """What a database can make fail, through SQLAlchemy or past it.
+
+    PostgreSQL's driver is asked only where it is loaded: on SQLite nobody needs it, and to load it
+    takes a fifteenth of a start.
+    """
+    asyncpg = sys.modules.get("asyncpg")
+    past_sqlalchemy = (
+        ()
+        if asyncpg is None
+        else (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    )
+    # OSError: a connection that cannot be made, or an answer that does not come.
+    return (DBAPIError, PoolTimeout, OSError, *past_sqlalchemy)
 
 
 def as_store_error(error: Exception) -> TallyhookError | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-import asyncpg
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.errors import StoreUnavailable, UsageError
 from app.store.locks_shared import SERVING, is_taking
 from app.store.statements import Alone, Result, Script
+
+if TYPE_CHECKING:
+    import asyncpg
 
 _Answer = TypeVar("_Answer")
 _Sending = Callable[..., Awaitable[_Answer]]

@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.store import arriving, schema
 from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
-from app.store.faults import DRIVER_ERRORS, why_not_opened
+from app.store.faults import driver_errors, why_not_opened
 from app.store.integrity import damage
 from app.store.journal import Journal
 from app.store.locks import ServiceLock, WriteLock
@@ -116,7 +116,7 @@ class Store:
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
-        except DRIVER_ERRORS as error:
+        except driver_errors() as error:
             raise self.writer.judged(error) from error
 
     @asynccontextmanager

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.store import postgresql
-from app.store.faults import DRIVER_ERRORS, as_store_error
+from app.store.faults import as_store_error, driver_errors
 from app.store.locks import WriteLock
 from app.store.log_length import LogLength, folding
 from app.store.space import Space
@@ -99,7 +99,7 @@ class Writer:
                     connection = await self._connected()
                     yield connection
                     await self._fold_long_log(connection)
-                except DRIVER_ERRORS as error:
+                except driver_errors() as error:
                     meaning = self.judged(error)
                     if isinstance(meaning, StoreUnavailable):
                         await self._give_up_connection()
@@ -168,7 +168,7 @@ class Writer:
             return
         try:
             await run(connection, folding(mode))
-        except DRIVER_ERRORS as error:
+        except driver_errors() as error:
             meaning = self.judged(error)
             if not isinstance(meaning, StoreUnavailable):
                 raise meaning from error

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
@@ -190,7 +191,7 @@ async def test_a_commit_that_is_believed_is_caught(
     async def believing(driver: Any, *words: Any) -> Any:
         try:
             return await heard(driver, *words)
-        except (OSError, postgresql.asyncpg.PostgresConnectionError):
+        except (OSError, asyncpg.PostgresConnectionError):
             return [(True,)]
 
     monkeypatch.setattr(postgresql, "_heard", believing)
