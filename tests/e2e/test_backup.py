@@ -132,16 +132,19 @@ async def ledgers(desk: Desk) -> tuple[list[bytes], list[Any]]:
 def backed_up_and_restored(folder: Path, rounds: int) -> None:
     """Each round: a backup under load, restored in another place, checked, and rebuilt there."""
     (live := folder / "live").mkdir()
-    with serving(live) as process, loaded(process, "e") as load:
+    acknowledged: set[str] = set()
+    with serving(live) as process:
         for number in range(rounds):
-            load.wait_for(100)
-            before = set(load.acknowledged)
             file = folder / f"{number}.backup"
-            made = command(live, "backup", str(file), "--format", "json")
-            assert made.returncode == 0, made.stderr
-            assert len(load.acknowledged) > len(before), "the load stood still during the backup"
+            with loaded(process, f"e{number}") as load:
+                load.wait_for(100)
+                before = set(load.acknowledged)
+                made = command(live, "backup", str(file), "--format", "json")
+                assert made.returncode == 0, made.stderr
+                assert len(load.acknowledged) > len(before), "the load stood still meanwhile"
             held = json.loads(made.stdout)["deliveries"]
-            restored(folder / f"restored-{number}", file, before, held)
+            restored(folder / f"restored-{number}", file, acknowledged | before, held)
+            acknowledged.update(load.acknowledged)
         process.end(signal.SIGKILL)
 
 
