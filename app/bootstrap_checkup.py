@@ -16,6 +16,9 @@ from app.config import Settings, load_settings
 from app.errors import ConfigurationError, TallyhookError
 from app.operations import checkup
 from app.operations.checkup import Sign
+from app.operations.desk import Desk
+from app.operations.refused_ages import RefusedAges
+from app.operations.watchdog import Watched, alarms
 from app.outbound.http import outgoing_client
 from app.outbound.looking import LIMIT_S, look
 from app.providers.profile import load_profile
@@ -79,6 +82,10 @@ async def _database(settings: Settings) -> list[Sign]:
             async with store.reading() as connection:
                 signs = list(checkup.of_database(await database_facts(connection)))
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
+            desk = Desk(store=store, policy=settings.policy(), clock=SystemClock())
+            # What a running service refused for its age only that service knows.
+            raised = await alarms(Watched(desk, RefusedAges()))
+            signs += [checkup.of_alarm(name, alarm) for name, alarm in raised.items()]
             free = store.writer.space.free_bytes()
     except TallyhookError as error:
         sentence = str(error)

@@ -19,7 +19,7 @@ def register(application: typer.Typer) -> None:
 
 
 def doctor(form: FormatOption = Format.table) -> None:
-    """Look at the configuration, files of secrets, clock, database, disk, provider, TLS and
+    """Look at the configuration, files of secrets, clock, database, alarms, disk, provider, TLS and
     profiles, and say what to do. Exit code 1 when something must be done."""
     from app.bootstrap_checkup import examine
     from app.cli.running import run_loop

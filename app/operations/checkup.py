@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from app.operations.alarm import Alarm
 from app.outbound.looking import Sight
 from app.providers.schemes import TOKENS
 from app.providers.sections import Profile
@@ -175,6 +176,12 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Sign]:
         yield weak("disk", sentence, "free some soon")
     else:
         yield ok("disk", sentence)
+
+
+def of_alarm(name: str, alarm: Alarm) -> Sign:
+    """What goes wrong while it serves: its sentence is what is so, a colon, and what to do."""
+    sentence, _, do = alarm.sentence.partition(": ")
+    return must(name, f"{sentence}.", do.removesuffix("."))
 
 
 def of_profile(source: str, profile: Profile) -> Iterator[Sign]:

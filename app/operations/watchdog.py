@@ -106,6 +106,12 @@ WATCHES: Final = (
 """Everything that can raise an alarm."""
 
 
+async def alarms(watched: Watched) -> dict[str, Alarm]:
+    """Those that there is reason for now, by the name of what is watched."""
+    seen = [(watch.name, await watch.look(watched)) for watch in WATCHES]
+    return {name: alarm for name, alarm in seen if alarm is not None}
+
+
 class Watchdog:
     """What was last seen, for readiness, the figures and the feed.
 
@@ -126,9 +132,7 @@ class Watchdog:
     async def look(self) -> int:
         """Look once, and log what has changed. Returns 0: there is nothing to do at once."""
         await self._count_findings()
-        seen = [(watch.name, await watch.look(self._watched)) for watch in WATCHES]
-        before = self.alarms
-        self.alarms = {name: alarm for name, alarm in seen if alarm is not None}
+        before, self.alarms = self.alarms, await alarms(self._watched)
         for name, alarm in self.alarms.items():
             if name not in before:
                 log.error("an alarm is raised", reason=alarm.reason)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.clock import SystemClock
 from tests.app.cli.test_commands import Run, run
 from tests.app.web.driving import SECRET, driving
 
@@ -55,6 +56,25 @@ def test_a_key_that_is_not_there(run: Run, tmp_path: Path) -> None:
     states = told(run("doctor", "--format", "json").document)
     assert states["TALLYHOOK_EVIDENCE__KEY_FILE"] == "must"
     assert "TALLYHOOK_PHONES__KEY_FILE" not in states  # nobody is noted yet
+
+
+async def _make_unreadable(folder: Path) -> None:
+    async with driving(folder, with_worker=False) as driver:
+        driver.clock.put(SystemClock().now())
+        await driver.send(b'{"id": ')
+
+
+def test_what_goes_wrong_while_it_serves(run: Run, tmp_path: Path) -> None:
+    """An alarm that stored deliveries are reason for, with what to do about it."""
+    import asyncio
+
+    asyncio.run(_make_unreadable(tmp_path))
+    ended = run("doctor", "--format", "json")
+    assert ended.code == 1
+    (said,) = [each for each in ended.document if each["what"] == "unreadable"]
+    assert said["state"] == "must"
+    assert said["sentence"].endswith("the provider will not send them again.")
+    assert said["do"].startswith("see why with `tallyhook deliveries list")
 
 
 def test_what_must_be_done(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
