@@ -119,7 +119,7 @@ async def open_checkout(
         if said is not None:
             return said
         result = await _Opening(desk, client, sound, new_payment=new_payment).run()
-        if result.state == "opened" and not result.created:
+        if result.state in ("opened", "refused") and not result.created:
             result = _by_now(result, await explain_order(desk, result.order))
         turn.say(asked, replace(result, created=False))
         return result
@@ -145,10 +145,12 @@ class _Opening:
 
     async def run(self) -> CheckoutResult:
         for _ in range(round(hold_for(self._client) / SECOND / LOOK_S)):
-            begun = await self._payment()
-            if isinstance(begun, CheckoutResult):
-                return begun
-            payment = begun
+            known = await self._find()
+            if known is None or not known.settled:
+                paid = await self._paid_already(known)
+                if paid is not None:
+                    return paid
+            payment = known or await self._commit_intent()
             if payment.settled:
                 return await self._found(payment)  # (6)
             if key_spent(payment, self._client, now=self._desk.clock.now()):
@@ -161,10 +163,6 @@ class _Opening:
         return _unknown(payment, ASKED_ELSEWHERE)
 
     # --- (2) the order's payment -----------------------------------------------------------------
-
-    async def _payment(self) -> Payment | CheckoutResult:
-        """The order's payment, which begins here where it has none; or that the order is paid."""
-        return await self._find() or await self._paid_already() or await self._commit_intent()
 
     async def _find(self) -> Payment | None:
         order, source = self._request.order, self._settings.source
@@ -203,17 +201,28 @@ class _Opening:
             return False
         return (await explain_order(self._desk, self._request.order)).outcome in OVER
 
-    async def _paid_already(self) -> CheckoutResult | None:
-        """An order that the customer has paid in another way must not be paid once more."""
+    async def _paid_already(self, payment: Payment | None) -> CheckoutResult | None:
+        """An order that the customer has paid in another way must not be paid once more, be it that
+        no payment of it was started here, or that nobody knows what the service did."""
         order = self._request.order
         try:
             ledger = await explain_order(self._desk, order)
         except NotFoundError:
             return None
         sentence = _paid_sentence(ledger)
-        if sentence is None:
+        if sentence is None or not self._is_price(ledger):
             return None
-        return CheckoutResult(state="paid", order=order, key=None, sentence=sentence)
+        key = None if payment is None else payment.key
+        return CheckoutResult(state="paid", order=order, key=key, sentence=sentence)
+
+    def _is_price(self, ledger: Ledger) -> bool:
+        """Whether what was captured is what the order costs, by this request where nobody else has
+        said it; the ledger judges it by the others."""
+        if ledger.expected is not None:
+            return True
+        money = self._request.money
+        captured = [(each.currency, each.captured) for each in ledger.balances]
+        return captured == [(money.currency, money.minor)]
 
     # --- (3) the intent --------------------------------------------------------------------------
 
@@ -322,8 +331,8 @@ def _opened(payment: Payment, opened: Record, checkout_url: str | None) -> Check
 
 
 def _by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """That the session there was is open is no answer where the order's money has come, or where
-    the session's time is over."""
+    """That the session there was is open, or was refused, is no answer where the order's money has
+    come, nor the first where the session's time is over."""
     paid = _paid_sentence(ledger)
     if paid is not None:
         return replace(found, state="paid", sentence=paid)

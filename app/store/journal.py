@@ -180,9 +180,9 @@ class Journal:
         """Tell all that wait to come again, those too whose batch is under way: what becomes of it
         nobody knows yet. What has not been begun is let go, and nothing more is taken meanwhile."""
         self.stalled = _SLOW
+        log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]
         self._waiting.clear()
-        log.error("the store is slow to answer", batch=len(self._under_way), queue=len(waiting))
         _tell([waiter for _, waiter in waiting], StoreUnavailable(self.stalled))
 
     async def _commit(self, items: list[Arrival | Rejection]) -> list[StoredVerdict]:

@@ -18,7 +18,6 @@ import sys
 from pathlib import Path
 from typing import Final, Literal
 
-from app.store.engine import BUSY_TIMEOUT_MS
 from app.store.statements import Script
 
 PAGE_BYTES: Final = 4096
@@ -88,9 +87,8 @@ class LogLength:
 
 
 def folding(mode: Mode) -> Script[None]:
-    """Fold the log, as far as readers let it be folded."""
+    """Fold the log, as far as readers let it be folded. One that waits for them leaves a connection
+    that waits for nobody longer than that."""
     if mode != "PASSIVE":
         yield f"PRAGMA busy_timeout={INSIST_MS}", ()
     yield f"PRAGMA wal_checkpoint({mode})", ()
-    if mode != "PASSIVE":
-        yield f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}", ()

@@ -16,9 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.store import postgresql
+from app.store.engine import BUSY_TIMEOUT_MS
 from app.store.faults import as_store_error, driver_errors
 from app.store.locks import WriteLock
-from app.store.log_length import LogLength, folding
+from app.store.log_length import LogLength, Mode, folding
 from app.store.space import Space
 from app.store.statements import Result, Rows, Script, run, run_transaction
 
@@ -28,6 +29,14 @@ TURN_S: Final = 5.0
 
 def _asking(sql: str) -> Script[Rows]:
     return (yield sql, ())
+
+
+async def _fold(connection: AsyncConnection, mode: Mode) -> None:
+    try:
+        await run(connection, folding(mode))
+    finally:
+        if mode != "PASSIVE":
+            await run(connection, _asking(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}"))
 
 
 def _touching(dialect: str) -> Script[None]:
@@ -90,7 +99,8 @@ class Writer:
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
         """The connection, for this caller alone among all writers, in no transaction yet."""
-        async with self._in_turn():
+        await self._wait_for_turn()
+        try:
             if self._poison is not None:
                 raise StorePoisoned(self._poison)
             with anyio.CancelScope(shield=True):
@@ -106,22 +116,20 @@ class Writer:
                     raise meaning from error
                 finally:
                     self._release()
+        finally:
+            self._turn.release()
 
-    @asynccontextmanager
-    async def _in_turn(self) -> AsyncIterator[None]:
-        """One writer at a time. Raises StoreUnavailable where another one does not come to an end:
-        whoever asks is not to wait as long as a disk that hangs."""
+    async def _wait_for_turn(self) -> None:
+        """Raises StoreUnavailable where another writer does not come to an end: whoever asks is not
+        to wait as long as a disk that hangs."""
         try:
-            async with asyncio.timeout(TURN_S if self._turn.locked() else None):
+            # Even where the turn looks free: those who waited before have it next.
+            async with asyncio.timeout(TURN_S):
                 await self._turn.acquire()
         except TimeoutError:
             raise StoreUnavailable(
                 "another write has not ended for some seconds; try again"
             ) from None
-        try:
-            yield
-        finally:
-            self._turn.release()
 
     async def prepare(self, statements: Sequence[str]) -> None:
         """Run statements that set up the connection, in no transaction. Raises as `transaction`
@@ -167,7 +175,7 @@ class Writer:
         if mode is None:
             return
         try:
-            await run(connection, folding(mode))
+            await _fold(connection, mode)
         except driver_errors() as error:
             meaning = self.judged(error)
             if not isinstance(meaning, StoreUnavailable):
@@ -185,7 +193,7 @@ class Writer:
             if log is None or not log.may_give_room():
                 raise
             async with self._alone() as connection:
-                await run(connection, folding("TRUNCATE"))
+                await _fold(connection, "TRUNCATE")
             self.space.check(log_bytes=log.excess_bytes())
 
     async def commit(self, script: Script[Result]) -> Result:

@@ -84,6 +84,28 @@ class KeepingContract:
                     await issue_token(desk(store), name="shop")
         assert await issue_token(desk(store), name="shop")
 
+    async def test_nobody_waits_for_a_writer_that_has_just_been_given_its_turn(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever asks as one writer ends and the next is to begin waits no longer than others."""
+        monkeypatch.setattr(writer, "TURN_S", 0.05)
+        over = asyncio.Event()
+
+        async def hang() -> None:
+            async with store.writing():
+                await over.wait()
+
+        async with store.writer._alone():
+            next_one = asyncio.create_task(hang())
+            await asyncio.sleep(0)
+        try:
+            with pytest.raises(StoreUnavailable, match="another write has not ended"):
+                async with asyncio.timeout(1):
+                    await issue_token(desk(store), name="shop")
+        finally:
+            over.set()
+            await next_one
+
     async def test_the_ring_is_bounded(self, url: str) -> None:
         """After every commit the ring holds no more than its count and bytes, the newest last."""
         chance = random.Random(5)

@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
+from app.errors import StoreUnavailable
 from app.store import log_length
+from app.store.engine import BUSY_TIMEOUT_MS
 from app.store.log_length import LogLength
+from app.store.space import Space
 from app.store.store import Store
 from tests.store.builders import arrival, keep, opened, said
 
@@ -103,3 +107,23 @@ async def test_a_long_reader_is_waited_for_once_in_a_while(
             await keep(store, arrival(said(f"after-{number}", order="A"), body=BODY))
         assert store.writer._log is not None
         assert store.writer._log.pages() < PAGES
+
+
+async def test_a_fold_that_fails_leaves_the_writer_as_patient_as_it_was(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for readers for a moment; whoever holds the database later is waited for longer."""
+    monkeypatch.setattr(log_length, "ROOM_PAGES", 1)
+    async with opened(url, disk_low_water_mib=1) as store:
+        for number in range(2):
+            await keep(store, arrival(said(f"e{number}", order="A")))
+        assert store.writer._connection is not None
+        raw = await store.writer._connection.get_raw_connection()
+        driver: Any = raw.driver_connection
+        unfinished = await driver.execute("SELECT id FROM deliveries")
+        monkeypatch.setattr(Space, "free_bytes", lambda space: 0)
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.writer.make_room()
+        await unfinished.close()
+        patience = await driver.execute_fetchall("PRAGMA busy_timeout")
+        assert list(patience) == [(BUSY_TIMEOUT_MS,)]

@@ -135,6 +135,8 @@ async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
         ([event("e1")], True),
         ([event("e1"), event("e2", "refunded", refund={"reference": "r", "amount": 1500})], True),
         ([event("e1"), event("e2", payment={"amount": 1400})], False),
+        ([event("e1", order={"amount": None, "currency": None})], True),
+        ([event("e1", order={"amount": None, "currency": None}, payment={"amount": 500})], False),
         ([event("e1", "pending")], False),
         ([event("e1", "declined")], False),
         ([], False),
@@ -143,7 +145,8 @@ async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
 async def test_an_order_that_was_paid_in_another_way_is_not_to_be_paid_once_more(
     tmp_path: Path, said: list[dict[str, Any]], paid: bool, new_payment: bool
 ) -> None:
-    """Before we have started any payment of it: by an invoice, another shop, a person."""
+    """Before we have started any payment of it: by an invoice, another shop, a person. Where nobody
+    has said what it costs, the call does."""
     async with shop(tmp_path, opened()) as (driver, pay):
         for each in said:
             assert (await driver.send(each)).status_code == 200
@@ -158,6 +161,20 @@ async def test_an_order_that_was_paid_in_another_way_is_not_to_be_paid_once_more
         assert first.json().items() >= {
             "reference": None, "status": "paid", "checkout_url": None, "idempotency_key": None
         }.items()  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [302, 422])
+async def test_an_order_is_paid_whatever_became_of_its_session(tmp_path: Path, status: int) -> None:
+    """Where the service refused, or nobody knows what it did, nobody is sent to pay once more."""
+    async with shop(tmp_path, answer(status, {"detail": "no"}), opened()) as (driver, pay):
+        first = await start(driver)
+        assert first.status_code == (202 if status == 302 else 422)
+        paid = event("e1", session={"reference": "another"})
+        assert (await driver.send(paid)).status_code == 200
+        again = await start(driver)
+    assert (again.status_code, again.json()["status"]) == (200, "paid")
+    assert again.json()["idempotency_key"] == first.json()["idempotency_key"]
+    assert len(pay.seen) == 1
 
 
 @pytest.mark.parametrize(
