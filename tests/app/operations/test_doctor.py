@@ -157,6 +157,14 @@ def test_the_mistake_is_named(case: Case, tmp_path: Path) -> None:
     assert not any(SECRET in each.sentence or OTHER in each.sentence for each in found)
 
 
+def test_a_secret_that_had_ended_is_not_called_right() -> None:
+    """Judging again would refuse it again, so it is not sent there; before its end it passes."""
+    ended = replace(SHOP, secrets=[OTHER, SECRET], ends={SECRET: T})
+    assert [each.mistake for each in diagnose(ended, [], patient(BODY))] == ["secret_ended"]
+    earlier = replace(patient(BODY), now=T - SECOND)
+    assert [each.mistake for each in diagnose(ended, [], earlier)] == ["none"]
+
+
 def test_two_mistakes_at_once_are_both_told() -> None:
     """A wrong secret and an old request: the sentence says both."""
     refused = replace(_of_other(), now=T + 900 * SECOND)
