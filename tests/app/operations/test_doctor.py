@@ -207,6 +207,21 @@ def test_an_event_of_the_other_environment_is_not_sent_to_reverify(
     assert [each["mistake"] for each in told["diagnoses"]] == ["other_environment"]
 
 
+def test_of_a_request_without_a_signature_no_secret_is_blamed(tmp_path: Path, run: Run) -> None:
+    """There is nothing that a secret could have made: the sentence says what to look for."""
+
+    async def refuse() -> None:
+        async with driving(tmp_path) as driver:
+            assert (await driver.send(b"{}", [])).status_code == 401
+
+    asyncio.run(refuse())
+    listed = run("deliveries", "list", "--verdict", "signature_missing", "--format", "json")
+    told = run("deliveries", "diagnose", listed.document[0]["delivery"])
+    assert told.code == 1
+    assert "drops the signature" in told.err
+    assert "not configured here" not in told.err
+
+
 async def _refuse(folder: Path, *, secret: str) -> None:
     """A service under this secret hears three events signed with KEY, one of them long ago."""
     async with driving(folder, SOURCES__SHOP__SECRETS=secret) as driver:
