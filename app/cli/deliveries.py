@@ -119,10 +119,7 @@ def diagnose_delivery(
         for row in rows:
             print(f"\n{row['mistake']}\n  {row['sentence']}")
     if not rows:
-        note(
-            "No known mistake explains it: the secret is one that is not configured here, the "
-            "request was changed on its way, or it never came from the provider."
-        )
+        note(f"No known mistake explains it: {_unexplained(found.rejection.verdict)}.")
         raise typer.Exit(1)
 
 
@@ -165,6 +162,21 @@ def reverify_deliveries(
     note(
         f"Judged {done.judged}: {len(rows)} accepted, {sum(done.refused.values())} still refused, "
         f"{done.cut} of which too little was kept."
+    )
+
+
+def _unexplained(verdict: str) -> str:
+    """What is left to look for. Where no signature came, no secret can be the wrong one."""
+    if verdict in ("signature_missing", "timestamp_missing"):
+        missing = verdict.removesuffix("_missing")
+        return (
+            f"the provider puts its {missing} elsewhere than the profile says, or sends none until "
+            f"a secret is set there, something on its way drops the {missing}, or the request "
+            "never came from the provider"
+        )
+    return (
+        "the secret is one that is not configured here, the request was changed on its way, or it "
+        "never came from the provider"
     )
 
 

@@ -111,6 +111,7 @@ def _refusal(account: Account, patient: Patient) -> Refusal | None:
             profile=account.profile,
             secrets=account.secrets,
             address=account.address,
+            ends=account.ends,
         )
     except ConfigurationError:
         return _UNUSABLE
@@ -147,6 +148,14 @@ def _trials(account: Account, others: Sequence[Account], patient: Patient) -> It
 
 
 def _secrets(account: Account, others: Sequence[Account], patient: Patient) -> Iterable[_Trial]:
+    if account.ends:
+        yield _Trial(
+            "secret_ended",
+            "It was signed with a secret that had ended: have the provider sign with the newer "
+            "one, or move the older one's end and run `deliveries reverify`.",
+            replace(account, ends={}),
+            patient,
+        )
     for other in others:
         if other.secrets and other.name != account.name:
             yield _Trial(

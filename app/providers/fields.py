@@ -219,6 +219,14 @@ def plain_name(texts: tuple[str, ...]) -> str:
     return texts[0] if "{" in texts[0] else texts[0].partition(":")[2]
 
 
+def holding(texts: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
+    """Of several locations the one that counts here, for a sentence; all where none is present."""
+    for text in texts:
+        if compile_location(text)(facts) is not None:
+            return (text,)
+    return texts
+
+
 def event_id(value: Any, name: str) -> str:
     """Printable ASCII without blanks, 1 to MAX_ID characters: it goes into keys and log lines."""
     if value is None:

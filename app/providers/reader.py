@@ -18,6 +18,7 @@ from app.providers.fields import (
     Find,
     compile_locations,
     event_id,
+    holding,
     plain_name,
     required_text,
 )
@@ -46,11 +47,16 @@ _new_event, _new_reading = maker(Event), maker(Reading)
 class Field:
     """One field of a profile: where it stands, and what sentences call it."""
 
-    __slots__ = ("find", "name")
+    __slots__ = ("_locations", "find", "name")
 
     def __init__(self, locations: Locations) -> None:
+        self._locations = locations
         self.find: Find = compile_locations(locations)
         self.name = plain_name(locations)
+
+    def name_in(self, facts: Facts) -> str:
+        """What a sentence calls it in this body, which may have it in the second place or third."""
+        return plain_name(holding(self._locations, facts))
 
 
 class Price:
@@ -72,7 +78,10 @@ class Price:
         currency = self._currency(facts)
         if currency is None:
             currency = self._order_currency(facts)
-        return read_amount(self._read, value, currency, name=self._amount.name)
+        try:
+            return read_amount(self._read, value, currency, name=self._amount.name)
+        except Unreadable:
+            return read_amount(self._read, value, currency, name=self._amount.name_in(facts))
 
 
 class Reader:
@@ -219,7 +228,12 @@ class Reader:
 
     def _instant(self, facts: Facts) -> Instant | None:
         value = self._occurred_at.find(facts)
-        return None if value is None else self._date(value, self._occurred_at.name, self._zone)
+        if value is None:
+            return None
+        try:
+            return self._date(value, self._occurred_at.name, self._zone)
+        except Unreadable:
+            return self._date(value, self._occurred_at.name_in(facts), self._zone)
 
     def _environment_of(self, facts: Facts) -> str | None:
         value = self._environment.find(facts)
@@ -240,4 +254,4 @@ def _text(field: Field, facts: Facts) -> str | None:
     # Nearly every text passes here; what does not is judged, and named, in full.
     if type(value) is str and 0 < len(value) <= MAX_TEXT and value.isprintable() and value[0] > " ":
         return value
-    return required_text(value, field.name)
+    return required_text(value, field.name_in(facts))

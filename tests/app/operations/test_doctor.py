@@ -157,6 +157,14 @@ def test_the_mistake_is_named(case: Case, tmp_path: Path) -> None:
     assert not any(SECRET in each.sentence or OTHER in each.sentence for each in found)
 
 
+def test_a_secret_that_had_ended_is_not_called_right() -> None:
+    """Judging again would refuse it again, so it is not sent there; before its end it passes."""
+    ended = replace(SHOP, secrets=[OTHER, SECRET], ends={SECRET: T})
+    assert [each.mistake for each in diagnose(ended, [], patient(BODY))] == ["secret_ended"]
+    earlier = replace(patient(BODY), now=T - SECOND)
+    assert [each.mistake for each in diagnose(ended, [], earlier)] == ["none"]
+
+
 def test_two_mistakes_at_once_are_both_told() -> None:
     """A wrong secret and an old request: the sentence says both."""
     refused = replace(_of_other(), now=T + 900 * SECOND)
@@ -197,6 +205,21 @@ def test_an_event_of_the_other_environment_is_not_sent_to_reverify(
     assert problem == "the event is of live, and this serves sandbox"
     told = run("deliveries", "diagnose", delivery, "--format", "json").document
     assert [each["mistake"] for each in told["diagnoses"]] == ["other_environment"]
+
+
+def test_of_a_request_without_a_signature_no_secret_is_blamed(tmp_path: Path, run: Run) -> None:
+    """There is nothing that a secret could have made: the sentence says what to look for."""
+
+    async def refuse() -> None:
+        async with driving(tmp_path) as driver:
+            assert (await driver.send(b"{}", [])).status_code == 401
+
+    asyncio.run(refuse())
+    listed = run("deliveries", "list", "--verdict", "signature_missing", "--format", "json")
+    told = run("deliveries", "diagnose", listed.document[0]["delivery"])
+    assert told.code == 1
+    assert "drops the signature" in told.err
+    assert "not configured here" not in told.err
 
 
 async def _refuse(folder: Path, *, secret: str) -> None:

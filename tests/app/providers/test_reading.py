@@ -66,6 +66,19 @@ def test_the_published_example_is_read_whole() -> None:
     assert EVENT["data"]["customer"]["phone"] not in repr(seen)
 
 
+@pytest.mark.parametrize(
+    ("member", "value"), [("amount", "ten"), ("transaction_reference", 7), ("createdAt", "soon")]
+)
+def test_of_several_places_the_one_that_is_wrong_is_named(member: str, value: object) -> None:
+    """Not the first of the profile's list, which this body does not have."""
+    paystack = Source(name="p", profile=load_profile("paystack"), secrets=["sk_test_" + "k7" * 16])
+    data = {"id": 1, "transaction_reference": "A", "amount": 1, "currency": "NGN", member: value}
+    body = json.dumps({"event": "refund.processed", "data": data}).encode()
+    with pytest.raises(Unreadable) as caught:
+        paystack.read(body, digest=DIGEST)
+    assert str(caught.value).startswith(f"data.{member} ")
+
+
 @pytest.mark.parametrize("claim", [kind for kind in CLAIM_KINDS if kind != "unrecognized"])
 def test_every_published_type_has_its_claim(claim: str) -> None:
     """Each type of the published list means the claim of the same name."""
