@@ -27,8 +27,9 @@ from app.store.watching import (
 from reconcile.instants import DAY
 from reconcile.ledger import FindingCode
 
-REST_S: Final = 120.0
-"""Seconds between two looks; the longest of them reads every order's row once."""
+REST_S: Final = 45.0
+"""Seconds between two looks: a clock that is off is told within a minute. The longest of them reads
+every order's row once."""
 
 WATCHED: Final[tuple[FindingCode, ...]] = ("paid_but_not_fulfilled", "fulfilled_but_not_paid")
 """Findings that a shop must act on; each is published as a revision, too."""

@@ -46,7 +46,7 @@ def load_key(material: bytes) -> KeyPair:
     """The key written in `material`. Raises ValueError with words that show nothing of it."""
     try:
         key = _parse(material)
-    except (ValueError, TypeError, UnsupportedAlgorithm, jwt.PyJWTError):
+    except (ValueError, TypeError, RecursionError, UnsupportedAlgorithm, jwt.PyJWTError):
         key = None
     if isinstance(key, PrivateKey):
         return KeyPair(_sound(key.public_key()), key)

@@ -15,7 +15,7 @@ from app.errors import StoreUnavailable
 from app.store import log_length
 from app.store.engine import BUSY_TIMEOUT_MS
 from app.store.log_length import LogLength
-from app.store.space import Space
+from app.store.space import MIB, Space
 from app.store.store import Store
 from tests.store.builders import arrival, keep, opened, said
 
@@ -107,6 +107,29 @@ async def test_a_long_reader_is_waited_for_once_in_a_while(
             await keep(store, arrival(said(f"after-{number}", order="A"), body=BODY))
         assert store.writer._log is not None
         assert store.writer._log.pages() < PAGES
+
+
+async def test_a_log_that_is_held_up_takes_room(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has grown by must be free beside the low water, until it can be emptied."""
+    free, over = [2**40], asyncio.Event()
+    monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
+    monkeypatch.setattr(log_length, "INSIST_S", 1_000)
+    async with opened(url, disk_low_water_mib=1) as store:
+        log = store.writer._log
+        assert log is not None
+        reader = asyncio.create_task(look(store, over, seconds=None))
+        await asyncio.sleep(0.05)
+        assert await longest(store) > 5 * PAGES
+        free[0] = MIB + log.excess_bytes() - 1
+        with pytest.raises(StoreUnavailable, match="such as a backup"):
+            await keep(store, arrival(said("refused", order="A"), body=BODY))
+        free[0] += 1
+        assert await keep(store, arrival(said("taken", order="A"), body=BODY)) == ["stored"]
+        over.set()
+        await reader
+        free[0] = MIB
+        log._insist_from = 0
+        assert await keep(store, arrival(said("after", order="A"), body=BODY)) == ["stored"]
 
 
 async def test_a_fold_that_fails_leaves_the_writer_as_patient_as_it_was(

@@ -157,6 +157,15 @@ def test_a_line_that_is_no_request_stops_nothing(line: object) -> None:
     assert seen["sentence"].endswith(".")
 
 
+@pytest.mark.parametrize("profile", ["stripe", "bitso"])
+def test_a_secret_of_many_brackets_stops_nothing(profile: str) -> None:
+    """It looks like a JSON Web Key and is nested deeper than is read: a shared secret may be so, a
+    key is none."""
+    line = {**GOOD, "profile": profile, "secret": '{"a":' + "[" * 100_000}
+    before, seen, after = verdicts(GOOD, line, GOOD)
+    assert (before["valid"], seen["valid"], after["valid"]) == (True, False, True)
+
+
 def test_lines_may_leave_profile_and_instant_to_the_command() -> None:
     """What a line does not say, the command says for all."""
     bare = {key: value for key, value in GOOD.items() if key not in ("profile", "now")}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.operations.refused_ages import KEPT, WINDOW, RefusedAges
+from app.operations.watchdog import REST_S
 from reconcile.instants import HOUR, MINUTE, SECOND
 from tests.app.web.driving import Driver, driving, of_order, signed
 from tests.reconcile.build import T
@@ -69,6 +70,11 @@ def test_what_it_says() -> None:
         assert part in alarm.sentence
     assert "`tallyhook doctor`" in alarm.sentence
     assert "15 min old" not in alarm.sentence
+
+
+def test_it_is_told_within_a_minute() -> None:
+    """The time between two looks leaves time for the look itself."""
+    assert REST_S <= 50
 
 
 def test_a_replay_does_not_hide_it() -> None:
