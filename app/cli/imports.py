@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +52,9 @@ LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Lines at mos
 COLUMNS = ("number", "published_at", "file", "who", "read", "new", "changed", "unchanged",
            "rejected")  # fmt: skip
 
+COLUMNS_NAMED = 20
+"""Columns that were not read, in a sentence. Some files have a hundred; JSON has all of them."""
+
 Use = Callable[["Desk", "Settings", Any], Awaitable["Imported"]]
 """(desk, settings, what to tell of progress) → what became of the file"""
 
@@ -88,6 +91,7 @@ def _document(done: Imported) -> dict[str, Any]:
         ],
         "problems_left_out": done.left_out,
         "rejects": done.rejects,
+        "columns_not_read": done.passed_over,
     }
     return whole | ({"rows": done.rows} if done.rows else {})
 
@@ -104,10 +108,19 @@ def _print(done: Imported) -> None:
         f"{getattr(done, name):,} {name}" for name in ("new", "changed", "unchanged", "rejected")
     )
     say(f"{done.file}: {counted(done.read, 'row')} read: {counts}.")
+    if done.passed_over:
+        note(f"Columns that were not read: {_few(done.passed_over)}.")
     if done.rejects is not None:
         note(f"The rows that were rejected are in {done.rejects}.")
     if done.number is None:
         note("Nothing was imported.")
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first names of columns; how many more there are."""
+    shown = ", ".join(names[:COLUMNS_NAMED])
+    more = len(names) - COLUMNS_NAMED
+    return f"{shown}, and {more:,} more" if more > 0 else shown
 
 
 def request_of(path: Path, **said: Any) -> Request:

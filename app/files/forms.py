@@ -22,6 +22,10 @@ Columns = Sequence[Any]
 """The values of many rows, column by column; None for a column that is not clear."""
 
 
+MAX_NAME: Final = 60
+"""Characters that are told of the name of a column that is not read."""
+
+
 class Attempt(Protocol):
     """`attempt(field, read, *arguments)`: what `read` gives for the arguments."""
 
@@ -73,6 +77,12 @@ class Understanding:
         lacking = list(form.missing(self._places))
         if lacking:
             raise Refused(table.heading_row, "; ".join(lacking))
+
+    def passed_over(self) -> list[str]:
+        """The heading's other columns, which nothing is read from: one may only be misspelled."""
+        read = set(self._places.values())
+        others = [name for place, name in enumerate(self._heading) if place not in read]
+        return [name.strip()[:MAX_NAME] for name in others if name.strip()]
 
     def name_of(self, field: str) -> str | None:
         """What the heading calls a field; None where it has none."""

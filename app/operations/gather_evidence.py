@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.errors import NotFoundError, UsageError
+from app.errors import UsageError
 from app.evidence.dossier import Dossier, Leaf, Profiled, Sealed
 from app.evidence.lines import book_document, statement_document
 from app.evidence.redaction import masked_history, masked_leaves
@@ -15,6 +15,7 @@ from app.masking import Masking
 from app.operations.customers import phones_of
 from app.operations.desk import Desk
 from app.operations.prove_sealed import AT_ONCE, Proof, proofs_of
+from app.operations.read_orders import nothing_known
 from app.operations.retell_deliveries import phones_told, retold
 from app.providers.doctor import Account
 from app.providers.source import Source
@@ -55,7 +56,7 @@ async def gather_dossier(
         instant = history.instant_at(now) if as_of is None else as_of
         known = history.known_at(instant)
         if not known.records and not known.deliveries:
-            raise NotFoundError(f"nothing is known of order {order!r}")
+            raise nothing_known(history, as_of)
         if as_of is not None and as_of > history.instant_at(now):
             raise UsageError("--as-of is still to come: what will be known then, nobody can prove")
         rows = await _arrived(connection, known)

@@ -101,6 +101,7 @@ class _Reading:
         wanted, done = self._wanted, self.done
         table = open_table(wanted.path, wanted.mapping, wanted.form.FIELDS)
         understanding = Understanding(table, wanted.form, wanted.mapping)
+        done.passed_over = understanding.passed_over()
         for batch in table.batches():
             found = understanding.batch(batch)
             self.staged.add(found.rows)

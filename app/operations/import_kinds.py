@@ -100,6 +100,7 @@ class Imported:
     number   of the import; None where nothing was imported
     rejects  the name of the file to which the rejected rows went
     rows     the first rows as understood, in a dry run
+    passed_over  columns that nothing was read from, as the heading names them
     """
 
     file: str
@@ -115,6 +116,7 @@ class Imported:
     number: int | None = None
     rejects: str | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
 
     @property
     def left_out(self) -> int:

@@ -46,8 +46,18 @@ async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Led
     instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
     if not _spoken_of(known):
-        raise NotFoundError(f"nothing is known of order {order!r}")
+        raise nothing_known(history, as_of)
     return fold(known, policy=desk.policy, as_of=instant), pruned
+
+
+def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:
+    """The refusal of an order of which nothing was known by then; whether something is by now."""
+    if as_of is None or not _spoken_of(history):
+        return NotFoundError(f"nothing is known of order {history.order!r}")
+    return NotFoundError(
+        f"nothing is known of order {history.order!r} as of {format_instant(as_of)}; what is known "
+        "of it came later"
+    )
 
 
 def _pruned_document(pruned: Pruned) -> dict[str, Any]:

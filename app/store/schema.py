@@ -27,11 +27,37 @@ def known_versions() -> frozenset[str]:
 
 
 async def current_version(connection: AsyncConnection) -> str | None:
-    """The version the database has; None for an empty one."""
+    """The version the database has; None for an empty one.
+
+    Raises ConfigurationError for a database of another program, or of a newer one than this.
+    """
     if not await connection.run_sync(lambda plain: inspect(plain).has_table("alembic_version")):
+        if await connection.run_sync(_foreign):
+            raise ConfigurationError([_ANOTHER_PROGRAM])
         return None
     version: str | None = await connection.scalar(text("SELECT version_num FROM alembic_version"))
+    if version is not None and version not in known_versions():
+        newer = version.isdigit() and version > newest_version()
+        raise ConfigurationError([_of_newer(version) if newer else _ANOTHER_PROGRAM])
     return version
+
+
+_ANOTHER_PROGRAM = (
+    "TALLYHOOK_DATABASE_URL: names a database of another program; name one that is Tallyhook's own"
+)
+
+
+def _of_newer(version: str) -> str:
+    return (
+        f"TALLYHOOK_DATABASE_URL: the database is at version {version}, and this program knows "
+        f"none after {newest_version()}: start the newer program that brought it there, or put "
+        "back a backup from before that"
+    )
+
+
+def _foreign(connection: Connection) -> bool:
+    """Whether tables are there before any of ours. On PostgreSQL extensions may have put them."""
+    return connection.dialect.name == "sqlite" and bool(inspect(connection).get_table_names())
 
 
 async def upgrade(connection: AsyncConnection) -> None:

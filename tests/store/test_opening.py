@@ -6,19 +6,20 @@ import errno
 import io
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from app.errors import StoreUnavailable
+from app.errors import ConfigurationError, StoreUnavailable
 from app.logs import configure_logging
 from app.store import engine
 from app.store import store as opening
-from app.store.store import Purpose, StoreSettings, open_store
+from app.store.store import Purpose, Store, StoreSettings, open_store
 from tests.store.builders import arrival, keep, opened, rows, said
 
 READER = """
@@ -199,3 +200,33 @@ async def test_a_disk_that_cannot_be_read_ahead_refuses_the_start(
                 pass
     async with open_store(settings, purpose="alone"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("CREATE TABLE users (a)", "of another program"),
+        ("CREATE TABLE alembic_version AS SELECT '9f3a' AS version_num", "of another program"),
+        ("CREATE TABLE alembic_version AS SELECT '9999' AS version_num", "the newer program"),
+    ],
+)
+async def test_a_database_that_is_not_ours_is_refused_and_left_alone(
+    tmp_path: Path, statement: str, words: str
+) -> None:
+    """Also where it is only looked at, or was named to be brought up to date."""
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(statement)
+    path.chmod(0o600)
+    settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+    purposes: tuple[Purpose, ...] = ("serving", "writing", "reading")
+    for purpose in purposes:
+        with pytest.raises(ConfigurationError, match=words):
+            async with open_store(settings, purpose=purpose):
+                pass
+    store = Store(settings)
+    with pytest.raises(ConfigurationError, match=words):
+        await store.upgrade()
+    await store.close()
+    with closing(sqlite3.connect(path)) as database:
+        assert len(database.execute("SELECT name FROM sqlite_master").fetchall()) == 1

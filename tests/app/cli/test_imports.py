@@ -30,6 +30,7 @@ def test_a_book_is_imported_and_listed(run: Run, files: Path) -> None:
     assert (done.code, done.document) == (0, {
         "file": "book.csv", "import": 1, "read": 2, "new": 2, "changed": 0, "unchanged": 0,
         "rejected": 0, "problems": [], "problems_left_out": 0, "rejects": None,
+        "columns_not_read": [],
     })  # fmt: skip
     assert run(*words).out == (
         "book.csv: 2 rows read: 0 new, 0 changed, 2 unchanged, 0 rejected.\n"
@@ -71,6 +72,20 @@ def test_a_dry_run_shows_rows_with_phones_masked(run: Run, files: Path) -> None:
     rows = run(*words, "--dry-run", "--format", "json").document["rows"]
     assert rows[0]["phone"] == "+254 ••• ••• •01"
     assert run("records", "imports", "--format", "json").document == []
+
+
+def test_a_column_that_is_not_read_is_named(run: Run, files: Path) -> None:
+    """A refund that stands as positive in a column of another name would be taken for a payment."""
+    path = files / "t.csv"
+    path.write_text(
+        "payment_reference,gross,fee,currency, Kind of it,,x\x1b\npay_1,2,1,KES,refund,,\n"
+    )
+    done = run("statement", "import", str(path), "--dry-run")
+    assert (done.code, done.err.splitlines()[0]) == (
+        0, "Columns that were not read: Kind of it, x\\x1b.",
+    )  # fmt: skip
+    told = run("statement", "import", str(path), "--dry-run", "--format", "json").document
+    assert told["columns_not_read"] == ["Kind of it", "x\x1b"]
 
 
 def test_a_statement_is_of_the_only_source_or_of_the_one_that_is_named(
