@@ -91,10 +91,13 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """These events of the attempt, and the links without which they would not be its own."""
+        """These events of the attempt, and the links without which they would not be its own.
+
+        Only an event that names the payment too is a tie by itself: a coarse one needs the link.
+        """
         if not self.links:
             return heard
-        named = {each.event.session for each in heard}
+        named = {each.event.session for each in heard if each.event.payment is not None}
         return [*heard, *[link for link in self.links if link.event.session not in named]]
 
     def belongs_to(self, session: str) -> bool:

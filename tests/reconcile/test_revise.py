@@ -89,3 +89,40 @@ def test_a_reference_cannot_forge_a_part_of_the_substance() -> None:
     ]
     one = position_of(_folded(delivery("d1", 1, event("e1", "declined", **forged))))
     assert one.substance != position_of(_folded(*honest)).substance
+
+
+def test_the_substance_is_written_as_it_always_was() -> None:
+    """It is kept with what was published: another spelling would tell every order once more."""
+    canceled = record("r2", "order_canceled", 1)
+    decline = delivery("d3", 7, event("e3", "declined", 6, payment="pay_1"))
+    assert position_of(_folded(PLACED, PENDING, PAID, decline, canceled)).substance == (
+        "succeeded|held|due 150000 KES|got 150000-0 KES|pay_1=succeeded"
+        "|contradictory_claims|paid_after_cancel|success_after_deadline"
+    )
+    assert position_of(_folded(PLACED, PAID)).substance.startswith("succeeded|fulfillable|due")
+    barred = delivery("d4", 1, event("e4", "declined", payment="a|b"))
+    declined = position_of(_folded(PLACED, barred))
+    assert declined.substance == "failed|held|due 150000 KES|a/b=declined"
+
+
+def test_a_delivery_before_any_payment_is_published() -> None:
+    """A first not_attempted with a finding is news."""
+    revision = revise(None, _folded(PLACED, record("r2", "order_fulfilled", 1)))
+    assert revision is not None
+    assert revision.after.outcome == "not_attempted"
+
+
+def test_what_was_told_before_is_not_told_again() -> None:
+    """What stands as it stood is left out; a finding that is gone is named."""
+    strange = delivery("d3", 2, event("e3", "unrecognized", 2, payment="pay_1", kind="sparkled"))
+    decline = delivery("d4", 9, event("e4", "declined", 8, payment="pay_2"))
+    told = [strange, delivery("d1", 1, event("e1", "declined", payment="pay_1"))]
+    revision = _revised(_folded(*told), _folded(*told, decline, PLACED))
+    assert revision.because[1:] == (
+        "Attempt pay_2: The provider says it was declined [e4].",
+        "No longer found: order_unknown.",
+    )
+    paid = delivery("d5", 10, event("e5", "succeeded", 9, payment="pay_2", money=DUE))
+    fulfilled = record("r2", "order_fulfilled", 8)
+    both = _revised(_folded(strange, fulfilled, decline), _folded(PLACED, strange, fulfilled, paid))
+    assert both.because[-1] == "No longer found: fulfilled_but_not_paid."

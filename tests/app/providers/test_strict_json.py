@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.providers.reading import Unreadable
-from app.providers.strict_json import MAX_DEPTH, parse
+from app.providers.strict_json import MAX_DEPTH, Written, parse, parse_written
 
 FIXED = settings(derandomize=True, database=None)
 
@@ -82,6 +82,7 @@ def test_what_cannot_be_read_exactly_is_unreadable(body: bytes, fault: str) -> N
         (b'"' + b"[{" * 500 + b'"', "[{" * 500),
         (b'"' + b'\\"[' * 500 + b'"', '"[' * 500),
         (b"[" + b"[]," * 500 + b"[]]", [[]] * 501),
+        (b"[" * 31 + b"[],[]" + b"]" * 31, json.loads("[" * 31 + "[],[]" + "]" * 31)),
     ],
 )
 def test_exact_json_is_read(body: bytes, value: object) -> None:
@@ -89,6 +90,24 @@ def test_exact_json_is_read(body: bytes, value: object) -> None:
     parsed = parse(body)
     assert parsed == value
     assert repr(parsed) == repr(value)
+
+
+@pytest.mark.parametrize(("body", "place"), [(b"x", 1), (b'{"a": 1,}', 9), (b"{} x", 4)])
+def test_the_sentence_says_where_the_json_breaks(body: bytes, place: int) -> None:
+    """Characters are counted from one, as an editor counts them."""
+    with pytest.raises(Unreadable, match=rf"breaks at character {place}$"):
+        parse(body)
+
+
+def test_numbers_as_they_are_written() -> None:
+    """For what is signed as text every digit stays, and a number has the same bound."""
+    numbers = ["2.00", "-0", "1e3", "9" * 40, "1." + "1" * 98]
+    parsed = parse_written(f"[{', '.join(numbers)}]".encode())
+    assert parsed == numbers
+    assert all(type(number) is Written for number in parsed)
+    for number in ("1" * 101, "1." + "1" * 99):
+        with pytest.raises(Unreadable, match="more than 100 characters"):
+            parse_written(number.encode())
 
 
 def test_depth_is_refused_before_the_interpreter_minds() -> None:

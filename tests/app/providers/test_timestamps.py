@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.providers.profile import load_profile
+from app.providers.refusal import Refusal
 from app.providers.source import Source
 from reconcile.instants import MILLISECOND, SECOND
 from tests.app.providers.builders import NOW, Request, profile_file
@@ -82,12 +83,67 @@ def test_the_signature_is_judged_before_the_timestamp(text: bytes, fault: str) -
     assert Request.signed().having(webhook_timestamp=text).reason() == "signature_mismatch"
 
 
+def _stamping(folder: Path, **timestamp: object) -> Source:
+    """A source whose provider signs the header x-time before the body."""
+    timestamp = {"where": "header:x-time", **timestamp}
+    path = profile_file(folder, signature={"signed": "{ts}.{body}"}, timestamp=timestamp)
+    return Source(name="stamping", profile=load_profile(path), secrets=["k" * 24])
+
+
+def _refusal(source: Source, written: bytes, *, now: int) -> Refusal | None:
+    """What the source says to a request that is genuinely signed over this timestamp."""
+    mac = hmac.new(b"k" * 24, written + b".{}", hashlib.sha256).hexdigest().encode()
+    return source.verify([(b"x-time", written), (b"x-signature", mac)], b"{}", now=now)
+
+
 def test_milliseconds_for_seconds_are_recognised() -> None:
     """A genuine request stamped in milliseconds is too new, and the sentence names the mistake."""
     refusal = Request.stamped(b"1614265330123").refusal()
     assert refusal is not None
     assert refusal.reason == "timestamp_too_new"
     assert "milliseconds where seconds are meant" in refusal.sentence
+
+
+def test_the_finer_unit_is_recognised_up_to_three_digits_more() -> None:
+    """At the last second of twelve digits its milliseconds have fifteen; sixteen are no time."""
+    year_33658 = 999_999_999_999 * SECOND
+    finer = replace(Request.stamped(b"999999999999000"), now=year_33658).refusal()
+    assert finer is not None
+    assert "counts milliseconds where seconds are meant" in finer.sentence
+    longer = replace(Request.stamped(b"9999999999990000"), now=year_33658).refusal()
+    assert longer is not None
+    assert "has more than 12 digits" in longer.sentence
+
+
+def test_microseconds_for_milliseconds_are_recognised(tmp_path: Path) -> None:
+    """The unit that is named is the one below the profile's own."""
+    refusal = _refusal(_stamping(tmp_path, unit="ms"), b"1614265330000000", now=NOW)
+    assert refusal is not None
+    assert "counts microseconds where milliseconds are meant" in refusal.sentence
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds", "fault"),
+    [
+        (b"2021-02-25T15:02:10Z", 0, None),
+        (b"2021-02-25T18:02:10+03:00", 0, None),
+        (b"2021-02-25T15:02:10Z", 300, None),
+        (b"2021-02-25T15:02:10Z", 301, "is 5 min 1 s old; at most 5 min is allowed"),
+        (b"2021-02-25T15:02:10Z", -300, None),
+        (b"2021-02-25T15:02:10Z", -301, "lies 5 min 1 s ahead of our clock"),
+        (b"2021-02-25T15:02:10", 0, "is no date and time with its zone"),
+        (b"1614265330", 0, "is no date and time with its zone"),
+        (b"\xff", 0, "is no date and time with its zone"),
+    ],
+)
+def test_a_date_and_time_is_judged_as_a_number_is(
+    written: bytes, seconds: int, fault: str | None, tmp_path: Path
+) -> None:
+    """Where a provider signs a date, its zone counts, and its age is bounded in both directions."""
+    source = _stamping(tmp_path, unit="iso8601")
+    refusal = _refusal(source, written, now=NOW + seconds * SECOND)
+    assert (refusal is None) == (fault is None)
+    assert (fault or "") in (refusal.sentence if refusal else "")
 
 
 def test_the_timestamp_is_signed_as_received() -> None:
@@ -126,19 +182,8 @@ def test_seconds_or_milliseconds_by_their_length(
     written: bytes, reason: str | None, tmp_path: Path
 ) -> None:
     """Where a provider has written both, thirteen digits and more are milliseconds."""
-    timestamp = {"where": "header:x-time", "unit": "s_or_ms"}
-    path = profile_file(tmp_path, signature={"signed": "{ts}.{body}"}, timestamp=timestamp)
-    source = Source(name="both", profile=load_profile(path), secrets=["k" * 24])
-    mac = hmac.new(b"k" * 24, written + b".{}", hashlib.sha256).hexdigest().encode()
-    refusal = source.verify([(b"x-time", written), (b"x-signature", mac)], b"{}", now=NOW)
+    refusal = _refusal(_stamping(tmp_path, unit="s_or_ms"), written, now=NOW)
     assert (refusal and refusal.reason) == reason
-
-
-def _milliseconds(folder: Path) -> Source:
-    signature = {"signed": "{ts}.{body}"}
-    timestamp = {"where": "header:x-time", "unit": "ms", "past_s": 60, "future_s": 5}
-    path = profile_file(folder, signature=signature, timestamp=timestamp)
-    return Source(name="ms", profile=load_profile(path), secrets=["k" * 24])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +199,7 @@ def test_milliseconds_and_uneven_tolerances(
     milliseconds: int, reason: str | None, tmp_path: Path
 ) -> None:
     """A profile in milliseconds judges past and future each by its own tolerance."""
-    source = _milliseconds(tmp_path)
+    source = _stamping(tmp_path, unit="ms", past_s=60, future_s=5)
     signed = source.sign(b"{}", event_id="evt_01", now=NOW)
     headers = [(name.encode(), value.encode()) for name, value in signed]
     assert dict(signed)["x-time"] == "1614265330000"
