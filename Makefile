@@ -34,9 +34,9 @@ endif
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-soak: $(MADE) ## the long forms: laws, faults, floods, backups, a large month, simulated worlds
+soak: $(MADE) ## the long forms: laws, faults, floods, fuzzing, backups, a large month, simulated worlds
 	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/app/providers/named $(ARGS)
-	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests/faults tests/floods tests/e2e tests/finance tests/simulation $(ARGS)
+	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests $(ARGS)
 
 lock: ## write requirements.lock anew from pyproject.toml
 	@command -v uv >/dev/null || { \

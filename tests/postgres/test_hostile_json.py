@@ -1,0 +1,22 @@
+"""Hostile JSON is judged on PostgreSQL as it is on SQLite: by the same verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.app.web.driving import driving
+from tests.app.web.test_hostile_json import bodies, check
+from tests.postgres.conftest import ask_in_loop
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.mark.slow
+async def test_every_hostile_document_is_judged_alike(url: str, tmp_path: Path) -> None:
+    """The expectation is that of the test on SQLite; every body is there to the byte."""
+    async with driving(tmp_path, with_worker=False, raising=True, DATABASE_URL=url) as driver:
+        await check(driver)
+        kept = [row[0] for row in await ask_in_loop(url, "SELECT body FROM deliveries")]
+        assert sorted(kept) == sorted(body for body, _ in bodies())

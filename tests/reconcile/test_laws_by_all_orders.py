@@ -1,0 +1,112 @@
+"""The order law on twelve hard histories: every arrival order of eight events, and of nine
+deliveries of which one is a redelivery. The short form tries some of them, the long form all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from random import Random
+
+import pytest
+
+from reconcile.events import Delivery
+from reconcile.fold import fold
+from tests.reconcile import laws
+from tests.reconcile.build import POLICY
+from tests.reconcile.test_laws_catch_broken_folds import first_body_wins
+from tests.reconcile.twelve import LAST, TWELVE, Told
+
+EVERY = pytest.mark.parametrize("told", TWELVE, ids=[told.name for told in TWELVE])
+SOME = 40
+
+Order = Sequence[Delivery]
+
+
+def eights(told: Told) -> Iterator[Order]:
+    """All 40,320 orders of the eight."""
+    return permutations(told.arrivals)
+
+
+def nines(told: Told) -> Iterator[Order]:
+    """All 181,440 orders in which the redelivery comes after what it repeats."""
+    first, again = told.arrivals[told.redelivered], told.again
+    for order in permutations((*told.arrivals, again)):
+        if order.index(first) < order.index(again):
+            yield order
+
+
+def shuffled(told: Told, *more: Delivery) -> Iterator[Order]:
+    """Some orders, the same in each run, and the one that turns everything round."""
+    members, rng = [*told.arrivals, *more], Random(told.name)
+    yield members[::-1]
+    for _ in range(SOME - 1):
+        rng.shuffle(members)
+        yield tuple(members)
+
+
+def tried(told: Told, orders: Iterator[Order], *more: Delivery, broken: laws.Fold = fold) -> int:
+    """How many orders came to the same ledger and the same explanation, to the byte."""
+    whole = told.history(*more)
+    seen = ([*order, *told.records] for order in orders)
+    return laws.order_law(broken, whole, seen, as_of=LAST)
+
+
+def test_the_twelve_are_as_hard_as_they_should_be() -> None:
+    """Eight events each, and between them nearly everything that can be found or concluded."""
+    ledgers = [fold(told.history(told.again), policy=POLICY, as_of=LAST) for told in TWELVE]
+    for told in TWELVE:
+        assert len({each.event.key for each in told.arrivals}) == 8
+    outcomes = {ledger.outcome for ledger in ledgers}
+    found = {finding.code for ledger in ledgers for finding in ledger.findings}
+    assert outcomes >= {"succeeded", "unresolved", "refunded", "disputed", "expired"}
+    assert found >= {
+        *("same_id_different_body", "conflicting_amounts", "contradictory_claims", "redelivered"),
+        *("semantic_duplicate", "out_of_order", "delivered_late", "recovered_on_later_attempt"),
+        *("refund_exceeds_capture", "paid_after_cancel", "success_after_deadline"),
+        *("dated_in_future", "order_unknown", "unrecognized_event"),
+    }
+
+
+@EVERY
+def test_some_orders_of_eight_events_and_with_one_doubled(told: Told) -> None:
+    """Order: byte-identical ledgers and explanations."""
+    assert tried(told, shuffled(told)) == SOME
+    assert tried(told, shuffled(told, told.again), told.again) == SOME
+
+
+def caught(broken: laws.Fold) -> int:
+    """Of how many of the twelve some orders show that a fold depends on the order."""
+    found = 0
+    for told in TWELVE:
+        try:
+            tried(told, shuffled(told, told.again), told.again, broken=broken)
+        except AssertionError:
+            found += 1
+    return found
+
+
+def test_a_fold_that_keeps_the_first_body_is_caught() -> None:
+    """Wherever one id has several bodies."""
+    assert caught(first_body_wins) >= 2
+
+
+def test_a_fold_that_leaves_ties_as_they_came_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly everywhere: most of the twelve have several events of one moment."""
+    monkeypatch.setattr("reconcile.correlate.by_date", lambda heard: heard.at)
+    assert caught(fold) >= 10
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@EVERY
+def test_all_40320_orders_of_eight_events(told: Told) -> None:
+    """The long form of the above."""
+    assert tried(told, eights(told)) == 40_320
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@EVERY
+def test_all_181440_orders_with_one_event_doubled(told: Told) -> None:
+    """The same with a redelivery."""
+    assert tried(told, nines(told), told.again) == 181_440
