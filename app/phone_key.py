@@ -82,7 +82,8 @@ def make_phone_key(path: Path) -> PhoneKey:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise UnreachableError(
-            f"the file of the phone key, which the database needs, cannot be made: {reason}; see "
+            "the file of the phone key, which the database needs, cannot be made in "
+            f"{path.parent}: {reason}; let this user write there, or name another place in "
             "TALLYHOOK_PHONES__KEY_FILE"
         ) from None
     made = read_phone_key(path)

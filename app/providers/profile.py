@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,8 +79,13 @@ def _path_of(name_or_path: str) -> Path:
         return Path(name_or_path)
     if name_or_path not in shipped_profiles():
         shipped = ", ".join(shipped_profiles())
+        near = get_close_matches(name_or_path.lower(), shipped_profiles(), n=1)
+        nearest = f"; the nearest one is {near[0]}" if near else ""
         raise ConfigurationError(
-            [f"there is no profile {name_or_path!r}: name one of {shipped}, or a path to a file"]
+            [
+                f"there is no profile {name_or_path!r}{nearest}: name one of {shipped}, or a path "
+                "to a file"
+            ]
         )
     return SHIPPED / f"{name_or_path}.toml"
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import ConfigurationError
+from app.errors import ConfigurationError, UnreachableError
+from app.phone_key import make_phone_key
 from app.providers.phones import phone_digits
 from app.providers.profile import load_profile
 from app.providers.source import Source
@@ -91,3 +92,12 @@ def test_show_masks_the_phone_of_a_delivery(tmp_path: Path, run: Run) -> None:
     assert shown.document["phone"] == "+254 ••• ••• •44"
     assert "254711223344" not in shown.out + run("deliveries", "show", kept).out
     assert run("deliveries", "show", refused, "--format", "json").document["phone"] is None
+
+
+def test_a_key_that_cannot_be_made_names_the_folder(tmp_path: Path) -> None:
+    """Nobody has heard of the key before: what is wrong is most often the database's own folder."""
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UnreachableError) as caught:
+        make_phone_key(tmp_path / "taken" / "t.phone.key")
+    assert f"cannot be made in {tmp_path / 'taken'}: " in str(caught.value)
+    assert "let this user write there" in str(caught.value)

@@ -205,6 +205,18 @@ def test_an_unknown_name_lists_the_known(name: str) -> None:
     assert "checkout" in problem
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("paystak", "; the nearest one is paystack: "), ("Stripe", "; the nearest one is stripe: "),
+     ("zzz", "'zzz': ")],
+)  # fmt: skip
+def test_of_a_misspelled_name_the_nearest_is_told(name: str, said: str) -> None:
+    """Among sixty names nobody sees the one that was meant."""
+    with pytest.raises(ConfigurationError) as caught:
+        load_profile(name)
+    assert said in str(caught.value)
+
+
 def test_the_helpers_write_the_toml_they_mean(tmp_path: Path) -> None:
     """The test helper's files say what the test asked for."""
     with open(profile_file(tmp_path), "rb") as file:
