@@ -86,6 +86,14 @@ class LedgerContract:
         await keep(store, arrival(paid("A"), at=2))
         assert (await mark(store, "A"))[0] == seconds(2)
 
+    async def test_news_of_a_contested_payment_sets_both_orders_due(self, store: Store) -> None:
+        """What names another order and the payment of this one is news of this one, too."""
+        await keep(store, arrival(said("a", order="A", payment="p")))
+        await folded(desk(store, at=1))
+        await keep(store, arrival(said("b", order="B", payment="p"), at=2))
+        assert (await mark(store, "A"))[0] == seconds(2)
+        assert (await mark(store, "B"))[0] == seconds(2)
+
     async def test_a_fold_moves_the_mark_to_the_deadline(self, store: Store) -> None:
         """After a fold an open order is due at its deadline, and a settled one never."""
         await keep(store, arrival(said("e1", order="A")), arrival(paid("B")))

@@ -115,6 +115,11 @@ class OutboxContract:
         assert await counts(store) == (2, 0)
         await settle(store, Fate(sent=found, delivered=True), at=62)
         assert await counts(store) == (1, 0)
+        async with store.reading() as connection:
+            waits, there = await notifications_in(connection, state=None, limit=9)
+        assert (waits.due_at, waits.delivered_at) == (seconds(62), None)
+        assert (there.due_at, there.delivered_at) == (None, seconds(62))
+        assert (there.published_at, there.problem) == (seconds(0), None)
 
     async def test_several_share_the_work(self, store: Store) -> None:
         """Whoever takes at the same time never gets the same."""

@@ -98,6 +98,23 @@ async def test_a_full_queue_refuses(url: str) -> None:
         assert await keep(store, items[3]) == ["stored"]
 
 
+async def test_rejections_leave_room_for_deliveries(url: str) -> None:
+    """They may fill half of the queue, rounded up, and no more; a delivery still has a place."""
+    async with opened(url, journal_queue=3) as store:
+        items = [rejection(), rejection(), rejection(), arrival(said("e1", order="A"))]
+        answers = await asyncio.gather(*map(store.journal.submit, items), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [str, str, StoreUnavailable, str]
+
+
+async def test_what_was_committed_is_counted(store: Store) -> None:
+    """Deliveries are, redelivered ones too; rejections are not."""
+    known = said("e1", order="A")
+    await keep(store, arrival(known), arrival(known), rejection())
+    assert store.journal.committed == 2
+    await keep(store, rejection())
+    assert store.journal.committed == 2
+
+
 async def test_closing_drains(url: str, path: Path) -> None:
     """Whatever waits when the journal closes is written; later arrivals are refused."""
     async with open_store(StoreSettings(url=url, environment="sandbox", journal_batch=4)) as store:

@@ -130,6 +130,16 @@ def test_any_secret_may_match_any_signature() -> None:
     assert mixed.refusal() is None
 
 
+def test_a_mismatch_says_how_many_secrets_were_tried() -> None:
+    """Whoever is changing a secret sees whether the door has both."""
+    one = replace(Request.signed(), source=source(OTHER_SECRET)).refusal()
+    assert one is not None
+    assert " was made with the secret over " in one.sentence
+    two = replace(Request.signed(by=source(OTHER_SECRET, SECRET)), body=b"[]").refusal()
+    assert two is not None
+    assert " was made with any of the 2 secrets over " in two.sentence
+
+
 def test_the_newest_secret_signs() -> None:
     """Of several secrets the first one signs."""
     request = Request.signed(by=source(OTHER_SECRET, SECRET))
