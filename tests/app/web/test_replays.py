@@ -156,7 +156,8 @@ async def test_after_a_restore(tmp_path: Path, before: bool) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
 async def test_ten_thousand_replays(tmp_path: Path) -> None:
-    """At random instants, of the captured bytes or signed anew, its body gone half way."""
+    """At random instants, of the captured bytes or signed anew, its body gone half way. What is
+    published may tell of redeliveries; the event and its money stay as they were."""
     rng, total = Random(1), {"duplicate": 0, "refused": 0}
     async with driving(tmp_path, with_worker=False, **OPEN) as driver:
         driver.desk = driver.service.desk
@@ -168,6 +169,7 @@ async def test_ten_thousand_replays(tmp_path: Path) -> None:
             at = T + rng.randrange(-400, 401) * SECOND + rng.choice((0, 0, 1, -1))
             send = replayed if rng.random() < 0.8 else sent_anew
             total[await send(driver, at)] += 1
-        assert await effects(driver) == before
+        after = await effects(driver)
+        assert (after[0], *after[2:]) == (before[0], *before[2:])
     assert min(total.values()) > 500
     print(f"replays: {total}, and one effect")
