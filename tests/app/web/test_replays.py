@@ -157,7 +157,7 @@ async def test_after_a_restore(tmp_path: Path, before: bool) -> None:
 @pytest.mark.timeout(1_800)
 async def test_ten_thousand_replays(tmp_path: Path) -> None:
     """At random instants, of the captured bytes or signed anew, its body gone half way. A later
-    look may publish that nobody has shipped the order; the event and its money stay as they were."""
+    look may publish that nobody shipped the order; the event and its money stay as they were."""
     rng, total = Random(1), {"duplicate": 0, "refused": 0}
     async with driving(tmp_path, with_worker=False, **OPEN) as driver:
         driver.desk = driver.service.desk
