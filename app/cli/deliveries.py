@@ -52,36 +52,44 @@ def show_delivery(
     by: ByOption = None,
     form: DocumentOption = Format.table,
 ) -> None:
-    """Show one arrival: its verdict, why, its customer's phone masked, and its headers.
+    """Show one arrival: its verdict, why, its order, its customer's phone masked, and its headers.
 
     Never its body.
     """
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
     from app.operations.read_deliveries import (
+        is_nameless,
         is_refused,
         masked_parts,
         note_reading,
+        order_of,
         show_delivery,
     )
     from reconcile.instants import format_instant
 
-    async def look(desk: Desk, settings: Settings) -> tuple[Any, list[str], list[str]]:
+    async def look(desk: Desk, settings: Settings) -> tuple[Any, str | None, list[str], list[str]]:
         entry = await show_delivery(desk, delivery)
         parts = await masked_parts(desk, entry, sources=compile_sources(settings))
-        return entry, *parts
+        return entry, await order_of(desk, entry), *parts
 
-    entry, phones, headers = with_desk(look)
+    entry, order, phones, headers = with_desk(look)
     if is_refused(entry):
         with_desk(
             lambda desk, settings: note_reading(desk, entry, by=by),
             purpose="writing",
         )
     row = _row(entry) | {
+        "order": order,
         "digest": entry.digest,
         "phone": ", ".join(phones) or None,
         "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),
     }
+    if is_nameless(entry, order):
+        note(
+            "Its event names no order, nor a payment or session of one, so no ledger tells of it: "
+            "`order` in the source's profile says where an order's reference stands."
+        )
     if form is not Format.table:
         document(row | {"headers": headers}, form)
         return

@@ -14,6 +14,7 @@ from app.operations.header_text import URL
 from app.operations.people import note_deed, permitted
 from app.providers.source import Source
 from app.store.deliveries import DiaryEntry, find_in_diary, list_diary, raw_delivery
+from app.store.searching import orders_of_event
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
@@ -52,6 +53,19 @@ async def show_delivery(desk: Desk, delivery_id: str) -> DiaryEntry:
     if entry is None:
         raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are let go")
     return entry
+
+
+async def order_of(desk: Desk, entry: DiaryEntry) -> str | None:
+    """The order whose ledger has the delivery's event; None where none has it: it names none, or
+    was refused, or could not be read."""
+    async with desk.store.reading() as connection:
+        found = await orders_of_event(connection, entry.delivery_id, limit=1)
+    return found[0][0] if found else None
+
+
+def is_nameless(entry: DiaryEntry, order: str | None) -> bool:
+    """Whether it was stored, and no ledger tells of it."""
+    return order is None and entry.event_id is not None and not is_refused(entry)
 
 
 def is_refused(entry: DiaryEntry) -> bool:
