@@ -8,14 +8,18 @@ import sys
 
 def main() -> None:
     """Run the command line."""
+    from app.collector import look_seldom
     from app.core_dumps import forbid_core_dumps
 
     forbid_core_dumps()  # before any secret is read
+    look_seldom()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by who called
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # for the whole run
-    from app.cli.main import run
-
+    try:
+        from app.cli.main import run
+    except KeyboardInterrupt:  # `run` sees to it from here on
+        sys.exit(130)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from app.collector import pass_over_start
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -19,26 +20,11 @@ def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         import uvloop
 
-        calm_the_collector()
+        pass_over_start()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work)
     finally:
         work.close()  # quietly, where it was interrupted before it began
-
-
-YOUNG_OBJECTS = 50_000
-"""New containers before the cycle collector looks at them: a pause of some milliseconds."""
-
-
-def calm_the_collector() -> None:
-    """Let the cycle collector pass over what start-up made, and look at new objects less often.
-
-    Requests and folds make thousands of small values and no cycles. Looking through all of them
-    every 700 allocations, as is the default, takes a third of the time of a rebuild.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def with_desk(

@@ -8,8 +8,7 @@ from app.errors import ConfigurationError
 from app.providers.headers import Headers
 from app.providers.keys import compile_keys
 from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed
-from app.providers.named.registry import NAMED as NAMED_VERIFIERS
-from app.providers.named.registry import SIGN_THE_ADDRESS
+from app.providers.named.registry import SIGN_THE_ADDRESS, factory_of
 from app.providers.refusal import Refusal
 from app.providers.schemes import NAMED, UNSIGNED
 from app.providers.sections import Profile
@@ -101,7 +100,7 @@ def compile_judge(source: str, profile: Profile, secrets: Secrets, *, strict: bo
     if mac.startswith(NAMED):
         _refuse_blank(source, secrets)
         name = mac.removeprefix(NAMED)
-        verifier = NAMED_VERIFIERS[name](source, _options(profile), secrets)
+        verifier = factory_of(name)(source, _options(profile), secrets)
         return ByName(verifier, signs_address=name in SIGN_THE_ADDRESS)
     keys = compile_keys(source, profile, secrets, strict=strict)
     return Declared(profile, Verifier(profile, keys))

@@ -9,6 +9,7 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.errors import StoreUnavailable, UsageError
+from app.store import arrays
 from app.store.locks_shared import SERVING, is_taking
 from app.store.statements import Alone, Result, Script
 
@@ -43,6 +44,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
 
     What goes through the whole database may take as long as it takes.
     """
+    arrays.tables()  # now, not while the first batch waits
     hurried = purpose in ("serving", "writing")
     limits = _limits(STATEMENT_MS) if hurried else {}
     # A table that grows a thousandfold within a minute is not what the planner was told of; every

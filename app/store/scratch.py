@@ -5,11 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
 
+from sqlalchemy import create_mock_engine
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.engine import writing_engine
-from app.store.tables import metadata
+from app.store.statements import Script, run
 
 
 @asynccontextmanager
@@ -19,8 +22,29 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:
             async with engine.connect() as scratch, scratch.begin() as transaction:
-                await scratch.run_sync(metadata.create_all, checkfirst=False)
+                await run(scratch, _making())
                 yield scratch
                 await transaction.rollback()
         finally:
             await engine.dispose()
+
+
+def _making() -> Script[None]:
+    for statement in _statements():
+        yield statement, ()
+
+
+@cache
+def _statements() -> list[str]:
+    """What makes all tables. Worked out once, and only where it is needed: the models of the
+    tables take a fifth of a start to load."""
+    from app.store.tables import metadata
+
+    statements: list[str] = []
+
+    def keep(ddl: Any, *_: Any, **__: Any) -> None:
+        statements.append(str(ddl.compile(dialect=engine.dialect)))
+
+    engine = create_mock_engine("sqlite://", keep)
+    metadata.create_all(engine, checkfirst=False)
+    return statements

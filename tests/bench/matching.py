@@ -20,7 +20,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from app.cli.running import calm_the_collector
+from app.collector import look_seldom, pass_over_start
 from reconcile.breaks import BREAK_CAUSES, Break
 from reconcile.match import Decision, Matching
 from reconcile.match_rows import BookRow, StatementRow, TakingRow
@@ -145,7 +145,8 @@ def _told(each: Decision) -> tuple[str, str | None, int]:
 
 def main(folder: Path) -> None:
     """Match, as a process of its own."""
-    calm_the_collector()
+    look_seldom()
+    pass_over_start()
     started, cpu = perf_counter(), process_time()
     matching = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
     decisions = matching.decide(

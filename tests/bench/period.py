@@ -12,7 +12,7 @@ from time import perf_counter, process_time
 
 from python_calamine import CalamineWorkbook
 
-from app.cli.running import calm_the_collector
+from app.collector import look_seldom, pass_over_start
 from app.reports.render import render
 from reconcile.report import PeriodReport
 from reconcile.report_tally import PeriodTally
@@ -25,7 +25,8 @@ from tests.bench.sizes import BARS
 def adding_up_figure(count: int) -> Figure:
     """Orders with their statement lines, through every sum of the report."""
     seen = list(orders(count))
-    calm_the_collector()
+    look_seldom()
+    pass_over_start()
     tally = PeriodTally(scope())
     started = perf_counter()
     for each in seen:
@@ -86,7 +87,8 @@ def workbook_figure(folder: Path, *, rows: int) -> Figure:
 def main(path: Path, rows: int) -> None:
     """Write the workbook, and beside it how long it took."""
     report = report_of_breaks(rows)
-    calm_the_collector()
+    look_seldom()
+    pass_over_start()
     started, busy = perf_counter(), process_time()
     made = render(report, "xlsx")
     seconds, busy = perf_counter() - started, process_time() - busy

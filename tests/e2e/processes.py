@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.app.web.driving import environ, signed
+from tests.store.made import put_new
 from tests.waiting import PATIENCE_S
 
 
@@ -116,7 +117,12 @@ class Process:
 def running(
     folder: Path, *words: str, script: str = "", stays: bool = True, **more: str
 ) -> Iterator[Process]:
-    """A command, or a Python script, that is surely gone afterwards; by itself unless it stays."""
+    """A command, or a Python script, that is surely gone afterwards; by itself unless it stays.
+
+    What stays begins with a database of the newest version, unless it is told of another.
+    """
+    if stays and "DATABASE_URL" not in more:
+        put_new(folder / "t.db")
     start = ["-c", script] if script else ["-m", "app"]
     process = Process([sys.executable, *start, *words], environ(folder, **more))
     try:

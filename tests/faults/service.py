@@ -13,6 +13,7 @@ import pytest
 
 from tests.app.web.driving import environ
 from tests.e2e.processes import Process
+from tests.store.made import put_new
 from tests.waiting import PATIENCE_S
 
 needs_strace = pytest.mark.skipif(
@@ -59,9 +60,14 @@ def a_service(
 ) -> Iterator[Service]:
     """A service on a free port that says that it serves. It is surely gone afterwards.
 
+    It begins with a database of the newest version, unless it is told of another; where a tracer
+    looks, with none, so that what makes one is seen too.
+
     script  Python that runs in its place, to plant something before it begins
     under   the words of a tracer in front of it
     """
+    if not under and "DATABASE_URL" not in more:
+        put_new(folder / "t.db")
     with starting(folder, script=script, under=under, **more) as process:
         process.wait_until_ready()
         assert process.port, process.log

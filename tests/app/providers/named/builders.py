@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed
-from app.providers.named.registry import NAMED
+from app.providers.named.registry import factory_of
 from reconcile.instants import SECOND
 
 NOW = 1_614_265_330 * SECOND
@@ -110,7 +110,7 @@ def made(
     named: Mapping[str, str] | None = None,
 ) -> NamedVerifier:
     """The verifier called `name`, of a source called acme."""
-    return NAMED[name]("acme", options or {}, Secrets(listed=listed, named=named or {}))
+    return factory_of(name)("acme", options or {}, Secrets(listed=listed, named=named or {}))
 
 
 def flip(data: bytes, bit: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.providers.named.contract import Arrived, NamedVerifier, Secrets
-from app.providers.named.registry import NAMED
+from app.providers.named.registry import factory_of
 from reconcile.instants import SECOND
 from tests.app.providers.named.builders import flip, having, header
 
@@ -41,9 +41,9 @@ GENUINE = [(profile, vector) for profile, vector in ALL if vector["valid"]]
 def verifier_of(profile: str, vector: dict[str, Any], **options: object) -> NamedVerifier:
     secret = vector["secret"]
     if isinstance(secret, dict):
-        return NAMED[PROFILES[profile]]("vector", options, Secrets(named=secret))
+        return factory_of(PROFILES[profile])("vector", options, Secrets(named=secret))
     listed = [secret] if isinstance(secret, str) else secret
-    return NAMED[PROFILES[profile]]("vector", options, Secrets(listed=listed))
+    return factory_of(PROFILES[profile])("vector", options, Secrets(listed=listed))
 
 
 def request_of(vector: dict[str, Any]) -> Arrived:
