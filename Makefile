@@ -4,6 +4,8 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
+# One more than the cores of a small machine: tests wait for disks and for what they have started.
+WORKERS := 3
 
 # Tests start hundreds of processes: none is to compile the program anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,7 +21,7 @@ run: $(MADE) ## play every scenario and stay up; ARGS=--once ends after printing
 	@$(BIN)/tallyhook demo $(ARGS)
 
 test: $(MADE) ## the whole test suite; ARGS goes to pytest
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/bench $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/bench $(ARGS)
 
 # `make check test` runs each test once: what check would test is among what test does.
 check: $(MADE) ## lint, types, architecture and the fast tests
@@ -27,7 +29,7 @@ check: $(MADE) ## lint, types, architecture and the fast tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy app reconcile
 ifeq ($(filter test,$(MAKECMDGOALS)),)
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not slow and not postgres" \
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not slow and not postgres" \
 		tests/architecture tests/reconcile tests/app $(ARGS)
 endif
 

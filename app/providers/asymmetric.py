@@ -69,7 +69,7 @@ def _parse(material: bytes) -> object:
     return serialization.load_der_public_key(material)
 
 
-# What reads these two forms is loaded only where one is met: it takes a tenth of a start.
+# What reads these two forms is loaded only where one is met: it takes a twentieth of a start.
 
 
 def _of_certificate(material: bytes) -> object:

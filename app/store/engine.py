@@ -8,6 +8,7 @@ since a read that turns into a write fails at once whatever the busy timeout.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from app.errors import ConfigurationError
 from app.store import postgresql
+from app.store.crossing import WholeCursor
 from app.store.safety import check_server
 from app.store.statements import ScriptConnection
 
@@ -117,6 +119,8 @@ def _on_connect(
 ) -> None:
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
+        driver = connection.driver_connection
+        driver.cursor = partial(WholeCursor, driver)
         cursor = connection.cursor()
         for pragma in pragmas:
             cursor.execute(pragma)

@@ -25,6 +25,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import arrays
+from app.store.crossing import Whole
 
 Rows = list[tuple[Any, ...]]
 Statement = tuple[str, Sequence[Any]]
@@ -57,20 +58,23 @@ class _Crossing:
 
 
 class ScriptConnection(sqlite3.Connection):
-    """SQLite's connection that also takes a script in place of parameters, and runs all of it."""
+    """SQLite's connection that also takes, in place of parameters, what crosses into the driver's
+    thread but once: a statement with all that comes of it, or a script."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Run one statement, or the script that `run` hands over."""
-        if not isinstance(parameters, _Crossing):
+        if not isinstance(parameters, _Crossing | Whole):
             return super().execute(sql, parameters)
         cursor = self.cursor()
-        run_script = self._transact if parameters.transaction else _run_all
         try:
-            parameters.result = run_script(cursor, parameters.script)
-        except BaseException:
+            if isinstance(parameters, Whole):
+                parameters.run(cursor, sql)
+            else:
+                run_script = self._transact if parameters.transaction else _run_all
+                parameters.result = run_script(cursor, parameters.script)
+        finally:
             # An error keeps its frames, and a statement in them would keep the connection open.
             cursor.close()
-            raise
         return cursor
 
     def _transact(self, cursor: sqlite3.Cursor, script: Script[Result]) -> Result:
