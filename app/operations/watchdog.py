@@ -1,5 +1,5 @@
-"""Looks now and then for what nobody reports: silence, what could not be read, a clock that is off,
-orders paid for and not shipped.
+"""Looks now and then for what nobody reports: silence, unread deliveries, payments of no order,
+a clock that is off, orders paid for and not shipped.
 
 A further alarm is one more line of WATCHES: readiness, the figures, the feed and the log tell
 whatever stands there. What makes an alarm is decided in a module of its own, such as `silence`.
@@ -15,12 +15,14 @@ import structlog
 from app.operations import unread
 from app.operations.alarm import Alarm
 from app.operations.desk import Desk
+from app.operations.no_order import LOOKED_AT, Paid, no_order
 from app.operations.refused_ages import RefusedAges
 from app.operations.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, silence
 from app.store.watching import (
     deliveries_between,
     finding_counts,
     last_delivery,
+    latest_paid,
     sessions_since,
     unreadable_since,
 )
@@ -83,6 +85,12 @@ async def _unreadable(watched: Watched) -> Alarm | None:
         return unread.unread(await unreadable_since(connection, start, enough=unread.ENOUGH))
 
 
+async def _no_order(watched: Watched) -> Alarm | None:
+    async with watched.desk.store.reading() as connection:
+        rows = await latest_paid(connection, looked_at=LOOKED_AT)
+    return no_order([Paid(*row) for row in rows], now=watched.desk.clock.now())
+
+
 async def _clock(watched: Watched) -> Alarm | None:
     return watched.ages.alarm(watched.desk.clock.now())
 
@@ -97,6 +105,11 @@ WATCHES: Final = (
         "unreadable",
         f"1 while genuine deliveries of the last {unread.DAYS} could not be read.",
         _unreadable,
+    ),
+    Watch(
+        "no_order",
+        "1 while none of the last payments of a source belongs to an order.",
+        _no_order,
     ),
     Watch(
         "clock",

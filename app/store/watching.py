@@ -13,6 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.ids import first_id
+from app.store.statements import Rows
 from reconcile.instants import Instant
 
 UNREADABLE: Final = (
@@ -22,6 +23,14 @@ UNREADABLE: Final = (
     "GROUP BY source"
 )
 """The latest deliveries that could not be read, counted by their source."""
+
+
+LATEST_PAID: Final = (
+    "SELECT source, delivery_id, received_at, order_key IS NOT NULL FROM "
+    '(SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) AS latest '
+    """WHERE claim = 'succeeded' AND standing <> 'unconfirmed' ORDER BY "row" DESC"""
+)
+"""The bound is on events, not on payments: how many it reads does not depend on what they say."""
 
 
 async def last_delivery(connection: AsyncConnection) -> Instant | None:
@@ -70,6 +79,14 @@ async def sessions_since(
         {"start": first_id("rec_", start), "enough": enough},
     )
     return [row[0] for row in rows if row[0] > start]
+
+
+async def latest_paid(connection: AsyncConnection, *, looked_at: int) -> Rows:
+    """Of the latest events, those that say a payment has succeeded, the latest first: source,
+    delivery, when it came, whether an order has it. Those that are still to be asked about are left
+    out."""
+    rows = await connection.execute(text(LATEST_PAID), {"looked_at": looked_at})
+    return [(*row[:3], bool(row[3])) for row in rows]
 
 
 async def finding_counts(connection: AsyncConnection, codes: Sequence[str]) -> dict[str, int]:

@@ -14,6 +14,7 @@ from app.store.watching import (
     deliveries_between,
     finding_counts,
     last_delivery,
+    latest_paid,
     sessions_since,
     unreadable_since,
 )
@@ -78,6 +79,29 @@ class WatchingContract:
                 await connection.execute(text("SET LOCAL enable_seqscan = off"))
             rows = await connection.execute(text(f"{explain} {UNREADABLE}"), values)
             assert "ix_deliveries_unreadable" in "\n".join(str(row) for row in rows)
+
+    async def test_the_latest_payments(self, store: Store) -> None:
+        """Only what says that one succeeded, and is believed, among the latest of all events."""
+        for at, (claim, order, standing) in enumerate(
+            (
+                ("succeeded", "A", "said"),
+                ("succeeded", None, "said"),
+                ("declined", None, "said"),
+                ("succeeded", None, "unconfirmed"),
+                ("succeeded", "B", "fetched"),
+            )
+        ):
+            event = said(f"e{at}", claim, order=order, payment=f"p{at}", standing=standing)
+            await keep(store, arrival(event, at=at, delivery_id=f"dlv_{at}"))
+        found = [
+            ("shop", "dlv_4", seconds(4), True),
+            ("shop", "dlv_1", seconds(1), False),
+            ("shop", "dlv_0", seconds(0), True),
+        ]
+        async with store.reading() as connection:
+            assert await latest_paid(connection, looked_at=5) == found
+            assert await latest_paid(connection, looked_at=4) == found[:2]
+            assert await latest_paid(connection, looked_at=3) == found[:1]
 
     async def test_sessions_after_a_moment(self, store: Store) -> None:
         """The first that were opened after it; other records do not count."""
