@@ -108,9 +108,19 @@ class _Look:
                 yield each
 
     async def _by_name(self) -> AsyncIterator[tuple[str, str]]:
-        name, connection = self._sought.name, self._connection
+        name, found = self._sought.name, False
         if name is None:
             return
+        async for each in self._named(name):
+            found = True
+            yield each
+        others = [] if found else sorted({name.upper(), name.lower()} - {name})
+        for other in others:  # references keep their case, and people do not
+            async for order, how in self._named(other):
+                yield order, f"{how}, written {other}"
+
+    async def _named(self, name: str) -> AsyncIterator[tuple[str, str]]:
+        connection = self._connection
         for order in await searching.orders_named(connection, name, beginning=False, limit=1):
             yield order, "this is its reference"
         for order, kind, source in await searching.orders_linked(connection, name):

@@ -6,7 +6,8 @@
     PHONE   := +254 700 000 001 | 00254… | 0700 000 001    as profiles read it; national only where
                                                  a configured source names the country
     NAME    := anything printable                an order's reference or how it begins, a payment,
-                                                 a session, an event's id, a delivery's id
+                                                 a session, an event's id, a delivery's id; where
+                                                 none is, in capitals or small letters
 
 One text may mean several of these; all that it may mean is looked for, and told.
 """

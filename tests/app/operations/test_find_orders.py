@@ -52,6 +52,12 @@ FOUND = {
     "cs_1": [("ORD-1", "this is a session of it, at shop")],
     "evt_2": [("ORD-2", "this is the id of one event of it")],
     "ORD-2": [("ORD-2", "this is its reference"), ("ORD-20", "its reference begins with this")],
+    "ord-1": [("ORD-1", "this is its reference, written ORD-1")],
+    "PAY_1": [("ORD-1", "this is a payment of it, at shop, written pay_1")],
+    "ord-2": [
+        ("ORD-2", "this is its reference, written ORD-2"),
+        ("ORD-20", "its reference begins with this, written ORD-2"),
+    ],
     "+254 711 223 344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
     "254711223344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
     "00254-711-223344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
