@@ -12,8 +12,9 @@ import pytest
 from app.operations.no_order import LEAST, MOST, PATIENCE, WINDOW, Paid, no_order
 from app.operations.reindex import reindex
 from reconcile.instants import HOUR, MINUTE, Duration
+from tests.app.operations.alarms import told
 from tests.app.operations.test_reindex import quiet, receive_with, source
-from tests.app.web.driving import Driver, T, driving, event, of_order
+from tests.app.web.driving import T, driving, event, of_order
 
 NOW = T
 
@@ -57,30 +58,18 @@ def test_what_it_says() -> None:
         assert command in alarm.sentence
 
 
-async def alarmed(driver: Driver) -> str:
-    """Look; what readiness, the figures and the feed tell, which must agree."""
-    await driver.service.watchdog.look()
-    ready = await driver.client.get("/readyz")
-    assert ready.status_code == 200
-    sentences = ready.json().get("no_order", [])
-    assert (await driver.api("GET", "/outcomes")).json().get("alarms", []) == sentences
-    figures = (await driver.client.get("/metrics")).text
-    assert f"tallyhook_no_order_alarm {float(len(sentences))}" in figures
-    return str(sentences[0]) if sentences else ""
-
-
 async def test_until_an_event_ties_them(tmp_path: Path) -> None:
     """An event that names the session's order makes it the order of all of them."""
     async with driving(tmp_path, with_worker=False) as driver:
         for number in range(LEAST):
             await driver.send(event(f"e{number}", order=None))
             await driver.send(event(f"p{number}", "pending", order=None))
-        assert not await alarmed(driver)
+        assert not await told(driver, "no_order")
         driver.clock.put(driver.clock.now() + PATIENCE)
-        sentence = await alarmed(driver)
+        (sentence,) = await told(driver, "no_order")
         assert f"The last {LEAST} payments" in sentence
         await driver.send(event("e9", "pending"))
-        assert not await alarmed(driver)
+        assert not await told(driver, "no_order")
 
 
 async def test_until_the_profile_is_corrected(tmp_path: Path) -> None:
@@ -92,9 +81,9 @@ async def test_until_the_profile_is_corrected(tmp_path: Path) -> None:
         for number in range(LEAST):
             await driver.send(of_order(f"O-{number}", f"e{number}"))
         driver.clock.put(driver.clock.now() + PATIENCE)
-        assert await alarmed(driver)
+        assert await told(driver, "no_order")
         await reindex(driver.desk, sources={"shop": right}, progress=quiet)
-        assert not await alarmed(driver)
+        assert not await told(driver, "no_order")
 
 
 async def test_what_is_still_to_be_asked_about_is_no_payment(tmp_path: Path) -> None:
@@ -103,7 +92,7 @@ async def test_what_is_still_to_be_asked_about_is_no_payment(tmp_path: Path) -> 
         for number in range(LEAST):
             await driver.send(event(f"e{number}", order=None))
         driver.clock.put(driver.clock.now() + PATIENCE)
-        assert await alarmed(driver)
+        assert await told(driver, "no_order")
         with closing(sqlite3.connect(driver.path)) as database, database:
             database.execute("UPDATE events SET standing = 'unconfirmed'")
-        assert not await alarmed(driver)
+        assert not await told(driver, "no_order")

@@ -11,6 +11,7 @@ import pytest
 from app.operations.refused_ages import KEPT, WINDOW, RefusedAges
 from app.operations.watchdog import REST_S
 from reconcile.instants import HOUR, MINUTE, SECOND
+from tests.app.operations.alarms import told
 from tests.app.web.driving import Driver, driving, of_order, signed
 from tests.reconcile.build import T
 
@@ -93,18 +94,6 @@ def test_a_replay_does_not_hide_it() -> None:
     assert f"{KEPT + 1} genuine deliveries" in alarm.sentence
 
 
-async def alarms(driver: Driver) -> list[str]:
-    """Look; what readiness says of the clock, with which the figures and the feed must agree."""
-    await driver.service.watchdog.look()
-    ready = await driver.client.get("/readyz")
-    assert ready.status_code == 200
-    sentences: list[str] = ready.json().get("clock", [])
-    assert (await driver.api("GET", "/outcomes")).json().get("alarms", []) == sentences
-    figures = (await driver.client.get("/metrics")).text
-    assert f"tallyhook_clock_alarm {float(len(sentences))}" in figures
-    return sentences
-
-
 async def send(driver: Driver, event_id: str, *, at: int) -> int:
     """Deliver an event that was signed at this time. Returns the status."""
     body = json.dumps(of_order(event_id, event_id)).encode()
@@ -124,14 +113,14 @@ async def test_a_clock_that_is_set(tmp_path: Path, minutes: int, fault: str) -> 
             assert await send(driver, f"before{minute}", at=T + minute * MINUTE) == 200
         driver.clock.put(T + minutes * MINUTE)
         for number in range(3):
-            assert await alarms(driver) == []
+            assert await told(driver, "clock") == []
             assert await send(driver, f"e{number}", at=T) == 401
-        (sentence,) = await alarms(driver)
+        (sentence,) = await told(driver, "clock")
         assert "3 of shop), and none was taken" in sentence
         assert fault in sentence
         driver.clock.put(T + SECOND)
         assert await send(driver, "e0", at=T) == 200
-        assert await alarms(driver) == []
+        assert await told(driver, "clock") == []
 
 
 async def test_what_does_not_tell_of_a_clock(tmp_path: Path) -> None:
@@ -142,9 +131,9 @@ async def test_what_does_not_tell_of_a_clock(tmp_path: Path) -> None:
             body = json.dumps(of_order("A", f"e{number}")).encode()
             wrong: Any = [(name, value) for name, value in signed(b"other", at=T - HOUR)]
             assert (await driver.send(body, wrong)).status_code == 401
-        assert await alarms(driver) == []
+        assert await told(driver, "clock") == []
         for number in range(5):
             assert await send(driver, f"e{number}", at=T - HOUR) == 401
-        assert await alarms(driver) != []
+        assert await told(driver, "clock") != []
         assert await send(driver, "now", at=T) == 200
-        assert await alarms(driver) == []
+        assert await told(driver, "clock") == []

@@ -7,8 +7,9 @@ from pathlib import Path
 from app.operations.reindex import reindex
 from app.operations.unread import ENOUGH, WINDOW, unread
 from reconcile.instants import MINUTE
+from tests.app.operations.alarms import told
 from tests.app.operations.test_reindex import quiet, receive_with, source
-from tests.app.web.driving import Driver, driving, of_order
+from tests.app.web.driving import driving, of_order
 
 
 def test_none_is_no_alarm() -> None:
@@ -33,31 +34,19 @@ def test_where_there_are_more_than_are_counted() -> None:
     assert "999 genuine deliveries could" in str(unread({"shop": ENOUGH - 1}))
 
 
-async def alarmed(driver: Driver) -> bool:
-    """Look; whether readiness, the figures and the feed tell it, which must agree."""
-    await driver.service.watchdog.look()
-    ready = await driver.client.get("/readyz")
-    assert ready.status_code == 200
-    sentences = ready.json().get("unreadable", [])
-    assert (await driver.api("GET", "/outcomes")).json().get("alarms", []) == sentences
-    figures = (await driver.client.get("/metrics")).text
-    assert f"tallyhook_unreadable_alarm {float(len(sentences))}" in figures
-    return bool(sentences)
-
-
 async def test_an_alarm_for_a_week(tmp_path: Path) -> None:
     """A body that was acknowledged and could not be read is told until a week has passed."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(of_order("A", "e1"))
-        assert not await alarmed(driver)
+        assert not await told(driver, "unreadable")
         answer = await driver.send(b'{"id": ')
         assert (answer.status_code, answer.json()["verdict"]) == (200, "unreadable")
-        assert await alarmed(driver)
+        assert await told(driver, "unreadable")
         sent = driver.clock.now()
         driver.clock.put(sent + WINDOW - MINUTE)
-        assert await alarmed(driver)
+        assert await told(driver, "unreadable")
         driver.clock.put(sent + WINDOW + MINUTE)
-        assert not await alarmed(driver)
+        assert not await told(driver, "unreadable")
 
 
 async def test_an_alarm_until_they_are_read(tmp_path: Path) -> None:
@@ -67,8 +56,8 @@ async def test_an_alarm_until_they_are_read(tmp_path: Path) -> None:
         receive_with(driver, source(tmp_path, id='"json:number"'))
         await driver.send(of_order("A", "e1"))
         await driver.send(of_order("B", "e2"))
-        assert await alarmed(driver)
+        assert await told(driver, "unreadable")
         assert "2 genuine deliveries" in driver.service.watchdog.alarms["unreadable"].sentence
         await reindex(driver.desk, sources={"shop": right}, progress=quiet)
-        assert not await alarmed(driver)
+        assert not await told(driver, "unreadable")
         assert driver.rows("SELECT DISTINCT verdict FROM deliveries") == [("stored",)]
