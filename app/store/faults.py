@@ -14,19 +14,33 @@ from __future__ import annotations
 import errno
 import sqlite3
 import sys
+from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.errors import StorePoisoned, StoreUnavailable, TallyhookError
 
+PUT_BACK: Final = (
+    "put back a backup with `tallyhook restore FILE --force`, which keeps what is there beside it, "
+    "or move the file away and start afresh"
+)
+"""What to do about a file that is damaged. SQLite cannot tell what of it is still true."""
+
 _FATAL_SQLITE = {
     # A write that the kernel answers with EROFS is told as an I/O error too.
-    sqlite3.SQLITE_IOERR: "the disk reported an I/O error or became read-only",
-    sqlite3.SQLITE_CORRUPT: "the database file is damaged",
-    sqlite3.SQLITE_NOTADB: "the database file is not a database",
-    sqlite3.SQLITE_READONLY: "the database's file or file system is read-only",
+    sqlite3.SQLITE_IOERR: (
+        "the disk reported an I/O error or became read-only",
+        "see the kernel's log and check the disk before you start again",
+    ),
+    sqlite3.SQLITE_CORRUPT: ("the database file is damaged", PUT_BACK),
+    sqlite3.SQLITE_NOTADB: ("the database file is not a database", PUT_BACK),
+    sqlite3.SQLITE_READONLY: (
+        "the database's file or file system is read-only",
+        "let the service's user write there, then start again",
+    ),
 }
+"""What is so, and what to do."""
 
 _PASSING_SQLITE = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space",
@@ -95,7 +109,8 @@ def why_not_opened(error: OSError) -> str:
 
 def _of_sqlite(code: int) -> TallyhookError | None:
     if code in _FATAL_SQLITE:
-        return StorePoisoned(f"{_FATAL_SQLITE[code]}; nothing more is acknowledged")
+        what, do = _FATAL_SQLITE[code]
+        return StorePoisoned(f"{what}; nothing more is acknowledged: {do}")
     if code in _PASSING_SQLITE:
         return StoreUnavailable(_PASSING_SQLITE[code])
     return None

@@ -31,7 +31,9 @@ async def damage(
             await asyncio.wait([checking], timeout=AGAIN_S)
         checking.exception()
         return []
-    return [f"the database file: {row[0]}" for row in await checking if row[0] != "ok"]
+    # One row may hold many lines, of which the first says only of which database they are.
+    lines = [line for row in await checking for line in str(row[0]).splitlines()]
+    return [f"the database file: {line}" for line in lines if line != "ok" and line[:3] != "***"]
 
 
 async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:

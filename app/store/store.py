@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.store import arriving, schema
 from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
-from app.store.faults import driver_errors, why_not_opened
+from app.store.faults import PUT_BACK, driver_errors, why_not_opened
 from app.store.integrity import damage
 from app.store.journal import Journal
 from app.store.locks import ServiceLock, WriteLock
@@ -165,10 +165,8 @@ class Store:
         async with self.reading() as connection:
             found = await damage(connection, until=self.closing)
         if found:
-            self.writer.fail(f"{found[0]}; nothing more is acknowledged")
-            raise StorePoisoned(
-                f"{found[0]}; restore a backup, or copy the file aside and start afresh"
-            )
+            self.writer.fail(f"{found[0]}; nothing more is acknowledged: {PUT_BACK}")
+            raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
     async def open_writing(self) -> None:
         """Bring an SQLite database up to date, or check a PostgreSQL one, and check its stamp.
