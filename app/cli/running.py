@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from app.collector import pass_over_start
+from app.collector import look_seldom, pass_over_start
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -20,6 +20,7 @@ def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         import uvloop
 
+        look_seldom()
         pass_over_start()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work)

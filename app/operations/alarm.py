@@ -11,7 +11,9 @@ class Alarm:
 
     reason    a code, for the log
     sentence  for people: what is so, where, and what to do
+    pressing  whether something is surely wrong; else a person may know better
     """
 
     reason: str
     sentence: str
+    pressing: bool = True

@@ -181,7 +181,8 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Sign]:
 def of_alarm(name: str, alarm: Alarm) -> Sign:
     """What goes wrong while it serves: its sentence is what is so, a colon, and what to do."""
     sentence, _, do = alarm.sentence.partition(": ")
-    return must(name, f"{sentence}.", do.removesuffix("."))
+    sign = must if alarm.pressing else weak
+    return sign(name, f"{sentence}.", do.removesuffix("."))
 
 
 def of_profile(source: str, profile: Profile) -> Iterator[Sign]:

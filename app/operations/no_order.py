@@ -1,62 +1,87 @@
 """Whether a source's payments reach no order at all: a decision, made of what was stored last.
 
-Leaves out: how the events are read. Each of them is genuine, was read and was acknowledged; but
-where none names an order that is known, no ledger tells of the money, and every order looks unpaid.
-A profile that looks for the order's reference in the wrong place does that to all of them. Single
-payments of no order are no alarm: not every payment of an account is one of this shop's.
+Each such event is genuine, was read and was acknowledged; but where none names an order or is tied
+to one, no ledger tells of the money, and every order looks unpaid. A profile that finds nothing
+where it looks for the order's reference does that to all of them. A single payment of no order is
+no alarm: an account may take money, at a till perhaps, that is not of this shop's orders.
+
+Leaves out: how events are read, and a profile that takes another text for the order's reference, by
+which every payment is of an order that nobody placed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Final, NamedTuple
 
 from app.operations.alarm import Alarm
 from app.words import counted
 from reconcile.instants import DAY, HOUR, Duration, Instant
 
-WINDOW: Final[Duration] = 7 * DAY
-"""How far back is looked: see `unread`."""
-
 PATIENCE: Final[Duration] = HOUR
-"""What ties a payment to its order, another event or the shop's record, may come after it."""
+"""What ties a payment to its order may come after it: younger payments are not looked at."""
+
+WINDOW: Final[Duration] = 7 * DAY
+"""So long after the last such payment the alarm ends: see `unread`."""
 
 LEAST: Final = 3
-"""Payments of no order that are a reason: fewer may be the owner trying something out."""
+"""Payments that are a reason where the source never had one of an order: fewer may be the owner
+trying something out."""
 
 MOST: Final = 20
-"""Payments of a source that are looked at. Where one in five is of an order, all of the last twenty
+"""Payments that are a reason where it had. Where one in five is of an order, all of the last twenty
 are of none once in a hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Events of all sources that are read for them, the latest ones."""
+"""Deliveries of all sources that are looked through for them, the latest ones. Of a source that
+sends one in fifty of them the last twenty are among these."""
 
 
 class Paid(NamedTuple):
-    """An event that says a payment has succeeded."""
+    """An event that says a payment has succeeded.
+
+    payment  what several events of one payment have in common
+    tied     whether an order has it
+    """
 
     source: str
+    payment: str
     delivery_id: str
     received_at: Instant
     tied: bool
 
 
-def no_order(latest: Iterable[Paid], *, now: Instant) -> Alarm | None:
-    """The alarm, if there are sources of whose last payments none belongs to an order.
+class Seen(NamedTuple):
+    """What was looked at.
 
-    latest  payments of all sources, the latest first
+    paid         the latest first, none younger than PATIENCE
+    whole        whether these are all that ever came until then
+    tied_lately  sources that have had a payment of an order since
     """
-    sources: dict[str, list[Paid]] = {}
-    for paid in latest:
-        waited = now - paid.received_at
-        if waited <= WINDOW and (paid.tied or waited >= PATIENCE):
-            sources.setdefault(paid.source, []).append(paid)
-    untied = {source: found for source, paid in sources.items() if (found := _untied(paid[:MOST]))}
+
+    now: Instant
+    paid: Iterable[Paid]
+    whole: bool
+    tied_lately: Set[str]
+
+
+def no_order(seen: Seen) -> Alarm | None:
+    """The alarm, if there are sources of whose last payments none belongs to an order."""
+    sources: dict[str, dict[str, Paid]] = {}
+    for paid in seen.paid:
+        payments = sources.setdefault(paid.source, {})
+        latest = payments.setdefault(paid.payment, paid)
+        payments[paid.payment] = latest._replace(tied=latest.tied or paid.tied)
+    untied = {
+        source: found
+        for source, payments in sorted(sources.items())
+        if source not in seen.tied_lately and (found := _untied([*payments.values()], seen))
+    }
     if not untied:
         return None
     each = ", ".join(
         f"{len(found)} at {source}, the last one delivery {found[0].delivery_id}"
-        for source, found in sorted(untied.items())
+        for source, found in untied.items()
     )
     count = sum(map(len, untied.values()))
     return Alarm(
@@ -66,9 +91,14 @@ def no_order(latest: Iterable[Paid], *, now: Instant) -> Alarm | None:
         "that `order` in the source's profile says where an order's reference stands, stop the "
         "service, run `tallyhook reindex` and start it again. Where the provider names only its "
         "session, open the sessions through this service, which keeps both references.",
+        pressing=False,
     )
 
 
-def _untied(paid: Sequence[Paid]) -> Sequence[Paid]:
-    """All of them, or none."""
-    return paid if len(paid) >= LEAST and not any(each.tied for each in paid) else ()
+def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
+    """Those that are a reason; the latest first."""
+    never_tied = seen.whole and not any(paid.tied for paid in payments)
+    latest = payments[:MOST]
+    if len(latest) < (LEAST if never_tied else MOST) or any(paid.tied for paid in latest):
+        return ()
+    return latest if seen.now - latest[0].received_at <= WINDOW else ()

@@ -15,15 +15,16 @@ import structlog
 from app.operations import unread
 from app.operations.alarm import Alarm
 from app.operations.desk import Desk
-from app.operations.no_order import LOOKED_AT, Paid, no_order
+from app.operations.no_order import LOOKED_AT, PATIENCE, Paid, Seen, no_order
 from app.operations.refused_ages import RefusedAges
 from app.operations.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, silence
 from app.store.watching import (
     deliveries_between,
     finding_counts,
     last_delivery,
-    latest_paid,
+    paid_until,
     sessions_since,
+    tied_lately,
     unreadable_since,
 )
 from reconcile.instants import DAY
@@ -86,9 +87,14 @@ async def _unreadable(watched: Watched) -> Alarm | None:
 
 
 async def _no_order(watched: Watched) -> Alarm | None:
+    now = watched.desk.clock.now()
+    until = now - PATIENCE
     async with watched.desk.store.reading() as connection:
-        rows = await latest_paid(connection, looked_at=LOOKED_AT)
-    return no_order([Paid(*row) for row in rows], now=watched.desk.clock.now())
+        rows = await paid_until(connection, until, looked_at=LOOKED_AT)
+        tied = await tied_lately(connection, looked_at=LOOKED_AT)
+        came = await deliveries_between(connection, 0, until, enough=LOOKED_AT)
+    paid = map(Paid._make, rows)
+    return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_lately=tied))
 
 
 async def _clock(watched: Watched) -> Alarm | None:

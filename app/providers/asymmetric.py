@@ -83,8 +83,8 @@ def _of_json(material: bytes) -> object:
 
     try:
         return jwt.PyJWK(json.loads(material)).key
-    except jwt.PyJWTError as error:
-        raise ValueError("is not a JSON Web Key") from error
+    except (jwt.PyJWTError, KeyError) as error:  # a part that is missing
+        raise ValueError from error
 
 
 def _sound(key: PublicKey) -> PublicKey:

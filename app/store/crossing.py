@@ -38,7 +38,8 @@ class Whole:
 
 
 class WholeCursor:
-    """What the dialect uses of `aiosqlite.Cursor`. It fetches whatever a query gives."""
+    """What the dialect uses of `aiosqlite.Cursor` for one statement; it fetches all that a query
+    gives. Many rows are written with `inserting`, and read a part at a time with `stream`."""
 
     arraysize = 1
 

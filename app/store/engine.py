@@ -7,6 +7,7 @@ since a read that turns into a write fails at once whatever the busy timeout.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -120,7 +121,9 @@ def _on_connect(
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
         driver = connection.driver_connection
-        driver.cursor = partial(WholeCursor, driver)
+        # Not the driver itself: one that is forgotten could then not tell of it.
+        unowned: Any = weakref.proxy(driver)
+        driver.cursor = partial(WholeCursor, unowned)
         cursor = connection.cursor()
         for pragma in pragmas:
             cursor.execute(pragma)

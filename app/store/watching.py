@@ -25,12 +25,19 @@ UNREADABLE: Final = (
 """The latest deliveries that could not be read, counted by their source."""
 
 
-LATEST_PAID: Final = (
-    "SELECT source, delivery_id, received_at, order_key IS NOT NULL FROM "
-    '(SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) AS latest '
-    """WHERE claim = 'succeeded' AND standing <> 'unconfirmed' ORDER BY "row" DESC"""
+PAID: Final = (
+    "SELECT events.source, coalesce(payment, session, events.event_id), id, events.received_at, "
+    "order_key IS NOT NULL FROM (SELECT id, event_id FROM deliveries WHERE id < :until "
+    "ORDER BY id DESC LIMIT :looked_at) AS latest JOIN events "
+    "ON events.event_id = latest.event_id AND events.delivery_id = latest.id "
+    "WHERE claim = 'succeeded' ORDER BY id DESC"
 )
-"""The bound is on events, not on payments: how many it reads does not depend on what they say."""
+"""The bound is on deliveries, not on payments: how much it reads does not rest on what they say."""
+
+TIED_LATELY: Final = (
+    'SELECT DISTINCT source FROM (SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) '
+    "AS latest WHERE claim = 'succeeded' AND order_key IS NOT NULL"
+)
 
 
 async def last_delivery(connection: AsyncConnection) -> Instant | None:
@@ -81,12 +88,17 @@ async def sessions_since(
     return [row[0] for row in rows if row[0] > start]
 
 
-async def latest_paid(connection: AsyncConnection, *, looked_at: int) -> Rows:
-    """Of the latest events, those that say a payment has succeeded, the latest first: source,
-    delivery, when it came, whether an order has it. Those that are still to be asked about are left
-    out."""
-    rows = await connection.execute(text(LATEST_PAID), {"looked_at": looked_at})
-    return [(*row[:3], bool(row[3])) for row in rows]
+async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: int) -> Rows:
+    """Events that say a payment has succeeded, among the latest deliveries before `until`, the
+    latest first: source, payment, delivery, when it came, whether an order has it."""
+    values = {"until": first_id("dlv_", until), "looked_at": looked_at}
+    rows = await connection.execute(text(PAID), values)
+    return [(*row[:4], bool(row[4])) for row in rows]
+
+
+async def tied_lately(connection: AsyncConnection, *, looked_at: int) -> set[str]:
+    """Sources that have a payment of an order among the latest events."""
+    return set(await connection.scalars(text(TIED_LATELY), {"looked_at": looked_at}))
 
 
 async def finding_counts(connection: AsyncConnection, codes: Sequence[str]) -> dict[str, int]:

@@ -14,8 +14,9 @@ from app.store.watching import (
     deliveries_between,
     finding_counts,
     last_delivery,
-    latest_paid,
+    paid_until,
     sessions_since,
+    tied_lately,
     unreadable_since,
 )
 from reconcile.records import Record
@@ -80,28 +81,29 @@ class WatchingContract:
             rows = await connection.execute(text(f"{explain} {UNREADABLE}"), values)
             assert "ix_deliveries_unreadable" in "\n".join(str(row) for row in rows)
 
-    async def test_the_latest_payments(self, store: Store) -> None:
-        """Only what says that one succeeded, and is believed, among the latest of all events."""
-        for at, (claim, order, standing) in enumerate(
-            (
-                ("succeeded", "A", "said"),
-                ("succeeded", None, "said"),
-                ("declined", None, "said"),
-                ("succeeded", None, "unconfirmed"),
-                ("succeeded", "B", "fetched"),
-            )
-        ):
-            event = said(f"e{at}", claim, order=order, payment=f"p{at}", standing=standing)
-            await keep(store, arrival(event, at=at, delivery_id=f"dlv_{at}"))
-        found = [
-            ("shop", "dlv_4", seconds(4), True),
-            ("shop", "dlv_1", seconds(1), False),
-            ("shop", "dlv_0", seconds(0), True),
+    async def test_payments_until_a_moment(self, store: Store) -> None:
+        """Only what says that one succeeded, of the last deliveries before; each event once."""
+        events = [
+            said("e0", "succeeded", order="A", payment="p0"),
+            said("e1", "succeeded", payment="p1"),
+            said("e2", "declined", payment="p2"),
+            said("e3", "succeeded", session="s3"),
+            said("e4", "succeeded"),
         ]
+        for at, event in enumerate((*events, events[1])):
+            name = new_id("dlv_", seconds(at))
+            await keep(store, arrival(event, at=at, delivery_id=name))
+        wanted = [
+            ("e4", seconds(4), False), ("s3", seconds(3), False),
+            ("p1", seconds(1), False), ("p0", seconds(0), True),
+        ]  # fmt: skip
         async with store.reading() as connection:
-            assert await latest_paid(connection, looked_at=5) == found
-            assert await latest_paid(connection, looked_at=4) == found[:2]
-            assert await latest_paid(connection, looked_at=3) == found[:1]
+            for until, looked_at, found in ((9, 9, wanted), (9, 3, wanted[:2]), (4, 9, wanted[1:])):
+                rows = await paid_until(connection, seconds(until), looked_at=looked_at)
+                assert [(row[1], *row[3:]) for row in rows] == found
+                assert {row[0] for row in rows} == {"shop"}
+            assert await tied_lately(connection, looked_at=5) == {"shop"}
+            assert await tied_lately(connection, looked_at=4) == set()
 
     async def test_sessions_after_a_moment(self, store: Store) -> None:
         """The first that were opened after it; other records do not count."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.engine import writing_engine
+
+LONG = (
+    "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 300000) "
+    "SELECT n FROM c, t UNION ALL SELECT n FROM c"
+)
 
 
 @pytest.fixture
@@ -65,13 +71,31 @@ async def test_what_a_later_statement_gives_is_not_mixed_with_an_earlier_ones(
     assert first.scalars().all() == [2]
 
 
-async def test_what_the_driver_refuses_is_told_and_leaves_nothing_open(
-    connection: AsyncConnection,
-) -> None:
-    await connection.execute(text("INSERT INTO t VALUES (1, 'x')"))
+async def test_what_the_driver_refuses_is_told(connection: AsyncConnection) -> None:
+    """Before the first row, and in the middle of them; what comes after is none the worse."""
+    await connection.execute(text("INSERT INTO t VALUES (1, '1'), (2, '{')"))
     with pytest.raises(IntegrityError):
-        await connection.execute(text("INSERT INTO t VALUES (2, 'x')"))
-    with pytest.raises(OperationalError):
-        await connection.execute(text("SELECT * FROM nowhere"))
-    await connection.execute(text("DROP TABLE t"))  # refused while a statement is open
-    await connection.execute(text("CREATE TABLE t (a)"))
+        await connection.execute(text("INSERT INTO t VALUES (3, '1')"))
+    with pytest.raises(OperationalError, match="malformed"):
+        await connection.execute(text("SELECT json(b) FROM t ORDER BY a"))
+    assert (await connection.execute(text("SELECT a FROM t"))).scalars().all() == [1, 2]
+
+
+async def test_a_reader_that_is_cancelled_leaves_nothing_open(tmp_path: Path) -> None:
+    """The statement goes on in its thread; whoever has the connection next is not in its way."""
+    engine = writing_engine(f"sqlite+aiosqlite:///{tmp_path}/t.db")
+
+    async def alone(sql: str) -> None:
+        async with engine.connect() as connection, connection.begin():
+            await connection.execute(text(sql))
+
+    try:
+        await alone("CREATE TABLE t (a)")
+        reading = asyncio.create_task(alone(LONG))
+        await asyncio.sleep(0.05)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await alone("DROP TABLE t")
+    finally:
+        await engine.dispose()

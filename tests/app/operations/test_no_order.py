@@ -2,74 +2,128 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from app.operations.no_order import LEAST, MOST, PATIENCE, WINDOW, Paid, no_order
+from app.operations import checkup
+from app.operations.no_order import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, no_order
 from app.operations.reindex import reindex
-from reconcile.instants import HOUR, MINUTE, Duration
+from reconcile.instants import DAY, HOUR, MINUTE, Duration
 from tests.app.operations.alarms import told
 from tests.app.operations.test_reindex import quiet, receive_with, source
-from tests.app.web.driving import T, driving, event, of_order
+from tests.app.web.driving import Driver, T, driving, event, of_order
 
 NOW = T
 
 
-def paid(tied: bool = False, *, ago: Duration = 2 * HOUR, source: str = "shop") -> Paid:
-    return Paid(source, "dlv_1", NOW - ago, tied)
+def paid(
+    count: int, *, tied: bool = False, ago: Duration = 2 * HOUR, name: str = "p"
+) -> list[Paid]:
+    """As many payments of the shop, each of one event."""
+    return [Paid("shop", f"{name}{n}", f"dlv_{n}", NOW - ago, tied) for n in range(count)]
 
 
-UNTIED, TIED = paid(), paid(tied=True)
-CASES: dict[str, tuple[Sequence[Paid], bool]] = {
-    "nothing": ([], False),
-    "too few": ([UNTIED] * (LEAST - 1), False),
-    "enough": ([UNTIED] * LEAST, True),
-    "one of them is tied": ([UNTIED] * LEAST + [TIED], False),
-    "it worked once, long before": ([UNTIED] * MOST + [TIED], True),
-    "the twentieth is tied": ([UNTIED] * (MOST - 1) + [TIED], False),
-    "it works again": ([paid(tied=True, ago=MINUTE), *[UNTIED] * MOST], False),
-    "what ties them may still come": ([paid(ago=PATIENCE - MINUTE)] * MOST, False),
-    "it should have come": ([paid(ago=PATIENCE)] * LEAST, True),
-    "long ago": ([paid(ago=WINDOW + MINUTE)] * MOST, False),
-    "within the week": ([paid(ago=WINDOW)] * LEAST, True),
-    "few at each of two": ([UNTIED, UNTIED, *[paid(source="till")] * 2], False),
-    "tied at another": ([*[UNTIED] * LEAST, *[paid(tied=True, source="till")] * 9], True),
+TIED = paid(1, tied=True, name="tied")
+CASES: dict[str, tuple[Sequence[Paid], bool, bool]] = {
+    # what came, the latest first; whether that is all; whether there is an alarm
+    "nothing": ([], True, False),
+    "never one of an order, too few": (paid(LEAST - 1), True, False),
+    "never one of an order": (paid(LEAST), True, True),
+    "there was one of an order": (paid(LEAST) + TIED, True, False),
+    "there may have been one of an order": (paid(LEAST), False, False),
+    "none of the last twenty": (paid(MOST), False, True),
+    "none of the last twenty, once there was": (paid(MOST) + TIED, True, True),
+    "one of the last twenty": (paid(MOST - 1) + TIED, False, False),
+    "the last one is of an order": (TIED + paid(MOST), True, False),
+    "all events of one payment": (paid(1) * LEAST, True, False),
+    "an event of the payment has the order": (
+        [*paid(LEAST), Paid("shop", "p0", "dlv_9", NOW - 3 * HOUR, True)],
+        True,
+        False,
+    ),
+    "for a week": (paid(LEAST, ago=WINDOW), True, True),
+    "more than a week ago": (paid(LEAST, ago=WINDOW + MINUTE), True, False),
+    "longer, and still": (paid(1) + paid(LEAST, ago=30 * DAY, name="old"), True, True),
+    "few at each of two": (
+        [*paid(2), *(each._replace(source="till") for each in paid(2))],
+        True,
+        False,
+    ),
+    "of orders at another": (
+        [*paid(LEAST), *(each._replace(source="till") for each in TIED)],
+        True,
+        True,
+    ),
 }
 
 
-@pytest.mark.parametrize(("latest", "raised"), CASES.values(), ids=CASES)
-def test_when(latest: Sequence[Paid], raised: bool) -> None:
-    """None of a source's last payments, and neither too few nor too young."""
-    assert (no_order(latest, now=NOW) is not None) == raised
+@pytest.mark.parametrize(("latest", "whole", "raised"), CASES.values(), ids=CASES)
+def test_when(latest: Sequence[Paid], whole: bool, raised: bool) -> None:
+    """None of a source's last payments, and neither too few nor too old."""
+    seen = Seen(NOW, latest, whole=whole, tied_lately=set())
+    assert (no_order(seen) is not None) == raised
+
+
+def test_since_then_it_works() -> None:
+    """Whoever corrected it need not wait until the alarm has seen as much."""
+    assert no_order(Seen(NOW, paid(MOST), whole=True, tied_lately={"shop"})) is None
+    assert no_order(Seen(NOW, paid(MOST), whole=True, tied_lately={"till"})) is not None
 
 
 def test_what_it_says() -> None:
-    """How many, where, one to look at, and what to do."""
-    alarm = no_order([UNTIED] * 3 + [paid(source="till")] * 4, now=NOW)
+    """How many, where, one to look at, and what to do; a person may know better."""
+    till = [each._replace(source="till") for each in paid(4)]
+    alarm = no_order(Seen(NOW, paid(3) + till, whole=True, tied_lately=set()))
     assert alarm is not None
     assert alarm.sentence.startswith(
-        "The last 7 payments that succeeded (3 at shop, the last one delivery dlv_1, 4 at till, "
+        "The last 7 payments that succeeded (3 at shop, the last one delivery dlv_0, 4 at till, "
     )
     for command in ("`tallyhook deliveries show`", "`tallyhook reindex`"):
         assert command in alarm.sentence
+    sign = checkup.of_alarm("no_order", alarm)
+    assert sign.state == "weak"
+    assert sign.sentence.endswith("no ledger tells of their money.")
 
 
-async def test_until_an_event_ties_them(tmp_path: Path) -> None:
-    """An event that names the session's order makes it the order of all of them."""
+def nameless(number: int, claim: str = "succeeded") -> dict[str, object]:
+    """An event of a payment that names no order."""
+    names = {"session": {"reference": f"cs_{number}"}, "payment": {"reference": f"pay_{number}"}}
+    return event(f"{claim}{number}", claim, order=None, **names)
+
+
+async def test_until_one_is_tied(tmp_path: Path) -> None:
+    """An event that names the order of its session ties the payment."""
     async with driving(tmp_path, with_worker=False) as driver:
         for number in range(LEAST):
-            await driver.send(event(f"e{number}", order=None))
-            await driver.send(event(f"p{number}", "pending", order=None))
+            await driver.send(nameless(number, "pending"))
+            await driver.send(nameless(number))
         assert not await told(driver, "no_order")
-        driver.clock.put(driver.clock.now() + PATIENCE)
+        driver.clock.put(driver.clock.now() + PATIENCE + MINUTE)
         (sentence,) = await told(driver, "no_order")
         assert f"The last {LEAST} payments" in sentence
-        await driver.send(event("e9", "pending"))
+        tie = {"session": {"reference": "cs_0"}, "payment": {"reference": "pay_0"}}
+        await driver.send(event("e9", "pending", **tie))
         assert not await told(driver, "no_order")
+
+
+async def test_where_much_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last hour's events do not hide those before them, nor tell what they cannot know yet."""
+    monkeypatch.setattr("app.operations.watchdog.LOOKED_AT", 10)
+    async with driving(tmp_path, with_worker=False) as driver:
+        await busy(driver, LEAST, apart=MINUTE)
+        driver.clock.put(driver.clock.now() + PATIENCE)
+        for number in range(20):
+            await driver.send(nameless(100 + number, "pending"))
+        assert await told(driver, "no_order")
+
+
+async def busy(driver: Driver, count: int, *, apart: Duration) -> None:
+    """Payments of no order, one after another."""
+    for number in range(count):
+        await driver.send(nameless(number))
+        driver.clock.put(driver.clock.now() + apart)
 
 
 async def test_until_the_profile_is_corrected(tmp_path: Path) -> None:
@@ -80,19 +134,7 @@ async def test_until_the_profile_is_corrected(tmp_path: Path) -> None:
         receive_with(driver, wrong)
         for number in range(LEAST):
             await driver.send(of_order(f"O-{number}", f"e{number}"))
-        driver.clock.put(driver.clock.now() + PATIENCE)
+        driver.clock.put(driver.clock.now() + PATIENCE + MINUTE)
         assert await told(driver, "no_order")
         await reindex(driver.desk, sources={"shop": right}, progress=quiet)
-        assert not await told(driver, "no_order")
-
-
-async def test_what_is_still_to_be_asked_about_is_no_payment(tmp_path: Path) -> None:
-    """Until the provider was asked, anybody may have sent it."""
-    async with driving(tmp_path, with_worker=False) as driver:
-        for number in range(LEAST):
-            await driver.send(event(f"e{number}", order=None))
-        driver.clock.put(driver.clock.now() + PATIENCE)
-        assert await told(driver, "no_order")
-        with closing(sqlite3.connect(driver.path)) as database, database:
-            database.execute("UPDATE events SET standing = 'unconfirmed'")
         assert not await told(driver, "no_order")

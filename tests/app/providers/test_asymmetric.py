@@ -95,6 +95,7 @@ def test_a_key_is_read_in_every_form() -> None:
         b"{",
         b"{" * 100_000,
         b'{"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"}',
+        b'{"kty": "oct"}',
         b'{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}',
         b"\xff" * 70,
     ],
