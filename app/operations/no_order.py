@@ -54,15 +54,15 @@ class Paid(NamedTuple):
 class Seen(NamedTuple):
     """What was looked at.
 
-    paid         the latest first, none younger than PATIENCE
-    whole        whether these are all that ever came until then
-    tied_lately  sources that have had a payment of an order since
+    paid        the latest first, none younger than PATIENCE
+    whole       whether these are all that ever came until then
+    tied_since  sources that have had a payment of an order since then
     """
 
     now: Instant
     paid: Iterable[Paid]
     whole: bool
-    tied_lately: Set[str]
+    tied_since: Set[str]
 
 
 def no_order(seen: Seen) -> Alarm | None:
@@ -75,7 +75,7 @@ def no_order(seen: Seen) -> Alarm | None:
     untied = {
         source: found
         for source, payments in sorted(sources.items())
-        if source not in seen.tied_lately and (found := _untied([*payments.values()], seen))
+        if source not in seen.tied_since and (found := _untied([*payments.values()], seen))
     }
     if not untied:
         return None

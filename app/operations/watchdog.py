@@ -24,7 +24,7 @@ from app.store.watching import (
     last_delivery,
     paid_until,
     sessions_since,
-    tied_lately,
+    tied_since,
     unreadable_since,
 )
 from reconcile.instants import DAY
@@ -91,10 +91,10 @@ async def _no_order(watched: Watched) -> Alarm | None:
     until = now - PATIENCE
     async with watched.desk.store.reading() as connection:
         rows = await paid_until(connection, until, looked_at=LOOKED_AT)
-        tied = await tied_lately(connection, looked_at=LOOKED_AT)
+        tied = await tied_since(connection, until, looked_at=LOOKED_AT)
         came = await deliveries_between(connection, 0, until, enough=LOOKED_AT)
     paid = map(Paid._make, rows)
-    return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_lately=tied))
+    return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_since=tied))
 
 
 async def _clock(watched: Watched) -> Alarm | None:

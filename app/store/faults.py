@@ -37,7 +37,7 @@ _FATAL_SQLITE = {
     sqlite3.SQLITE_NOTADB: ("the database file is not a database", PUT_BACK),
     sqlite3.SQLITE_READONLY: (
         "the database's file or file system is read-only",
-        "let the service's user write there, then start again",
+        "see the kernel's log for a failed disk, let the service's user write, and start again",
     ),
 }
 """What is so, and what to do."""

@@ -31,9 +31,11 @@ async def damage(
             await asyncio.wait([checking], timeout=AGAIN_S)
         checking.exception()
         return []
+    rows = [str(row[0]) for row in await checking]
+    lines = [line for row in rows if row != "ok" for line in row.splitlines()]
     # One row may hold many lines, of which the first says only of which database they are.
-    lines = [line for row in await checking for line in str(row[0]).splitlines()]
-    return [f"the database file: {line}" for line in lines if line != "ok" and line[:3] != "***"]
+    problems = [line for line in lines if not line.startswith("***")] or lines
+    return [f"the database file: {line}" for line in problems]
 
 
 async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:

@@ -34,9 +34,9 @@ PAID: Final = (
 )
 """The bound is on deliveries, not on payments: how much it reads does not rest on what they say."""
 
-TIED_LATELY: Final = (
+TIED_SINCE: Final = (
     'SELECT DISTINCT source FROM (SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) '
-    "AS latest WHERE claim = 'succeeded' AND order_key IS NOT NULL"
+    "AS latest WHERE claim = 'succeeded' AND order_key IS NOT NULL AND received_at >= :since"
 )
 
 
@@ -96,9 +96,10 @@ async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: 
     return [(*row[:4], bool(row[4])) for row in rows]
 
 
-async def tied_lately(connection: AsyncConnection, *, looked_at: int) -> set[str]:
-    """Sources that have a payment of an order among the latest events."""
-    return set(await connection.scalars(text(TIED_LATELY), {"looked_at": looked_at}))
+async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
+    """Sources that have had a payment of an order since then, among the latest events."""
+    values = {"since": since, "looked_at": looked_at}
+    return set(await connection.scalars(text(TIED_SINCE), values))
 
 
 async def finding_counts(connection: AsyncConnection, codes: Sequence[str]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from app.store.watching import (
     last_delivery,
     paid_until,
     sessions_since,
-    tied_lately,
+    tied_since,
     unreadable_since,
 )
 from reconcile.records import Record
@@ -102,8 +102,9 @@ class WatchingContract:
                 rows = await paid_until(connection, seconds(until), looked_at=looked_at)
                 assert [(row[1], *row[3:]) for row in rows] == found
                 assert {row[0] for row in rows} == {"shop"}
-            assert await tied_lately(connection, looked_at=5) == {"shop"}
-            assert await tied_lately(connection, looked_at=4) == set()
+            assert await tied_since(connection, seconds(0), looked_at=5) == {"shop"}
+            assert await tied_since(connection, seconds(1), looked_at=5) == set()
+            assert await tied_since(connection, seconds(0), looked_at=4) == set()
 
     async def test_sessions_after_a_moment(self, store: Store) -> None:
         """The first that were opened after it; other records do not count."""

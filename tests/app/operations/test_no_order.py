@@ -62,20 +62,20 @@ CASES: dict[str, tuple[Sequence[Paid], bool, bool]] = {
 @pytest.mark.parametrize(("latest", "whole", "raised"), CASES.values(), ids=CASES)
 def test_when(latest: Sequence[Paid], whole: bool, raised: bool) -> None:
     """None of a source's last payments, and neither too few nor too old."""
-    seen = Seen(NOW, latest, whole=whole, tied_lately=set())
+    seen = Seen(NOW, latest, whole=whole, tied_since=set())
     assert (no_order(seen) is not None) == raised
 
 
 def test_since_then_it_works() -> None:
     """Whoever corrected it need not wait until the alarm has seen as much."""
-    assert no_order(Seen(NOW, paid(MOST), whole=True, tied_lately={"shop"})) is None
-    assert no_order(Seen(NOW, paid(MOST), whole=True, tied_lately={"till"})) is not None
+    assert no_order(Seen(NOW, paid(MOST), whole=True, tied_since={"shop"})) is None
+    assert no_order(Seen(NOW, paid(MOST), whole=True, tied_since={"till"})) is not None
 
 
 def test_what_it_says() -> None:
     """How many, where, one to look at, and what to do; a person may know better."""
     till = [each._replace(source="till") for each in paid(4)]
-    alarm = no_order(Seen(NOW, paid(3) + till, whole=True, tied_lately=set()))
+    alarm = no_order(Seen(NOW, paid(3) + till, whole=True, tied_since=set()))
     assert alarm is not None
     assert alarm.sentence.startswith(
         "The last 7 payments that succeeded (3 at shop, the last one delivery dlv_0, 4 at till, "
@@ -119,10 +119,20 @@ async def test_where_much_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert await told(driver, "no_order")
 
 
+async def test_where_it_worked_before(tmp_path: Path) -> None:
+    """A payment of an order that came before those of none does not hide them."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(of_order("O-1", "tied"))
+        await busy(driver, MOST, apart=MINUTE)
+        assert not await told(driver, "no_order")
+        driver.clock.put(driver.clock.now() + PATIENCE)
+        assert await told(driver, "no_order")
+
+
 async def busy(driver: Driver, count: int, *, apart: Duration) -> None:
     """Payments of no order, one after another."""
     for number in range(count):
-        await driver.send(nameless(number))
+        await driver.send(nameless(10 + number))
         driver.clock.put(driver.clock.now() + apart)
 
 

@@ -36,7 +36,7 @@ CURRENCIES = [
     "KESX",
     "",
     " KES",
-    "XXX",
+    "XTS",
     None,
     404,
     ["KES"],
