@@ -123,6 +123,8 @@ async def test_where_it_worked_before(tmp_path: Path) -> None:
     """A payment of an order that came before those of none does not hide them."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(of_order("O-1", "tied"))
+        # Deliveries of one moment have no order among them.
+        driver.clock.put(driver.clock.now() + MINUTE)
         await busy(driver, MOST, apart=MINUTE)
         assert not await told(driver, "no_order")
         driver.clock.put(driver.clock.now() + PATIENCE)
