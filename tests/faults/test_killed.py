@@ -22,26 +22,37 @@ ACKS = 40
 """Acknowledgements in a round, at least, before the kill."""
 
 
-def killed_under_load(folder: Path, number: int, *plants: str) -> set[str]:
+def killed_under_load(folder: Path, number: int, *plants: str, acks: int = ACKS) -> set[str]:
     """One round: start, load, kill. The deliveries that were acknowledged."""
     with (
         a_service(folder, script=script(SMALL_LOG, *plants)) as service,
         load(service.port, name=f"r{number}") as driver,
     ):
-        driver.until(ACKS)
+        driver.until(acks)
         time.sleep(random.Random(number).random() * 0.05)
         assert service.end(signal.SIGKILL) == -signal.SIGKILL
     return driver.ledger.deliveries
 
 
-def test_nothing_is_lost_in_fifty_kills(tmp_path: Path) -> None:
+def killed_again_and_again(folder: Path, *, rounds: int, acks: int) -> None:
     """Each start is a recovery from the kill before; nothing acknowledged in any round is lost."""
     acknowledged: set[str] = set()
-    for number in range(ROUNDS):
-        acknowledged |= killed_under_load(tmp_path, number)
-    assert_kept(tmp_path / "t.db", acknowledged)
-    print(f"{ROUNDS} kills, {len(acknowledged):,} acknowledgements, none lost")
-    assert len(acknowledged) >= ROUNDS * ACKS
+    for number in range(rounds):
+        acknowledged |= killed_under_load(folder, number, acks=acks)
+    assert_kept(folder / "t.db", acknowledged)
+    print(f"{rounds} kills, {len(acknowledged):,} acknowledgements, none lost")
+    assert len(acknowledged) >= rounds * acks
+
+
+def test_nothing_is_lost_in_fifty_kills(tmp_path: Path) -> None:
+    """Killed and started again fifty times under load."""
+    killed_again_and_again(tmp_path, rounds=ROUNDS, acks=ACKS)
+
+
+@pytest.mark.soak
+def test_nothing_is_lost_in_250_kills(tmp_path: Path) -> None:
+    """The long form: a million acknowledgements, and a database that grows all the while."""
+    killed_again_and_again(tmp_path, rounds=250, acks=4_000)
 
 
 def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:

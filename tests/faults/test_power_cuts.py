@@ -101,35 +101,57 @@ def found(disk: Disk, place: Path) -> Found:
     return look(place / "t.db")
 
 
-def test_power_cuts(tmp_path: Path) -> None:
+def cut_again_and_again(folder: Path, *, rounds: int) -> None:
     """A random half of what the disk had not flushed is lost at each cut."""
     acknowledged: set[str] = set()
-    with a_disk(tmp_path / "disk") as disk:
-        for number in range(CUTS):
+    with a_disk(folder / "disk") as disk:
+        for number in range(rounds):
             acknowledged |= served_until_cut(disk, number)
-            left = found(disk, tmp_path / "copy")
-            assert (left.corrupt, left.halves) == ((), ()), number
-            assert left.lost(acknowledged) == set(), number
-    print(f"{CUTS} power cuts, {len(acknowledged):,} acknowledgements, none lost")
+            assert_whole(found(disk, folder / "copy"), acknowledged, number)
+    print(f"{rounds} power cuts, {len(acknowledged):,} acknowledgements, none lost")
 
 
-def test_io_errors_and_power_cuts(tmp_path: Path) -> None:
+def assert_whole(left: Found, acknowledged: set[str], number: int) -> None:
+    """Nothing is damaged, half there, or lost."""
+    assert (left.corrupt, left.halves) == ((), ()), number
+    assert left.lost(acknowledged) == set(), number
+
+
+def failing_again_and_again(folder: Path, *, rounds: int) -> None:
     """A quarter of a second of I/O errors, a restart, and a power cut, again and again. Services
     end because of the errors, so they were met."""
     acknowledged: set[str] = set()
     ended = 0
-    with a_disk(tmp_path / "disk") as disk:
-        for number in range(FAILURES):
+    with a_disk(folder / "disk") as disk:
+        for number in range(rounds):
             failed = served_until_it_fails(disk, number)
             ended += failed.code == UNREACHABLE
             acknowledged |= failed.acknowledged
             acknowledged |= served_until_cut(disk, number)
-            left = found(disk, tmp_path / "copy")
-            assert (left.corrupt, left.halves) == ((), ()), number
-            assert left.lost(acknowledged) == set(), number
-    print(f"{FAILURES} failures and cuts, {len(acknowledged):,} acknowledgements, none lost")
+            assert_whole(found(disk, folder / "copy"), acknowledged, number)
+    print(f"{rounds} failures and cuts, {len(acknowledged):,} acknowledgements, none lost")
     print(f"{ended} services ended because of the error")
     assert ended > 0, "no service met an I/O error"
+
+
+def test_power_cuts(tmp_path: Path) -> None:
+    """The power is cut under load."""
+    cut_again_and_again(tmp_path, rounds=CUTS)
+
+
+def test_io_errors_and_power_cuts(tmp_path: Path) -> None:
+    """The disk fails under load, then the power is cut."""
+    failing_again_and_again(tmp_path, rounds=FAILURES)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("disk", range(10))
+def test_five_hundred_power_cuts(tmp_path: Path, disk: int) -> None:
+    """The long form of both, on ten disks, for one has room for so many rounds only."""
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "failing").mkdir()
+    cut_again_and_again(tmp_path / "cut", rounds=40)
+    failing_again_and_again(tmp_path / "failing", rounds=10)
 
 
 def test_a_service_that_goes_on_after_an_io_error_is_caught(tmp_path: Path) -> None:
