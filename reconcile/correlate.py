@@ -121,8 +121,9 @@ class AttemptEvidence:
 class Case:
     """One order's knowledge at `as_of`, arranged for judging. Lives only during a fold.
 
-    heard    the order's own events, by date, then id, then digest
-    foreign  events that name another order but share a reference or an id with this one
+    heard            the order's own events, by date, then id, then digest
+    foreign          events that name another order but share a reference or an id with this one
+    foreign_records  sessions that were opened for another order, where events of them are here
     """
 
     order: str
@@ -132,6 +133,7 @@ class Case:
     foreign: list[Heard]
     filed: Filed
     attempts: list[AttemptEvidence]
+    foreign_records: Sequence[Record]
 
 
 NOTHING_FILED: Final = Filed()
@@ -142,8 +144,9 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     """Keep what was known at `as_of` and group it by attempt."""
     heard, foreign = _hear(history, as_of)
     filed = _file(history, as_of) if history.records else NOTHING_FILED
+    others = _foreign_records(history, as_of) if history.records else ()
     attempts = _attempts(history.order, heard, filed)
-    return Case(history.order, policy, as_of, heard, foreign, filed, attempts)
+    return Case(history.order, policy, as_of, heard, foreign, filed, attempts, others)
 
 
 def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
@@ -195,6 +198,11 @@ def _file(history: History, as_of: Instant) -> Filed:
             key = record.key or record.session or ""
             _file_session(filed.sessions.setdefault(key, SessionFile()), record)
     return filed
+
+
+def _foreign_records(history: History, as_of: Instant) -> Sequence[Record]:
+    others = [r for r in history.records if r.order != history.order and r.recorded_at <= as_of]
+    return sorted(others, key=lambda record: (record.recorded_at, record.record_id))
 
 
 def _priced(earlier: Record | None, record: Record) -> Record:

@@ -15,7 +15,6 @@ from reconcile.instants import Instant
 from reconcile.ledger import Attempt, Facts, Finding, new_finding
 from reconcile.movements import cites_of, same_dispute
 from reconcile.outcome import Judgement, shared_references
-from reconcile.outcome_attempts import all_cites
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("succeeded", "declined", "canceled", "expired")
 _EXCLUDED_BY_AUTHORIZED: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
@@ -216,8 +215,8 @@ def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
     return [
         new_finding(
             code="contradictory_claims",
-            cites=all_cites(attempt) + cites_of(others),
-            facts=(("attempt", attempt.reference), ("claims", "of this order, of another")),
+            cites=shared.cites,
+            facts=(("attempt", shared.attempt.reference), ("claims", "of this order, of another")),
         )
-        for attempt, others in shared_references(case)
+        for shared in shared_references(case)
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from reconcile.correlate import FOLLOWS_SUCCESS, AttemptEvidence, Case, Heard
 from reconcile.events import ClaimKind, Event
@@ -24,6 +24,7 @@ from reconcile.ledger import (
 from reconcile.money import Money, new_money
 from reconcile.movements import Movement, balances_of, cites_of, closes, movements_of
 from reconcile.outcome_attempts import all_cites, judge_attempt
+from reconcile.records import Record
 
 _TAKES_MONEY: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | {"succeeded"}
 """Claims that are about money which moved."""
@@ -155,14 +156,34 @@ def _substance(heard: Heard) -> tuple[object, ...]:
     return (e.claim, e.money, e.order_money, e.order, e.session, e.payment, e.movement)
 
 
-def shared_references(case: Case) -> list[tuple[AttemptEvidence, list[Heard]]]:
-    """Attempts of this order that events of another order also claim, with those events."""
+class Shared(NamedTuple):
+    """An attempt of this order that another order claims, too: by these events and records."""
+
+    attempt: AttemptEvidence
+    heard: list[Heard]
+    records: list[Record]
+
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """The ids of all that speaks of it, for whichever order."""
+        records = tuple([record.record_id for record in self.records])
+        return all_cites(self.attempt) + cites_of(self.heard) + records
+
+
+def shared_references(case: Case) -> list[Shared]:
+    """Attempts of this order that events of another order, or sessions opened for one, claim."""
     found = []
-    for attempt in case.attempts if case.foreign else ():
-        others = [h for h in case.foreign if _claims(h.event, attempt)]
-        if others:
-            found.append((attempt, others))
+    for attempt in case.attempts if case.foreign or case.foreign_records else ():
+        heard = [h for h in case.foreign if _claims(h.event, attempt)]
+        records = [r for r in case.foreign_records if _opened(r, attempt)]
+        if heard or records:
+            found.append(Shared(attempt, heard, records))
     return found
+
+
+def _opened(record: Record, attempt: AttemptEvidence) -> bool:
+    session = record.session
+    return record.source == attempt.source and session is not None and attempt.belongs_to(session)
 
 
 def _claims(event: Event, attempt: AttemptEvidence) -> bool:
@@ -177,11 +198,13 @@ def _shared(case: Case) -> list[Reason]:
     return [
         new_reason(
             code="reference_shared",
-            cites=all_cites(attempt) + cites_of(others),
-            facts=(("reference", attempt.reference),),
+            cites=shared.cites,
+            facts=(("reference", shared.attempt.reference),),
         )
-        for attempt, others in shared_references(case)
-        if not _TAKES_MONEY.isdisjoint([*attempt.claims, *[h.event.claim for h in others]])
+        for shared in shared_references(case)
+        if not _TAKES_MONEY.isdisjoint(
+            [*shared.attempt.claims, *[h.event.claim for h in shared.heard]]
+        )
     ]
 
 

@@ -28,6 +28,7 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
         ledger.outcome in FINAL
         and ledger.next_decision_at is None
         and not ledger.case.foreign
+        and not ledger.case.foreign_records
         and all(finding.severity != "error" for finding in ledger.findings)
         and last_heard(history) <= ledger.as_of - quiet
     )

@@ -146,11 +146,12 @@ def _entry(entry: Any) -> dict[str, str]:
 
 def _records(dossier: Dossier) -> list[dict[str, str]]:
     known = sorted(dossier.history.records, key=lambda each: (each.recorded_at, each.record_id))
-    return [_record(each) for each in known]
+    return [_record(each, dossier.history.order) for each in known]
 
 
-def _record(record: Record) -> dict[str, str]:
+def _record(record: Record, order: str) -> dict[str, str]:
     told = [WORDS[record.kind]]
+    told += [f"of another order, {record.order}"] if record.order != order else []
     told += [str(record.money)] if record.money is not None else []
     told += [f"session {record.session}"] if record.session is not None else []
     told += [f"idempotency key {record.key}"] if record.key is not None else []

@@ -75,7 +75,7 @@ def kept_order(history: History, ledger: Ledger, rules: Rules) -> Kept | None:
         return Kept(what=order, why="to_settle", detail=", ".join(errors) or ledger.outcome)
     if ledger.outcome not in FINAL or ledger.next_decision_at is not None:
         return Kept(what=order, why="not_over", detail=ledger.outcome)
-    if ledger.case.foreign:
+    if ledger.case.foreign or ledger.case.foreign_records:
         return Kept(what=order, why="shared")
     return kept_since(order, last_heard(history), rules, as_of=ledger.as_of)
 

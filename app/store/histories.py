@@ -124,7 +124,13 @@ async def _with_foreign(
     if not contested:
         return found
     pool = await _deliveries_of(connection, contested)
-    touched = {order: _with_touching(found[order], pool) for order in contested & found.keys()}
+    of_orders = await _records(connection, sorted(contested))
+    sessions = [
+        record for records in of_orders.values() for record in records if record.session is not None
+    ]
+    touched = {
+        order: _with_touching(found[order], pool, sessions) for order in contested & found.keys()
+    }
     return found | touched
 
 
@@ -141,7 +147,7 @@ async def _deliveries_of(connection: AsyncConnection, orders: set[str]) -> list[
     return first + _again(first, again)
 
 
-def _with_touching(history: History, pool: list[Delivery]) -> History:
+def _with_touching(history: History, pool: list[Delivery], sessions: list[Record]) -> History:
     """Add what shares a mark with the history, and what nameless events among it lead to.
 
     An event that names another order is where a search ends: what it shares with its own order is
@@ -159,7 +165,8 @@ def _with_touching(history: History, pool: list[Delivery]) -> History:
         for delivery in new:
             if delivery.event.order is None:
                 marks |= _marks(delivery.event)
-    return history | History(order=history.order, deliveries=frozenset(touching))
+    opened = frozenset(record for record in sessions if marks & _marks_of_records([record]))
+    return history | History(order=history.order, deliveries=frozenset(touching), records=opened)
 
 
 Mark = tuple[str, str, str]

@@ -97,7 +97,13 @@ def moved_away(history: History) -> History:
         order=ORDER,
         deliveries=frozenset(_away(d) for d in history.deliveries),
         records=frozenset(
-            replace(r, record_id="x" + r.record_id, order="ORD-9") for r in history.records
+            replace(
+                r,
+                record_id="x" + r.record_id,
+                order="ORD-9",
+                session=r.session and "x" + r.session,
+            )
+            for r in history.records
         ),
     )
 

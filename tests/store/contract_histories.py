@@ -17,9 +17,12 @@ from app.store.intake import Arrival
 from app.store.records import add_records, records_of
 from app.store.store import Store
 from reconcile.events import Event
+from reconcile.fold import fold
 from reconcile.history import History
+from reconcile.ledger import Ledger
+from reconcile.money import Money
 from reconcile.records import Record
-from tests.reconcile.build import seconds
+from tests.reconcile.build import POLICY, seconds
 from tests.store.builders import (
     SOURCES,
     all_histories,
@@ -142,7 +145,15 @@ TABLES = {
             "b": said("b", order="B", session="s"),
             "n": said("n", session="s"),
         },
-        {"A": "r b n", "B": "b n"},
+        {"A": "r b n", "B": "r b n"},
+    ),
+    "a session that records of two orders claim": (
+        {
+            "r": session_opened("A", "s"),
+            "q": session_opened("B", "s"),
+            "n": said("n", session="s"),
+        },
+        {"A": "r q n", "B": "r q n"},
     ),
     "the same references at another source": (
         {
@@ -213,6 +224,18 @@ class HistoryContract:
         assert scanned == await histories(store, scanned)
         assert {tag + part.order for part in parts if part.order is not None} <= scanned.keys()
 
+    @given(parts=st.deferred(lambda: CROSSING))
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    async def test_no_payment_pays_two_orders(self, store: Store, parts: list[Part]) -> None:
+        """Where two orders hear of one success as their own, neither is paid."""
+        tag = f"{next(_tags)}-"
+        await tell(store, [tagged(_paying(part), tag) for part in parts])
+        found = await histories(store, [tag + order for order in "ABC"])
+        ledgers = [fold(_priced(each), policy=POLICY, as_of=LONG_AFTER) for each in found.values()]
+        for key in set().union(*map(_heard_paid, ledgers)):
+            sharing = [ledger for ledger in ledgers if key in _heard_paid(ledger)]
+            assert len(sharing) == 1 or {each.outcome for each in sharing} == {"unresolved"}
+
     @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
     async def test_scan_in_small_parts(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
@@ -268,6 +291,33 @@ def tagged(part: Part, tag: str) -> Part:
     return replace(part, record_id=tag + part.record_id, key=tag, **changes)
 
 
+PRICE = Money(minor=1_500, currency="KES")
+LONG_AFTER = seconds(10**7)
+
+
+def _paying(part: Part) -> Part:
+    if isinstance(part, Event) and part.claim == "succeeded":
+        return replace(part, money=PRICE)
+    return part
+
+
+def _priced(history: History) -> History:
+    """The history of an order that the shop has placed."""
+    placed = Record(
+        record_id="placed",
+        recorded_at=seconds(0),
+        kind="order_placed",
+        order=history.order,
+        at=seconds(0),
+        money=PRICE,
+    )
+    return history | History(order=history.order, records=frozenset([placed]))
+
+
+def _heard_paid(ledger: Ledger) -> set[tuple[str, str, str]]:
+    return {h.event.key for h in ledger.case.heard if h.event.claim == "succeeded"}
+
+
 def content(found: dict[str, History]) -> dict[str, Content]:
     """Histories as sets: of the keys of their events, and of the ids of their records."""
     return {
@@ -316,6 +366,20 @@ PARTS = st.tuples(
     st.lists(_event, min_size=2, max_size=7, unique_by=lambda e: e.key),
     st.lists(_record, max_size=2, unique_by=lambda r: r.record_id),
 ).map(lambda both: [*both[0], *both[1]])
+
+_crossing = st.builds(
+    said,
+    st.sampled_from([f"e{n}" for n in range(4)]),
+    st.sampled_from(["pending", "succeeded"]),
+    order=st.sampled_from([None, None, "A", "B"]),
+    session=st.sampled_from([None, "s"]),
+    payment=st.sampled_from([None, "p"]),
+)
+CROSSING = st.tuples(
+    st.lists(_crossing, min_size=1, max_size=4, unique_by=lambda e: e.key),
+    st.lists(st.builds(session_opened, st.sampled_from("AB"), st.just("s")), max_size=2),
+).map(lambda both: [*both[0], *{record.record_id: record for record in both[1]}.values()])
+"""Evidence of two orders that is likely to meet."""
 
 
 def _twice(parts: list[Part]) -> st.SearchStrategy[list[Telling]]:
