@@ -150,9 +150,13 @@ class _Check:
     # --- (2) bodies and (3) index ----------------------------------------------------------------
 
     async def _index(self, connection: Any) -> None:
+        environment = self._desk.store.environment
         async with scratch_index(connection) as scratch:
             async for deliveries in raw_deliveries(connection, at_once=AT_ONCE):
-                rereads = [read_again(delivery, self._sources) for delivery in deliveries]
+                rereads = [
+                    read_again(delivery, self._sources, environment=environment)
+                    for delivery in deliveries
+                ]
                 verdicts = await index_again(scratch, rereads, now=self._now)
                 for reread, verdict in zip(rereads, verdicts, strict=True):
                     given = None if reread.event is None else reread.event.event_id

@@ -35,8 +35,15 @@ class Reads(Protocol):
         ...
 
 
-def read_bytes_again(source: Reads, delivery: RawDelivery) -> Reread:
-    """Its event, or why there is none. A pruned delivery has no bytes to read."""
+def read_bytes_again(
+    source: Reads, delivery: RawDelivery, *, environment: str | None = None
+) -> Reread:
+    """Its event, or why there is none. A pruned delivery has no bytes to read.
+
+    environment  the store's own: an event that says it is of the other one is none, as at the door.
+                 A profile that did not find what the body says of it may have let one in. None:
+                 events of either.
+    """
     assert delivery.body is not None
     try:
         if is_answer(delivery.headers):
@@ -45,6 +52,9 @@ def read_bytes_again(source: Reads, delivery: RawDelivery) -> Reread:
         reading = _reading(source, delivery, delivery.body)
     except Unreadable as unreadable:
         return Reread(delivery=delivery, problem=str(unreadable))
+    if environment is not None and reading.environment not in (None, environment):
+        other = f"it is of {reading.environment}, and this database is of {environment}"
+        return Reread(delivery=delivery, problem=other)
     place, problem = _place(reading, delivery)
     if place is None:
         return Reread(delivery=delivery, problem=problem)

@@ -43,7 +43,10 @@ async def reindex(
         if desk.phone_key is not None:
             await drop_other_keys(writing, desk.phone_key.name)
         async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
-            rereads = [read_again(delivery, sources) for delivery in deliveries]
+            rereads = [
+                read_again(delivery, sources, environment=desk.store.environment)
+                for delivery in deliveries
+            ]
             await index_again(writing, rereads, now=now)
             read += len(rereads)
             events += sum(reread.event is not None for reread in rereads)
@@ -53,7 +56,9 @@ async def reindex(
     return Reindexed(read=read, events=events, unreadable=read - events)
 
 
-def read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
+def read_again(
+    delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
+) -> Reread:
     """One delivery as its source reads it now; without all of its bytes, as it was read before."""
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and its event are gone"
@@ -66,4 +71,4 @@ def read_again(delivery: RawDelivery, sources: Mapping[str, Source]) -> Reread:
                 "are stored; configure it, or they could not be read again"
             ]
         )
-    return read_bytes_again(source, delivery)
+    return read_bytes_again(source, delivery, environment=environment)

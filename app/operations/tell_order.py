@@ -26,9 +26,11 @@ class Told:
 async def tell_order(desk: Desk, told: Told) -> list[Record]:
     """Write down what is new in it. The same again changes nothing. Returns the new records."""
     async with desk.store.writing() as connection:
-        now = desk.clock.now()
         known = await records_of(connection, told.order)
-        fresh = news(known, told, now=now)
+        # After all that is known of it, even where that was dated by a clock that was ahead: of two
+        # prices the one that was told last counts.
+        earlier = max([record.recorded_at for record in known], default=-1)
+        fresh = news(known, told, now=max(desk.clock.now(), earlier + 1))
         await add_records(connection, fresh)
     desk.store.evidence_arrived.set()
     return fresh

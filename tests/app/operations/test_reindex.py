@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.errors import ConfigurationError
+from app.operations.check_store import check_store
 from app.operations.reindex import Reindexed, reindex
 from app.operations.tell_order import Told, tell_order
 from app.providers.profile import SHIPPED, load_profile
@@ -131,3 +132,25 @@ async def test_a_missing_source_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
             await reindex(driver.desk, sources={}, progress=quiet)
         assert await dump(driver.service.store, *INDEX, "order_due") == before
+
+
+async def test_an_event_of_the_other_environment_does_not_count(tmp_path: Path) -> None:
+    """Let in under a profile that did not find what it says of it, it is found and left out."""
+    text = (SHIPPED / "checkout.toml").read_text(encoding="utf-8")
+    blind = tmp_path / "blind.toml"
+    blind.write_text(text.replace('"json:environment"', '"json:nothing"'), encoding="utf-8")
+    async with driving(tmp_path, with_worker=False) as driver:
+        right = driver.service.sources["shop"]
+        profile = load_profile(str(blind))
+        receive_with(driver, Source(name="shop", profile=profile, secrets=[SECRET]))
+        await driver.send(event("e1", environment="live"))
+        await driver.send(of_order("O-2", "e2"))
+        report = await check_store(driver.desk, sources={"shop": right}, progress=quiet)
+        assert any("is not what its body gives" in problem for problem in report.problems)
+        done = await reindex(driver.desk, sources={"shop": right}, progress=quiet)
+        assert done == Reindexed(read=2, events=1, unreadable=1)
+        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
+        kept = driver.rows("SELECT verdict, problem FROM deliveries ORDER BY id")
+        assert ("unreadable", "it is of live, and this database is of sandbox") in kept
+        report = await check_store(driver.desk, sources={"shop": right}, progress=quiet)
+        assert not report.problems
