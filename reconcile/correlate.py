@@ -5,8 +5,9 @@ never from the order of arrival.
 
 An attempt is (source, reference); the reference is the payment's, else the session's, else the
 order's. A coarse event (one that names no payment) is about the finer attempt it can only mean:
-the single one of its session or order, the single one that states the same claim, or the one whose
-words it repeats. Where none is meant it is an attempt of its own, unless it says nothing final.
+the single one of its session or order, the one with the dispute that it ends by name, the single
+one that states the same claim, or the one whose words it repeats. Where none is meant it is an
+attempt of its own, unless it says nothing final.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ FOLLOWS_SUCCESS: frozenset[ClaimKind] = frozenset(
     ("refunded", "disputed", "dispute_won", "dispute_lost")
 )
 """What can only be said of an attempt that took money."""
+
+ENDS_DISPUTE: frozenset[ClaimKind] = frozenset(("dispute_won", "dispute_lost"))
 
 
 @dataclass(slots=True)
@@ -306,6 +309,9 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
+    ended = _disputed_as(finer, event) if claim in ENDS_DISPUTE else []
+    if len(ended) == 1:
+        return ended[0]
     same = [a for a in finer if claim in a.claims]
     if not same and claim in FOLLOWS_SUCCESS:
         same = [a for a in finer if "succeeded" in a.claims]
@@ -315,6 +321,14 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
     repeated = [a for a in same if any(_repeats(event, h.event) for h in a.claims.get(claim, ()))]
     named = [a for a in finer if a.reference == reference]
     return next(iter(repeated or named), None)
+
+
+def _disputed_as(finer: list[AttemptEvidence], event: Event) -> list[AttemptEvidence]:
+    """The attempts of which a dispute of this event's name was opened."""
+    name = event.movement
+    if name is None:
+        return []
+    return [a for a in finer if any(h.event.movement == name for h in a.claims.get("disputed", ()))]
 
 
 def _repeats(event: Event, other: Event) -> bool:

@@ -86,8 +86,11 @@ def _loss(attempt: AttemptEvidence, heard: list[Heard]) -> Movement:
     opened = [
         h for h in attempt.claims.get("disputed", ()) if any(closes(c, h, attempt) for c in heard)
     ]
-    basis = opened if _stated(opened) else attempt.claims.get("succeeded", [])
-    return Movement("dispute_lost", attempt, heard, _stated(basis), basis)
+    if _stated(opened):
+        return Movement("dispute_lost", attempt, heard, _stated(opened), opened)
+    # The opening is what makes a loss that names no payment this attempt's.
+    captured = attempt.claims.get("succeeded", [])
+    return Movement("dispute_lost", attempt, heard, _stated(captured), [*opened, *captured])
 
 
 def closes(closing: Heard, opening: Heard, attempt: AttemptEvidence) -> bool:
