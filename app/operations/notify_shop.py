@@ -25,6 +25,7 @@ from app.operations.read_feed import outcome_document
 from app.outbound.http import Exchange, asked_to_wait, exchange
 from app.providers.source import Source
 from app.store.outbox import (
+    LEASE,
     STATES,
     Entry,
     Fate,
@@ -48,9 +49,6 @@ AT_ONCE: Final = 16
 
 LIMIT_S: Final = 10.0
 """Seconds that the shop has to answer; it should do its work afterwards."""
-
-LEASE: Final[Duration] = 60 * SECOND
-"""How long others pass over what one has taken: several times the longest request."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 """Before the second try; each further pause is four times as long."""

@@ -17,17 +17,20 @@ from app.store.ledgers import (
     ALL_POSITIONS,
     Due,
     Publication,
+    call_up,
     claim_orders,
     drop_caches,
     due_orders,
     latest_positions,
     marks_of,
+    marks_without_reason,
     new_publication,
     position_in,
     publish,
     put_marks_right,
     unchanged,
 )
+from app.store.outbox import LEASE, call_up_notifications
 from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import MINUTE, SECOND, Instant
@@ -49,6 +52,10 @@ PUT_ASIDE: Final = 10 * MINUTE
 CLAIM: Final = 30 * SECOND
 """How long other workers pass over an order that one has taken: many times what a round takes. If
 that one dies, another takes the order then."""
+
+
+CALLED_AT_ONCE: Final = 1_000
+"""Orders called up in one transaction: a delivery never waits for more."""
 
 
 async def refold_due(desk: Desk, *, limit: int) -> int:
@@ -76,9 +83,35 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
             publications,
             due=marks,
             put_aside_until=now + PUT_ASIDE,
-            notify=desk.store.notifies,
+            notify=now if desk.store.notifies else None,
         )
     return len(due)
+
+
+async def call_up_early(desk: Desk) -> int:
+    """Set due what waits for an instant that only a clock that was ahead can have given.
+
+    An order's mark is the instant at which something was said of it, or its ledger's next decision.
+    Where the clock has been set back the first may lie ahead: money that is here would be told as
+    late as that. So it is with what the shop is to be told. Returns how many orders there were.
+    """
+    now = desk.clock.now()
+    # Where several fold, a mark may be a claim; where one does, an order that was put aside is
+    # tried again a little early.
+    beyond = now + CLAIM if desk.store.shared else now
+    found = 0
+    while True:
+        async with desk.store.reading() as connection:
+            orders = await marks_without_reason(connection, beyond=beyond, limit=CALLED_AT_ONCE)
+        if not orders:
+            break
+        async with desk.store.writing() as connection:
+            await call_up(connection, orders, now=now, beyond=beyond)
+        found += len(orders)
+    if desk.store.notifies:
+        async with desk.store.writing() as connection:
+            await call_up_notifications(connection, now=now, beyond=now + LEASE)
+    return found
 
 
 async def _taken(desk: Desk, *, now: Instant, limit: int) -> list[Due]:
@@ -161,7 +194,8 @@ async def _latest(published: SideStream, order: str) -> Position | None:
 async def _publish_rebuilt(desk: Desk, publications: Sequence[Publication]) -> None:
     if publications:
         async with desk.store.writing() as connection:
-            await publish(connection, publications, notify=desk.store.notifies)
+            notify = desk.clock.now() if desk.store.notifies else None
+            await publish(connection, publications, notify=notify)
             first, last = publications[0].order, publications[-1].order
             await put_marks_right(connection, first=first, last=last)
 

@@ -15,9 +15,9 @@ import structlog
 
 from app.errors import StoreUnavailable
 from app.operations.desk import Desk
-from app.operations.refold import refold_due
+from app.operations.refold import call_up_early, refold_due
 from app.store.ledgers import next_due
-from reconcile.instants import SECOND
+from reconcile.instants import SECOND, Duration, Instant
 
 log = structlog.get_logger()
 
@@ -26,6 +26,9 @@ IDLE_S: Final = 1.0
 
 TRY_AGAIN_S: Final = 1.0
 """Pause after the store could not take a round's work: a full disk or a busy database."""
+
+STEP: Final[Duration] = SECOND
+"""A clock that goes back by more has been set; by less it is only kept right."""
 
 REST_SHARE: Final = 12.0
 """Under load the worker rests this many times as long as it worked: at most 1/13 of one core."""
@@ -45,6 +48,7 @@ class FoldWorker:
         self._store = desk.store
         self._batch = batch
         self._stopping = False
+        self._latest: Instant | None = None
         self.alive = False
 
     def stop(self) -> None:
@@ -70,6 +74,7 @@ class FoldWorker:
         journal = self._store.journal
         committed, began = journal.committed, perf_counter()
         self._store.evidence_arrived.clear()
+        await self._after_a_clock_that_was_ahead()
         folded = await refold_due(self._desk, limit=self._size(committed))
         if folded:
             log.debug("folded", count=folded)
@@ -81,6 +86,15 @@ class FoldWorker:
         else:
             await asyncio.sleep(0)
         self._seen = committed
+
+    async def _after_a_clock_that_was_ahead(self) -> None:
+        """At the start, and when the clock has been set back."""
+        now, latest = self._desk.clock.now(), self._latest
+        if latest is None or now < latest - STEP:
+            count = await call_up_early(self._desk)
+            if count:
+                log.warning("orders waited for a clock that was ahead", count=count)
+        self._latest = now
 
     _seen = 0
 

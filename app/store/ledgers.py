@@ -160,6 +160,34 @@ async def put_marks_right(connection: AsyncConnection, *, first: str, last: str)
     await connection.execute(text(_RIGHT_MARKS), {"first": first, "last": last})
 
 
+async def marks_without_reason(
+    connection: AsyncConnection, *, beyond: Instant, limit: int
+) -> list[str]:
+    """Orders that wait for an instant after `beyond` which is not their ledger's next decision."""
+    rows = await connection.execute(
+        text(
+            "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "
+            "ON ledgers.order_key = order_due.order_key WHERE order_due.due_at > :beyond AND "
+            "coalesce(ledgers.next_decision_at, -1) <> order_due.due_at LIMIT :limit"
+        ),
+        {"beyond": beyond, "limit": limit},
+    )
+    return [row[0] for row in rows]
+
+
+async def call_up(
+    connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
+) -> None:
+    """Set these due now if they still wait for an instant after `beyond`."""
+    marks = [
+        (mark.order, now, mark.generation)
+        for mark in await marks_of(connection, orders, to_write=True)
+        if mark.due_at is not None and mark.due_at > beyond
+    ]
+    if marks:
+        await run(connection, _settling(connection.dialect.name, marks))
+
+
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
     """Set every order due that has a mark."""
     await connection.execute(
@@ -207,12 +235,12 @@ async def publish(
     *,
     due: Sequence[Due] = (),
     put_aside_until: Instant | None = None,
-    notify: bool = False,
+    notify: Instant | None = None,
 ) -> None:
     """Write the rows, the revisions, and the orders' next due marks, in one transaction.
 
     A mark whose order has no publication here could not be folded; it is due again at the instant
-    until which it is put aside. With `notify`, the shop is to be told of each revision.
+    until which it is put aside. From `notify` on the shop is to be told of each revision.
     """
     decisions = {each.order: each.next_decision_at for each in publications}
     marks = [
@@ -227,7 +255,11 @@ Mark = tuple[str, Instant | None, int]
 
 
 def _publishing(
-    dialect: str, publications: Sequence[Publication], *, marks: Sequence[Mark], notify: bool
+    dialect: str,
+    publications: Sequence[Publication],
+    *,
+    marks: Sequence[Mark],
+    notify: Instant | None,
 ) -> Script[None]:
     if publications:
         yield from inserting(
@@ -246,8 +278,8 @@ def _publishing(
             columns=_REVISION_COLUMNS,
             rows=[_revision_row(first + n, each) for n, each in enumerate(revisions)],
         )
-        if notify:
-            yield from noting(dialect, revisions, first=first)
+        if notify is not None:
+            yield from noting(dialect, revisions, first=first, now=notify)
     if marks:
         yield from _settling(dialect, marks)
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.published import PUBLISHED_COLUMNS, Published, published_of
 from app.store.statements import Script, inserting
-from reconcile.instants import Duration, Instant
+from reconcile.instants import SECOND, Duration, Instant
 from reconcile.revise import Revision
 
 State = Literal["waiting", "delivered", "dead"]
@@ -33,6 +33,9 @@ _CONDITIONS: Final[dict[State, str]] = {
     "delivered": "notifications.delivered_at IS NOT NULL",
     "dead": "notifications.due_at IS NULL AND notifications.delivered_at IS NULL",
 }
+
+LEASE: Final[Duration] = 60 * SECOND
+"""How long others pass over what one has taken: several times the longest request."""
 
 _HEADS: Final = (
     f"SELECT {_SELECT}, notifications.since, notifications.tries "  # noqa: S608
@@ -84,13 +87,18 @@ class Entry:
     problem: str | None
 
 
-def noting(dialect: str, revisions: Sequence[Revision], *, first: int) -> Script[None]:
-    """Write down that the shop is to be told of these; they are numbered from `first`."""
+def noting(
+    dialect: str, revisions: Sequence[Revision], *, first: int, now: Instant
+) -> Script[None]:
+    """Write down that the shop is to be told of these now; they are numbered from `first`.
+
+    What they say may be dated later: see `History.instant_at`.
+    """
     yield from inserting(
         dialect,
         table="notifications",
         columns=_COLUMNS,
-        rows=[(first + n, each.order, each.at, each.at, 0) for n, each in enumerate(revisions)],
+        rows=[(first + n, each.order, now, now, 0) for n, each in enumerate(revisions)],
     )
 
 
@@ -119,6 +127,16 @@ async def take_notifications(
     for each in taken:
         await _move(connection, each.published.order, until=until)
     return taken
+
+
+async def call_up_notifications(
+    connection: AsyncConnection, *, now: Instant, beyond: Instant
+) -> None:
+    """Let those that were never tried and wait for an instant after `beyond` come due now."""
+    await connection.execute(
+        text("UPDATE notifications SET due_at=:now, since=:now WHERE due_at > :beyond AND tries=0"),
+        {"now": now, "beyond": beyond},
+    )
 
 
 async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> None:

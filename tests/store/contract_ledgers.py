@@ -10,7 +10,7 @@ import pytest
 
 from app.operations import refold
 from app.operations.desk import Desk
-from app.operations.refold import refold_all, refold_due, refold_until_quiet
+from app.operations.refold import call_up_early, refold_all, refold_due, refold_until_quiet
 from app.store.ledgers import (
     count_due,
     due_orders,
@@ -102,6 +102,20 @@ class LedgerContract:
         assert (await mark(store, "B"))[0] is None
         async with store.reading() as connection:
             assert await next_due(connection) == T + 35 * MINUTE
+
+    async def test_what_waits_for_a_clock_that_was_ahead_is_called_up(self, store: Store) -> None:
+        """Evidence that was dated ahead is folded now; a deadline that is ahead stays."""
+        await keep(store, arrival(said("e1", order="A")))
+        await folded(desk(store, at=1))
+        deadline = await mark(store, "A")
+        await keep(store, *(arrival(paid(order), at=9_000) for order in "BCD"))
+        now = desk(store, at=1)
+        assert await folded(now) == 0
+        assert await call_up_early(now) == 3
+        assert await folded(now) == 3
+        assert await mark(store, "A") == deadline
+        assert await call_up_early(now) == 0
+        assert sorted(each.order for each in await revisions(store)) == list("ABCD")
 
     async def test_the_deadline_is_published_without_an_event(self, store: Store) -> None:
         """Past its deadline an order is folded again, and says timed_out, once."""
