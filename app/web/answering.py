@@ -9,7 +9,7 @@ not begun, where uvicorn would have sent a head with nothing behind it.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any, Final, Protocol, cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -17,6 +17,14 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 JOINED_BYTES: Final = 4_096
 """A longer answer is written as it comes: its copy costs more than the call, and each of a thousand
 readers that do not read would keep one."""
+
+
+class HangsUp(Protocol):
+    """A connection that ends once all is written, and not before its sender can read that."""
+
+    def hang_up(self) -> None:
+        """Close in place of the transport's own way."""
+        ...
 
 
 class OneWrite:
@@ -79,4 +87,4 @@ class OneWrite:
     def close(self) -> None:
         """Send what was kept, then nothing more."""
         self._write_kept()
-        self._transport.close()
+        cast(HangsUp, self._transport.get_protocol()).hang_up()

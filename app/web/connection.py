@@ -29,6 +29,12 @@ _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+
 UNREAD_BYTES: Final = 16_384
 """What a reader must take in the time it has: as much as may wait before we stop writing."""
 
+LINGER_S: Final = 2.0
+LINGER_BYTES: Final = 12 * 1024 * 1024
+"""What is read and thrown away after an answer that came before the body's end: a socket that is
+closed with bytes in it takes the answer back, and the sender never learns why (RFC 9112, 9.6).
+Most senders write all of a body before they read; a body of ten million bytes has room in it."""
+
 KERNEL_BYTES: Final = 65_536
 """What the kernel may hold of answers for one reader; left alone it grows to megabytes."""
 
@@ -80,7 +86,17 @@ class GuardedConnection(HttpToolsProtocol):
 
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
-    __slots__ = ("_deaf", "_fields", "_idle_since", "_owed_since", "_stage", "_unframed", "_unread")
+    __slots__ = (
+        "_deaf",
+        "_fields",
+        "_idle_since",
+        "_lingers",
+        "_owed_since",
+        "_stage",
+        "_thrown_away",
+        "_unframed",
+        "_unread",
+    )
 
     gate: Gate
     short_way: ShortWay | None
@@ -96,6 +112,8 @@ class GuardedConnection(HttpToolsProtocol):
         self._idle_since: float | None = None
         self._unread: tuple[int, float] | None = None
         self._stage, self._fields, self._unframed = "", 0, 0
+        self._lingers: float | None = None
+        self._thrown_away = 0
         self._deaf = not self.gate.admits(self, self.client[0] if self.client else "")
         if self._deaf:
             transport.write(_BUSY)
@@ -114,6 +132,7 @@ class GuardedConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Bytes of a request; of no request any more once one was refused."""
         if self._deaf:
+            self._throw_away(len(data))
             return
         self._idle_since = None
         if self._owed_since is None:
@@ -211,13 +230,29 @@ class GuardedConnection(HttpToolsProtocol):
         cycle: object = self.cycle
         if isinstance(cycle, Delivery):
             self.cycle = cast(Any, None)  # a connection at rest keeps no body
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._lingers is not None:
             return
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         else:
             self._idle_since = now
+
+    def hang_up(self) -> None:
+        """Close after an answer. Who is still sending the body has some time to read it."""
+        if self._deaf or not self.cycle.more_body or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._deaf = True
+        self._lingers = self.loop.time()
+        self.transport.write_eof()
+        self.flow.resume_reading()
+
+    def _throw_away(self, count: int) -> None:
+        if self._lingers is not None:
+            self._thrown_away += count
+            if self._thrown_away > LINGER_BYTES:
+                self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
         """Take nothing more. Whole requests before this one get their answers; this gets one at
@@ -242,6 +277,8 @@ class GuardedConnection(HttpToolsProtocol):
         One that has rested too long between requests is closed here: that is nobody's fault.
         """
         limits = self.gate.limits
+        if self._lingers is not None and now - self._lingers > LINGER_S:
+            self.transport.close()
         if self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
             self._idle_since = None
             self.transport.close()

@@ -155,12 +155,12 @@ class Webhooks:
 
     async def _body(self, headers: list[Header], receive: Receive) -> bytes | None:
         """The body's bytes; None once they go over the cap. Nothing beyond the cap is kept."""
+        if _declared(headers) > self._limits.max_body_bytes:
+            return None
         message = await receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
             body: bytes = message.get("body", b"")
             return body if len(body) <= self._limits.max_body_bytes else None
-        if _declared(headers) > self._limits.max_body_bytes:
-            return None
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
