@@ -76,7 +76,11 @@ def import_statement(
 
 
 def _source(settings: Settings, said: str | None) -> str:
-    """The one that was said, else the only one; "" where there are several or none."""
+    """The one that was said, else the only one; "" where there are none.
+
+    Raises UsageError where it is for a person to say: a line under another source is another line,
+    and its money would count twice.
+    """
     from app.errors import UsageError
 
     known = sorted(settings.sources)
@@ -84,7 +88,9 @@ def _source(settings: Settings, said: str | None) -> str:
         if said not in known:
             raise UsageError(f"there is no source {said[:40]!r}; there are: {', '.join(known)}")
         return said
-    return known[0] if len(known) == 1 else ""
+    if len(known) > 1:
+        raise UsageError(f"say --source: whose statement it is; there are: {', '.join(known)}")
+    return known[0] if known else ""
 
 
 @group.command("list")

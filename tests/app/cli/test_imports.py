@@ -100,6 +100,31 @@ def test_a_statement_is_of_the_only_source_or_of_the_one_that_is_named(
     assert len(run("statement", "imports", "--format", "json").document) == 2
 
 
+def test_a_statement_of_one_of_several_sources_says_which(
+    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken as nobody's, and then once more under its source, its money would count twice."""
+    monkeypatch.setenv("TALLYHOOK_SOURCES__BANK__PROFILE", "checkout")
+    monkeypatch.setenv("TALLYHOOK_SOURCES__BANK__SECRETS", "whsec_" + "QmFuay4u" * 6)
+    words = ("statement", "import", str(files / "s.csv"))
+    refused = run(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert "say --source: whose statement it is; there are: bank, shop" in refused.err
+    assert run("statement", "imports", "--format", "json").document == []
+    assert run(*words, "--source", "bank", "--format", "json").document["new"] == 1
+    assert run(*words, "--source", "bank", "--format", "json").document["unchanged"] == 1
+
+
+def test_a_statement_needs_no_source_where_none_is_configured(
+    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files alone can be reconciled; what they say is nobody's."""
+    monkeypatch.delenv("TALLYHOOK_SOURCES__SHOP__PROFILE", raising=False)
+    monkeypatch.delenv("TALLYHOOK_SOURCES__SHOP__SECRETS")
+    done = run("statement", "import", str(files / "s.csv"), "--format", "json")
+    assert (done.code, done.document["new"]) == (0, 1)
+
+
 @pytest.mark.parametrize(("words", "code", "said"), [
     (("records", "import", "missing.csv"), 5, "no file missing.csv"),
     (("statement", "import", "{s}", "--mapping", "missing.toml"), 5, "no mapping"),
