@@ -30,6 +30,6 @@ def print_ledger(ledger: Mapping[str, Any]) -> None:
         )
     if ledger["next_decision_at"] is not None:
         print(f"Next decision at {ledger['next_decision_at']}, unless something new is said.")
-    if ledger["pruned"] is not None:
+    if "pruned" in ledger:
         say(ledger["pruned"]["sentence"])
     print(f"Fingerprint {ledger['fingerprint']}")

@@ -31,11 +31,12 @@ async def explain_order(desk: Desk, order: str, *, as_of: Instant | None = None)
 
 
 async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None) -> dict[str, Any]:
-    """The same as JSON values, and as `pruned`, beside the ledger, what of the order's deliveries
-    has been let go by now; None where nothing was. Raises as `explain_order` does."""
+    """The same as JSON values. Where any of the order's deliveries has been let go by now, `pruned`
+    says so after the fingerprint; elsewhere the document is the ledger's, which the fingerprint
+    covers to its last member but `as_of`. Raises as `explain_order` does."""
     ledger, pruned = await _explained(desk, order, as_of)
-    told = None if pruned is None else _pruned_document(pruned)
-    return {**ledger_document(ledger), "pruned": told}
+    told = {} if pruned is None else {"pruned": _pruned_document(pruned)}
+    return ledger_document(ledger) | told
 
 
 async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Ledger, Pruned | None]:

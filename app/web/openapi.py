@@ -58,10 +58,15 @@ _LEDGER: Final = {
         "timeline": _OBJECTS,
         "findings": _OBJECTS,
         "next_decision_at": {"anyOf": [_INSTANT, {"type": "null"}]},
-        "fingerprint": {"type": "string"},
+        "fingerprint": {
+            "type": "string",
+            "description": "`sha256:` and the digest of the members above, without `as_of`, as "
+            "canonical JSON.",
+        },
         "pruned": {
-            "type": ["object", "null"],
-            "description": "What of its deliveries was let go; null where nothing was.",
+            "type": "object",
+            "description": "What of its deliveries was let go; there only where something was. "
+            "The fingerprint does not cover it.",
             "properties": {
                 "deliveries": {"type": "integer"},
                 "last_at": _INSTANT,

@@ -55,7 +55,7 @@ async def test_the_service_prunes_by_itself(
         await filled(driver)
         driver.clock.put(T + 30 * DAY - 1)
         before = (await driver.api("GET", "/orders/ORD-1")).json()
-        assert before.pop("pruned") is None
+        assert "pruned" not in before
         driver.clock.put(T + 30 * DAY)
         await until_pruned(driver, 2)
         after = (await driver.api("GET", "/orders/ORD-1")).json()
@@ -64,7 +64,7 @@ async def test_the_service_prunes_by_itself(
         assert told["last_at"] == format_instant(T + 30 * DAY)
         assert "bodies and headers of 2 deliveries" in told["sentence"]
         assert after == before | {"as_of": after["as_of"]}
-        assert (await driver.api("GET", "/orders/O-2")).json()["pruned"] is None
+        assert "pruned" not in (await driver.api("GET", "/orders/O-2")).json()
         again = await driver.send(event("e1", customer={"long": "x" * 9_000, "phone": PHONE}))
         assert again.json()["verdict"] == "duplicate"
         assert await driver.ready()

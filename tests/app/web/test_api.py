@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from hashlib import sha256
 from time import monotonic
 from typing import Any
 from urllib.parse import quote
@@ -64,6 +65,18 @@ async def test_as_of_that_is_no_moment(driver: Driver, moment: str) -> None:
     status, code, detail = await problem_of(driver, "GET", f"/orders/ORD-1?as_of={moment}")
     assert (status, code) == (422, "parameter_invalid")
     assert detail.startswith("as_of")
+
+
+async def test_the_fingerprint_is_of_all_other_members_but_the_instant(driver: Driver) -> None:
+    """A reader of the answer who hashes them by himself gets the one that is written there."""
+    await driver.send(event("e1", "pending"))
+    told = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
+    for answer in (told, await driver.api("GET", "/orders/ORD-1")):
+        ledger = answer.json()
+        assert list(ledger)[-1] == "fingerprint"
+        rest = {name: ledger[name] for name in ledger if name not in ("as_of", "fingerprint")}
+        text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert ledger["fingerprint"] == "sha256:" + sha256(text.encode()).hexdigest()
 
 
 async def test_telling_twice_is_telling_once(driver: Driver) -> None:
@@ -310,7 +323,8 @@ async def test_answers_are_as_described(driver: Driver) -> None:
     await driver.send(event("e1"))
     schemas = (await driver.client.get("/api/v1/openapi.json")).json()["components"]["schemas"]
     ledger = (await driver.api("GET", "/orders/ORD-1")).json()
-    assert set(schemas["Ledger"]["required"]) <= set(ledger) == set(schemas["Ledger"]["properties"])
+    described = set(schemas["Ledger"]["properties"]) - {"pruned"}  # only where something was
+    assert set(schemas["Ledger"]["required"]) <= set(ledger) == described
     page = (await driver.api("GET", "/outcomes")).json()
     assert set(page) | {"alarms"} == set(schemas["OutcomePage"]["properties"])
     page = (await driver.api("GET", "/orders")).json()
