@@ -25,11 +25,12 @@ class NotARequest(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One request to judge. Of `secrets` any may match; `named` are keys by id, or parts."""
+    """One request to judge. Of `secrets` any may match, and None says that the line has no secret;
+    `named` are keys by id, or parts."""
 
     name: str | None
     profile: str
-    secrets: tuple[str, ...] = field(repr=False)
+    secrets: tuple[str, ...] | None = field(repr=False)
     named: tuple[tuple[str, str], ...] = field(repr=False)
     headers: Headers
     body: bytes
@@ -80,10 +81,12 @@ def _text(given: dict[str, Any], key: str, default: str | None) -> str:
     return value
 
 
-def _secrets(value: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+def _secrets(value: Any) -> tuple[tuple[str, ...] | None, tuple[tuple[str, str], ...]]:
+    if value is None:  # only its profile can say whether it needs one
+        return None, ()
     if type(value) is dict and len(value) <= MAX_SECRETS and _are_texts(value.values()):
         return (), tuple(value.items())
-    listed = [value] if type(value) is str else [] if value is None else value
+    listed = [value] if type(value) is str else value
     if type(listed) is list and len(listed) <= MAX_SECRETS and _are_texts(listed):
         return tuple(listed), ()
     raise NotARequest(

@@ -16,6 +16,7 @@ from app.errors import ConfigurationError
 from app.operations.check_line import Line, NotARequest, read_line
 from app.providers.profile import load_profile
 from app.providers.refusal import Refusal
+from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 from app.providers.source import Source
 from app.providers.tolerance import with_tolerance
@@ -68,11 +69,16 @@ def _invalid(name: Any, reason: str, sentence: str) -> dict[str, Any]:
 
 
 def _judged(line: Line) -> Refusal | None:
-    """The refusal of the secret that comes closest; None where one of them is the right one."""
+    """The refusal of the secret that comes closest; None where one of them is the right one.
+
+    Raises NotARequest for a profile that is none, and for a secret that is missing and needed.
+    """
     profile = _profile(line.profile)
+    if line.secrets is None and profile.signature.mac != UNSIGNED:
+        raise NotARequest("secret is missing")
     if line.tolerance is not None:
         profile = with_tolerance(profile, line.tolerance)
-    source = _source(profile, line.secrets, line.named)
+    source = _source(profile, line.secrets or (), line.named)
     if isinstance(source, Refusal):
         return source
     return source.verify(line.headers, line.body, now=line.now, method=line.method, url=line.url)

@@ -98,7 +98,6 @@ def test_every_way_to_write_a_request(change: dict[str, Any]) -> None:
         ({"now": NOW + 6, "tolerance": 5}, "timestamp_too_old"),
         ({"secret": ""}, "signature_mismatch"),
         ({"secret": []}, "signature_mismatch"),
-        ({"secret": ...}, "signature_mismatch"),
         ({"secret": "whsec_" + "A" * 32}, "signature_mismatch"),
         ({"body": GOOD["body"] + "\n"}, "signature_mismatch"),
         ({"headers": {**GOOD["headers"], "webhook-signature": "v1,\u00e9\uff11"}}, None),
@@ -125,6 +124,7 @@ def test_every_reason(change: dict[str, Any], expected: str | None) -> None:
         {**GOOD, "profile": "nobody"},
         {**GOOD, "profile": "/no/such/file.toml"},
         {**GOOD, "profile": "\x00/x"},
+        {**GOOD, "secret": None},
         {**GOOD, "secret": 7},
         {**GOOD, "secret": [7]},
         {**GOOD, "secret": {"a": None}},
@@ -164,6 +164,25 @@ def test_a_secret_of_many_brackets_stops_nothing(profile: str) -> None:
     line = {**GOOD, "profile": profile, "secret": '{"a":' + "[" * 100_000}
     before, seen, after = verdicts(GOOD, line, GOOD)
     assert (before["valid"], seen["valid"], after["valid"]) == (True, False, True)
+
+
+def test_what_every_line_needs_is_missed_by_name() -> None:
+    """Who forgot the secret is told that, and not that the signature differs."""
+    for change, said in [
+        ({"profile": ...}, "profile is missing"),
+        ({"secret": ...}, "secret is missing"),
+        ({"secret": None}, "secret is missing"),
+        ({"body": ...}, "give body or body_b64, one of the two"),
+    ]:
+        told = verdict(**change)
+        assert (told["name"], told["reason"]) == ("published", "not_a_request")
+        assert told["sentence"] == f"Not a request: {said}."
+
+
+@pytest.mark.parametrize("profile", ["pesapal", "mtn_momo"])
+def test_where_nothing_is_signed_no_secret_is_missing(profile: str) -> None:
+    """Such a line is a request, whatever else is wrong with it."""
+    assert reason(profile=profile, secret=...) is None
 
 
 def test_lines_may_leave_profile_and_instant_to_the_command() -> None:
