@@ -91,7 +91,7 @@ class Understanding:
     def batch(self, batch: Batch) -> Understood:
         """Its rows and problems."""
         width = len(self._heading)
-        if all(len(row) == width for row in batch.rows):
+        if not batch.broken and all(len(row) == width for row in batch.rows):
             try:
                 columns = self._values(batch.rows, _at_once)
             except Unclear:
@@ -101,7 +101,10 @@ class Understanding:
                 return Understood(rows=rows, read=len(rows))
         found = Understood()
         for number, row in zip(batch.numbers, batch.rows, strict=True):
-            self._row(number, row, found)
+            if number in batch.broken:
+                self._broken(batch.broken[number], row, found)
+            else:
+                self._row(number, row, found)
         return found
 
     def _values(self, rows: Sequence[Sequence[str]], attempt: Attempt) -> Columns:
@@ -120,8 +123,7 @@ class Understanding:
         found.read += 1
         misfit = len(row) < width or any(row[width:])
         trying = _Trying()
-        columns = self._values([[*row, *[""] * (width - len(row))][:width]], trying)
-        values = (number, *(None if column is None else column[0] for column in columns))
+        values = self._tried(number, row, trying)
         if misfit:
             sentence = f"the row has {len(row)} cells, and the heading {width}"
             found.problems.append(Problem(row=number, column=None, sentence=sentence))
@@ -130,6 +132,17 @@ class Understanding:
                 problem = Problem(row=number, column=self.name_of(name), sentence=sentence)
                 found.problems.append(problem)
         (found.unclear if misfit or trying.unclear else found.rows).append(values)
+
+    def _broken(self, problem: Problem, row: Sequence[str], found: Understood) -> None:
+        found.read += 1
+        found.problems.append(problem)
+        if problem.column is not None:  # else nobody knows what it speaks of
+            found.unclear.append(self._tried(problem.row, row, _Trying()))
+
+    def _tried(self, number: int, row: Sequence[str], trying: _Trying) -> tuple[Any, ...]:
+        width = len(self._heading)
+        columns = self._values([[*row, *[""] * (width - len(row))][:width]], trying)
+        return (number, *(None if column is None else column[0] for column in columns))
 
 
 def _at_once(_name: str, read: Callable[..., Any], /, *arguments: Any) -> Any:

@@ -1,29 +1,43 @@
 """Tables of JSON Lines: one object a line, read exactly or not at all.
 
-Names, numbers and texts only; a name twice, NaN, and objects within objects are refused, for
-whoever wrote them meant something that a table cannot say.
+Names, numbers and texts only; a name twice, NaN, and objects within objects are problems of their
+row, for whoever wrote them meant something that a table cannot say. So is a line that is no object;
+a file that has hardly anything else is no JSON Lines, and refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from app.files.columns import plain_name
-from app.files.problems import Refused
+from app.files.problems import Problem, Refused
 from app.files.tables import BATCH, MAX_CELL, MAX_COLUMNS, MAX_ROWS, Batch, Number
 from app.files.text import encoding_of, lines
 
 MAX_DIGITS: Final = 100
 """Characters of one number; no amount needs a third of them."""
 
+MAX_BROKEN: Final = 100
+"""Of the first lines, so many may be no objects even where fewer are: that many problems can be
+told one by one. A JSON document over several lines has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """A line that is no object: what is wrong with it, and its text."""
+
+    sentence: str
+    text: str
+
 
 class JsonLines:
-    """One file of JSON Lines. Its heading is made of all names of the first MAX_LOOKED lines."""
+    """One file of JSON Lines. Its heading is made of all names of the first BATCH lines."""
 
     heading_row = 1
 
@@ -36,8 +50,10 @@ class JsonLines:
     def _heading(self) -> list[str]:
         """The names that the first rows use, as they write them."""
         found: dict[str, str] = {}
-        for row in islice(self._objects(), BATCH):
-            for name in row[1]:
+        looked = list(islice(self._objects(), BATCH))
+        _refuse_other_things(looked)
+        for _, row in looked:
+            for name in () if isinstance(row, _Broken) else row:
                 plain = plain_name(name)
                 if plain in self._wanted:
                     found.setdefault(plain, name)
@@ -55,36 +71,72 @@ class JsonLines:
                 raise Refused(
                     part[0][0], f"there are more than {MAX_ROWS:,} rows: import it in parts"
                 )
-            rows: list[Sequence[str]] = [_cells(row, places, number) for number, row in part]
-            yield Batch(rows, [number for number, _ in part])
+            yield _batch(part, places)
 
-    def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _objects(self) -> Iterator[tuple[int, dict[str, Any] | _Broken]]:
         for number, line in enumerate(lines(self._path, self._encoding), 1):
             if not line.strip():
                 continue
             try:
                 found = _DECODER.decode(line)
             except (ValueError, RecursionError) as error:
-                raise Refused(number, f"the line is not a JSON object: {_reason(error)}") from None
-            if not isinstance(found, dict) or len(found) > MAX_COLUMNS:
-                raise Refused(number, f"the line is no JSON object of at most {MAX_COLUMNS} names")
+                found = _Broken(f"the line is not a JSON object: {_reason(error)}", line)
+            else:
+                if not isinstance(found, dict) or len(found) > MAX_COLUMNS:
+                    sentence = f"the line is no JSON object of at most {MAX_COLUMNS} names"
+                    found = _Broken(sentence, line)
             yield number, found
 
 
-def _cells(row: dict[str, Any], places: dict[str, int], number: int) -> list[str]:
-    cells = [""] * len(places)
+def _refuse_other_things(looked: Sequence[tuple[int, object]]) -> None:
+    """Raises Refused with the first line that is no object where nearly none is."""
+    broken = [(number, row) for number, row in looked if isinstance(row, _Broken)]
+    if broken and len(broken) >= min(len(looked), max(MAX_BROKEN, len(looked) // 2) + 1):
+        number, row = broken[0]
+        others = ", nor are others: JSON Lines has one object on each line"
+        raise Refused(number, row.sentence + (others if len(broken) > 1 else ""))
+
+
+def _batch(part: Sequence[tuple[int, dict[str, Any] | _Broken]], places: dict[str, int]) -> Batch:
+    rows: list[Sequence[str]] = []
+    broken = {}
+    for number, row in part:
+        if isinstance(row, _Broken):
+            # One less than a cell may have: an apostrophe may come before it among the rejects.
+            rows.append([row.text.strip()[: MAX_CELL - 1], *[""] * (len(places) - 1)])
+            broken[number] = Problem(row=number, column=None, sentence=row.sentence)
+            continue
+        cells, problem = _cells(row, places, number)
+        rows.append(cells)
+        if problem is not None:
+            broken[number] = problem
+    return Batch(rows, [number for number, _ in part], broken)
+
+
+def _cells(
+    row: dict[str, Any], places: dict[str, int], number: int
+) -> tuple[list[str], Problem | None]:
+    """The cells, and the first one's problem that is none."""
+    cells, problem = [""] * len(places), None
     for name, value in row.items():
         place = places.get(plain_name(name))
         if place is None or value is None:
             continue
-        if not isinstance(value, str):
-            raise Refused(number, "is neither a text nor a number", column=name[:80])
-        if len(value) > MAX_CELL:
-            raise Refused(number, f"has more than {MAX_CELL:,} characters", column=name[:80])
-        if cells[place]:
-            raise Refused(number, "is there twice", column=name[:80])
-        cells[place] = value
-    return cells
+        sentence = _misfit(value, cells[place])
+        if sentence is None:
+            cells[place] = value
+        elif problem is None:
+            problem = Problem(row=number, column=name[:80], sentence=sentence)
+    return cells, problem
+
+
+def _misfit(value: Any, before: str) -> str | None:
+    """Why a value cannot be the cell; `before` is what the row said of it already."""
+    if not isinstance(value, str):
+        return "is neither a text nor a number"
+    if len(value) > MAX_CELL:
+        return f"has more than {MAX_CELL:,} characters"
+    return "is there twice" if before else None
 
 
 def _reason(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,8 @@ from app.files.tables import MAX_FILE_BYTES, Table
 
 _ZIP: Final = b"PK\x03\x04"
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
+"""How a JSON array of objects begins, and no heading of a table does."""
 
 
 def open_table(path: Path, mapping: FileMapping, fields: Fields) -> Table:
@@ -30,6 +33,9 @@ def open_table(path: Path, mapping: FileMapping, fields: Fields) -> Table:
         from app.files.xlsx_table import XlsxTable
 
         return XlsxTable(path, sheet=mapping.sheet)
+    if _ARRAY.match(start):
+        raise Refused(1, "this is one JSON array: write each of its objects on a line of its own, "
+                         "without the brackets around them and the commas between")  # fmt: skip
     if _begins_an_object(start):
         names = [mapping.columns.get(name, name) for name in fields.names]
         return JsonLines(path, encoding=mapping.encoding, names=[name for name in names if name])

@@ -11,9 +11,11 @@ declares about text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from app.files.problems import Problem
 
 MAX_FILE_BYTES: Final = 2 * 1024**3
 """A file of ten million rows has about 1 GB."""
@@ -45,10 +47,15 @@ class Moment(str):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some rows that follow each other, and the number of each in the file."""
+    """Some rows that follow each other, and the number of each in the file.
+
+    broken  by their number, rows that are not as their format must be: a problem of a column leaves
+            the other cells; where one of the whole row is told, its text stands in the first cell
+    """
 
     rows: list[Sequence[str]]
     numbers: Sequence[int]
+    broken: Mapping[int, Problem] = field(default_factory=dict)
 
 
 class Table(Protocol):

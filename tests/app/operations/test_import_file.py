@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,25 @@ async def test_a_good_row_is_not_taken_beside_one_of_the_same_reference_that_is_
     put(rejects, "\n".join([head, *rows_left[3:4]]).replace("2.0x", "2.00"))
     assert (await import_book(desk, Request(path=rejects))).new == 1
     assert await references(desk) == ["A1", "a-1", "D"]
+
+
+async def test_lines_of_json_that_are_none_are_rows_like_any_other(desk: Desk, path: Path) -> None:
+    """They are counted, told, and set aside; a line of which one value is unfit still speaks of its
+    order, and of one that cannot be read nobody knows it."""
+    line = '{{"reference": "{}", "amount": {}, "currency": "KES"}}\n'
+    bad = 'A\n=1\n{"reference": "B",\n' + line.format("C", "true")
+    put(path, line.format("A", 1) + bad + line.format("C", 3) + line.format("D", 4))
+    done = await import_book(desk, Request(path=path))
+    assert (done.read, done.rejected, done.number) == (7, 5, None)
+    assert told(done) == [(2, None), (3, None), (4, None), (5, "amount"), (5, "reference"),
+                          (6, "reference")]  # fmt: skip
+    taken = await import_book(desk, Request(path=path, accept_good=True))
+    assert (taken.new, taken.rejected, await references(desk)) == (2, 5, ["A", "D"])
+    with path.with_name("book.rejects.csv").open(newline="") as file:
+        _, *left = csv.reader(file)
+    assert [(each[0], each[3]) for each in left] == [
+        ("A", "2"), ("'=1", "3"), ('{"reference": "B",', "4"), ("C", "5"), ("C", "6"),
+    ]  # fmt: skip
 
 
 async def test_too_many_rows_of_one_payment_are_a_problem(
