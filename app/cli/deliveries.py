@@ -139,7 +139,8 @@ def reverify_deliveries(
 ) -> None:
     """Judge refused deliveries again, as of their arrival, after a secret or profile was corrected.
 
-    What is genuine now is stored as if it had been accepted then, and its orders are folded.
+    What is genuine now is stored as if it had been accepted then. Its orders are folded by `serve`,
+    or now by `refold`.
     """
     from app.bootstrap_sources import storing_sources
     from app.cli.running import with_desk
@@ -171,6 +172,8 @@ def reverify_deliveries(
         f"Judged {done.judged}: {len(rows)} accepted, {sum(done.refused.values())} still refused, "
         f"{done.cut} of which too little was kept."
     )
+    if rows:
+        note("Their orders are folded by `serve`, or now by `refold`.")
 
 
 def _unexplained(verdict: str) -> str:

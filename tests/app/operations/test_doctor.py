@@ -250,8 +250,13 @@ def test_a_mended_secret_loses_nothing(tmp_path: Path, run: Run) -> None:
     assert done.document["refused"] == {"timestamp_too_old": 1}
     assert {row["verdict"] for row in done.document["accepted"]} == {"stored"}
     assert {row["delivery"] for row in done.document["accepted"]} < set(ids)
+    assert "orders are folded by `serve`, or now by `refold`." in done.err
+    assert run("orders", "list", "--format", "json").document == []
     again = run("deliveries", "reverify", "--source", "shop", "--format", "json")
     assert again.document["accepted"] == []
+    assert "refold" not in again.err
+    assert run("refold").err == "Folded 1 orders.\n"
+    assert [o["order"] for o in run("orders", "list", "--format", "json").document] == ["ORD-1"]
     assert asyncio.run(_outcome(tmp_path)) == ("succeeded", T)
     assert run("db", "check").code == 0
 
