@@ -31,7 +31,7 @@ from app.sandbox.page import HEADERS, checkout_page
 from app.sandbox.problems import RefusalError, answer_fault, answer_http_error, answer_refusal
 from app.sandbox.provider import Provider
 from app.sandbox.requests import SessionRequest, check_request, digest_of, read_json
-from app.sandbox.settings import DEFAULT_PORT, LIVE_PREFIX, SandboxSettings
+from app.sandbox.settings import DEFAULT_PORT, SandboxSettings, is_live_token
 
 MAX_BODY_BYTES: Final = 64 * 1024
 """A session request has about 300 bytes."""
@@ -136,7 +136,7 @@ class _Endpoints:
     def _check_token(self, authorization: str) -> None:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
-        if scheme.lower() == "bearer" and token.startswith(LIVE_PREFIX):
+        if scheme.lower() == "bearer" and is_live_token(token):
             raise RefusalError(
                 403, "live_token", detail="This is a sandbox; a live token opens nothing here."
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,8 +21,9 @@ SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens
 SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
 """The signing secret of a sandbox unless told otherwise. It decodes to words that say so."""
 
-LIVE_PREFIX: Final = "live_"
-"""How tokens of the live service begin. A sandbox answers 403 to them."""
+LIVE_TOKENS: Final = ("live_*", "*_live_*")
+"""How tokens of the live service look, as profile `checkout` has it. A sandbox answers 403 to
+them."""
 
 SHORTEST_LIFETIME_UNITS: Final = 10.0
 """Every scenario moves its money within this many units, so before a session expires."""
@@ -31,7 +33,7 @@ SHORTEST_LIFETIME_UNITS: Final = 10.0
 class SandboxSettings:
     """One sandbox. Raises ConfigurationError with every problem at once.
 
-    token                   the bearer token that opens sessions; must not begin with `live_`
+    token                   the bearer token that opens sessions; no live one
     secrets                 signing secrets, newest first, for whoever makes the signer
     webhook_url             where events are POSTed: absolute, http or https
     public_url              how customers reach this sandbox; begins every `checkout_url`
@@ -71,7 +73,7 @@ class SandboxSettings:
         schedule = self.retry_schedule_units
         return (
             (bool(self.token), "Give the sandbox a bearer token."),
-            (not self.token.startswith(LIVE_PREFIX), "A live token has no place in a sandbox."),
+            (not is_live_token(self.token), "A live token has no place in a sandbox."),
             (is_absolute_http(self.webhook_url), "Give webhook_url as an http or https URL."),
             (is_absolute_http(self.public_url), "Give public_url as an http or https URL."),
             (self.unit_s > 0, "unit_s must be more than 0 seconds."),
@@ -86,6 +88,11 @@ class SandboxSettings:
             (self.max_concurrent > 0, "max_concurrent must be 1 or more."),
             (self.delivery_timeout_s > 0, "delivery_timeout_s must be more than 0 seconds."),
         )
+
+
+def is_live_token(token: str) -> bool:
+    """Whether the token looks like one of the live service, in any case."""
+    return any(fnmatchcase(token.lower(), pattern) for pattern in LIVE_TOKENS)
 
 
 def is_absolute_http(url: str) -> bool:

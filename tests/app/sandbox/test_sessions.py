@@ -59,6 +59,10 @@ async def test_the_page_escapes_what_the_merchant_wrote() -> None:
         ("Bearer sandbox_tokeé", 401, "unauthenticated"),
         ("Basic sandbox_token_0001", 401, "unauthenticated"),
         ("Bearer live_abc", 403, "live_token"),
+        ("Bearer sk_live_abc", 403, "live_token"),
+        ("bearer  SK_LIVE_abc", 403, "live_token"),
+        ("Bearer olive_abc", 401, "unauthenticated"),
+        ("Bearer sk_live", 401, "unauthenticated"),
     ],
 )
 async def test_tokens(authorization: str | None, status: int, code: str) -> None:
