@@ -42,9 +42,14 @@ def _plain(text: str) -> bool:
     )
 
 
+def _parameter(request: Request, name: str) -> str | None:
+    """What the query gives for a name; `?name=` gives nothing, as a form sends a blank field."""
+    return request.query_params.get(name) or None
+
+
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
     """A whole number from the query, within its bounds."""
-    text = request.query_params.get(name)
+    text = _parameter(request, name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and low <= int(text) <= high):
@@ -56,7 +61,7 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
 
 def instant_parameter(request: Request, name: str) -> Instant | None:
     """An RFC 3339 moment from the query."""
-    text = request.query_params.get(name)
+    text = _parameter(request, name)
     if text is None:
         return None
     try:
@@ -68,7 +73,7 @@ def instant_parameter(request: Request, name: str) -> Instant | None:
 
 def chosen(request: Request, name: str, words: Sequence[str]) -> str | None:
     """One word of a closed vocabulary from the query."""
-    text = request.query_params.get(name)
+    text = _parameter(request, name)
     if text is not None and text not in words:
         raise ApiProblem(422, "parameter_invalid", f"{name} is one of {', '.join(words)}.")
     return text
