@@ -36,6 +36,9 @@ FOLDER: Final = Path("var/demo")
 UNIT_S: Final = 0.25
 """Seconds in one unit of a scenario. A session lives 20 units: a run takes 8 s."""
 
+SAME_MOMENT_S: Final = 1.0
+"""Seconds within which a Ctrl-C reaches every process of a terminal."""
+
 HOST: Final = "127.0.0.1"
 
 
@@ -106,14 +109,28 @@ async def _run(
         _print(played, await shop.verdicts(http, party), monotonic() - began)
         print(_told(told, played), flush=True)
         if not once:
-            _invite(party)
-            await asyncio.wait(
-                [asyncio.create_task(child.ended()) for child in (service, provider)],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            service.check()
-            provider.check()
+            await _stay(party, (service, provider))
     return 0 if all(each.right for each in played) and not told.refused else 1
+
+
+async def _stay(party: shop.Party, servers: Sequence[Child]) -> None:
+    """Until Ctrl-C or SIGTERM, which from here on is the normal end. Raises UnreachableError when a
+    server ended by itself."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    _invite(party)
+    end = asyncio.create_task(told.wait())
+    ended = [asyncio.create_task(each.ended()) for each in servers]
+    await asyncio.wait([end, *ended], return_when=asyncio.FIRST_COMPLETED)
+    # A terminal sends Ctrl-C to the servers, too: their end may be seen here before it.
+    await asyncio.wait([end], timeout=SAME_MOMENT_S)
+    for task in (end, *ended):
+        task.cancel()
+    if not told.is_set():
+        for each in servers:
+            each.check()
 
 
 def _answering(http: httpx2.AsyncClient, url: str) -> shop.Ready:

@@ -8,9 +8,12 @@ The steps are numbered where they are done.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from socket import socket
 from typing import Final
 
 import anyio
@@ -82,10 +85,25 @@ def _lifespan(
     return lifespan
 
 
+class _Server(uvicorn.Server):
+    """Ends normally on SIGTERM and SIGINT once it is up, where Uvicorn sends them to itself anew;
+    before that they end the process as they do any other."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+
+
 async def serve_sandbox(
     app: Starlette, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT
 ) -> None:
-    """Serve until the process is told to end. Prints and logs nothing of its own.
+    """Serve until SIGTERM or SIGINT. Prints and logs nothing of its own.
 
     Raises PortTaken.
     """
@@ -102,7 +120,7 @@ async def serve_sandbox(
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
     )
     try:
-        await uvicorn.Server(config).serve()
+        await _Server(config).serve()
     except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
         raise PortTaken(host, port) from failed
 

@@ -9,11 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tests.e2e.processes import serving, token
+import pytest
+
+from tests.e2e.processes import running, serving, token
+from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +39,21 @@ def test_told_to_stop_while_a_reader_waits(tmp_path: Path) -> None:
             assert (answer.status, json.load(answer)) == (200, {"outcomes": [], "cursor": 0})
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_sandbox_that_is_told_to_stop_has_done_what_it_was_for(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """It stays up until then: no failure, and nothing is said."""
+    port = free_port()
+    words = ["sandbox", "--port", str(port), "--truth", str(tmp_path / "truth.json")]
+    with running(tmp_path, *words, stays=False) as process:
+        until(lambda: process.popen.poll() is not None or is_open(port))
+        assert process.end(number) == 0
+        assert b"Traceback" not in process.log
+    assert not is_open(port)
+    assert json.loads((tmp_path / "truth.json").read_text()) == []
+
+
 # --- the demo -------------------------------------------------------------------------------------
 
 
@@ -50,7 +68,9 @@ def a_demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A demo in the folder; it and its children are surely gone afterwards."""
     words = [sys.executable, "-m", "app", "demo"]
     with (folder / "out").open("wb") as out:
-        demo = subprocess.Popen(words, cwd=folder, env=clean(), stdout=out, stderr=out)
+        demo = subprocess.Popen(
+            words, cwd=folder, env=clean(), stdout=out, stderr=out, start_new_session=True
+        )
     pids: set[int] = set()
     try:
         pids |= children(demo.pid, count=2)
@@ -127,3 +147,40 @@ def test_a_demo_that_is_told_to_stop_takes_its_children_along(tmp_path: Path) ->
         assert [port for port in listening if is_open(port)] == []
     assert b"Traceback" not in (tmp_path / "out").read_bytes()
     assert not (tmp_path / "var" / "demo" / "pid").exists()
+
+
+def ctrl_c(pid: int) -> None:
+    """As a terminal sends it: to the demo, and to the servers that it started."""
+    os.killpg(pid, signal.SIGINT)
+
+
+def terminate(pid: int) -> None:
+    """As a service manager sends it: to the demo alone."""
+    os.kill(pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("tell", [ctrl_c, terminate])
+def test_a_demo_that_stays_up_ends_well(tmp_path: Path, tell: Callable[[int], None]) -> None:
+    """All has been played, and it stays until it is told to end: that is no failure."""
+    out = tmp_path / "out"
+    with a_demo(tmp_path) as demo:
+        until(
+            lambda: demo.poll() is not None or b"stays up until Ctrl-C" in out.read_bytes(),
+            otherwise=out.read_text,
+        )
+        servers = children(demo.pid, count=2)
+        tell(demo.pid)
+        assert demo.wait(PATIENCE_S) == 0, out.read_text()
+        assert [pid for pid in servers if alive(pid)] == []
+    assert b"Traceback" not in out.read_bytes()
+    assert not (tmp_path / "var" / "demo" / "pid").exists()
+
+
+def test_a_demo_that_is_interrupted_while_it_plays_has_not_done_it(tmp_path: Path) -> None:
+    """Whoever waits for what it finds must not take an interruption for its success."""
+    with a_demo(tmp_path) as demo:
+        servers = children(demo.pid, count=2)
+        ctrl_c(demo.pid)
+        assert demo.wait(PATIENCE_S) == 130
+        assert [pid for pid in servers if alive(pid)] == []
+    assert b"Traceback" not in (tmp_path / "out").read_bytes()
