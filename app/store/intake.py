@@ -252,19 +252,25 @@ def _customers(arrivals: Sequence[Arrival], linking: Linking) -> Iterator[PhoneN
             )
 
 
+_KEPT_AGAIN = "ON CONFLICT (digest) DO UPDATE SET body=excluded.body WHERE envelopes.body IS NULL"
+_LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
+
+
 def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:
-    """Bodies of several events, each once, however often they came. One that was pruned is kept
-    again for a part that is new: another source may have sent the same."""
+    """Bodies of several events, each once, however often they came. One that was let go is kept
+    again for a part that is new and could be read: another source may have sent the same. What
+    cannot be read is new however often it comes, and would bring back what was erased."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
-    if bodies:
-        yield from inserting(
-            dialect,
-            table="envelopes",
-            columns=("digest", "body"),
-            rows=sorted(bodies.items()),
-            conflict="ON CONFLICT (digest) DO UPDATE SET body=excluded.body "
-            "WHERE envelopes.body IS NULL",
-        )
+    read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
+    for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
+        if digests:
+            yield from inserting(
+                dialect,
+                table="envelopes",
+                columns=("digest", "body"),
+                rows=[(digest, bodies[digest]) for digest in sorted(digests)],
+                conflict=conflict,
+            )
 
 
 def _due(judged: Judged) -> dict[str, Instant]:

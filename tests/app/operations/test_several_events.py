@@ -13,6 +13,7 @@ from app.bootstrap_sources import compile_sources
 from app.config import load_settings
 from app.operations.refold import refold_until_quiet
 from app.operations.reindex import Reindexed, reindex
+from app.providers.source import Source
 from app.store.retention import prune
 from reconcile.instants import DAY
 from tests.app.web.driving import Driver, driving, environ
@@ -56,10 +57,14 @@ def service(folder: Path, profile: str = PROFILE, **more: str) -> Any:
 
 async def again(driver: Driver, folder: Path, **more: str) -> Reindexed:
     """The index rebuilt, with the profile as the file has it now."""
+    return await reindex(driver.desk, sources=now(folder, **more), progress=lambda count: None)
+
+
+def now(folder: Path, **more: str) -> dict[str, Source]:
+    """The sources, with the profile as the file has it now."""
     path = str(folder / "batches.toml")
     more = {"SOURCES__SHOP__PROFILE": path, "SOURCES__SHOP__SECRETS": KEY, **more}
-    sources = compile_sources(load_settings(environ(folder, **more)))
-    return await reindex(driver.desk, sources=sources, progress=lambda count: None)
+    return compile_sources(load_settings(environ(folder, **more)))
 
 
 async def send(driver: Driver, *items: Any, source: str = "shop") -> dict[str, Any]:
@@ -140,6 +145,25 @@ async def test_a_body_that_was_pruned_is_kept_again_for_what_is_new(tmp_path: Pa
         assert (await send(driver, item(1), item(2), source="till"))["verdict"] == "stored"
         done = await again(driver, tmp_path, **more)
         assert (done.events, done.unreadable) == (4, 0)
+
+
+async def test_a_body_that_was_let_go_is_not_kept_again_for_what_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    """A part that could be read when it came, and no longer can: it is new however often it comes,
+    and the whole body holds what another customer had erased."""
+    batch = item(1), item(2, amount="12.50")
+    async with service(tmp_path, PROFILE.replace('unit = "minor"', 'unit = "major"')) as driver:
+        await send(driver, *batch)
+        ids = [row[0] for row in driver.rows("SELECT id FROM deliveries")]
+        async with driver.desk.store.writing() as connection:
+            await prune(connection, ids, now=T + 90 * DAY)
+        (tmp_path / "batches.toml").write_text(PROFILE)
+        driver.service.webhooks.door.sources["shop"] = now(tmp_path)["shop"]
+        assert (await send(driver, *batch))["verdict"] == "unreadable"
+        assert driver.rows("SELECT body FROM envelopes") == [(None,)]
+        assert (await send(driver, item(2, amount="12.50"), item(3)))["verdict"] == "unreadable"
+        assert driver.rows("SELECT count(*), count(body) FROM envelopes") == [(2, 1)]
 
 
 async def test_the_whole_body_goes_with_the_last_of_its_events(tmp_path: Path) -> None:
