@@ -41,7 +41,7 @@ def erase(
     """Erase a customer's personal data: bodies, headers, phone numbers and session requests.
 
     Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. What must stay
-    for now is listed with the reason, and the exit code is 1: ask again when it is over.
+    for now, unread deliveries too, is listed with why, and the exit code is 1: ask again later.
     """
     from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources

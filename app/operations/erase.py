@@ -1,7 +1,7 @@
 """Erases a customer's personal data, and keeps what the money rests on.
 
     1 find    what a phone number, or an order, touches: by digests, and by looking through bytes
-    2 judge   each order and stray delivery: what may go, and what must stay and why
+    2 judge   each order, stray and refused delivery: what may go, and what must stay and why
     3 note    who asked, and why, before the first row is touched
     4 erase   in short transactions beside the running service; nothing that was said of meanwhile
     5 tidy    the database's log, so that the bytes are gone, too
@@ -24,7 +24,8 @@ from app.errors import NotFoundError, UsageError
 from app.masking import hint_pattern, masked_phone, written_pattern
 from app.operations.customers import checked_reason, phones_of
 from app.operations.desk import Desk
-from app.operations.erase_rules import Kept, Rules, kept_order, kept_since
+from app.operations.erase_rules import Kept, Rules, kept_order
+from app.operations.erase_unknown import Judging, judge_refused, judge_strays, kept_wholes
 from app.operations.people import note_deed, permitted
 from app.operations.prune import Settled, prune_orders
 from app.operations.search_terms import understood
@@ -38,7 +39,6 @@ from app.store.erasing import (
     empty_wholes,
     orders_asked_for,
     owners,
-    rejections_that_hold,
     with_wholes,
 )
 from app.store.histories import gather
@@ -227,8 +227,7 @@ class _Finding:
                 "erase order by order"
             )
         await self._judge(connection, erasure, sorted(orders))
-        await self._judge_strays(connection, erasure, strays)
-        erasure.rejections = await rejections_that_hold(connection, [written])
+        await self._judge_unknown(connection, erasure, strays, written)
         erasure.book_lines = await lines_with(connection, phones=[digits])
         return await self._checked(connection, erasure)
 
@@ -237,7 +236,7 @@ class _Finding:
         erasure.phones = await phones_of(connection, order, sources=self._sources)
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
-        erasure.rejections = await rejections_that_hold(connection, [named])
+        await self._judge_unknown(connection, erasure, set(), named)
         erasure.book_lines = await lines_with(connection, keys=[match_key(order)])
         return await self._checked(connection, erasure)
 
@@ -285,19 +284,28 @@ class _Finding:
                 )
             )
 
-    async def _judge_strays(
-        self, connection: Connection, erasure: Erasure, deliveries: set[str]
+    async def _judge_unknown(
+        self,
+        connection: Connection,
+        erasure: Erasure,
+        strays: set[str],
+        named: re.Pattern[str],
     ) -> None:
-        now = self._desk.clock.now()
-        for owned in await owners(connection, deliveries):
-            if owned.order is not None or owned.pruned:
-                continue
-            name, heard = owned.delivery_id, owned.received_at
-            kept = kept_since(name, heard, self._rules, as_of=now)
-            if kept is None:
-                erasure.deliveries.append(name)
-            else:
-                erasure.kept.append(kept)
+        """What no ledger knows of, once it is known which orders stay."""
+        staying = {each.what for each in erasure.kept} - erasure.brought.keys()
+        by = Judging(
+            rules=self._rules, now=self._desk.clock.now(), staying=min(staying, default=None)
+        )
+        unowned = await judge_strays(connection, strays, by)
+        refused = await judge_refused(connection, named, by)
+        would_go = erasure.brought | {each: [each] for each in unowned.going}
+        beside = await kept_wholes(connection, would_go, going=unowned.going)
+        for order in erasure.brought.keys() & beside.keys():
+            del erasure.brought[order]
+        erasure.orders = [each for each in erasure.orders if each.order not in beside]
+        erasure.deliveries = [each for each in unowned.going if each not in beside]
+        erasure.rejections = refused.going
+        erasure.kept += [*beside.values(), *unowned.kept, *refused.kept]
 
 
 class _Erasing:

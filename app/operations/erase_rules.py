@@ -3,6 +3,11 @@
 A body is the evidence of money: it stays while the payment is not over, while somebody still has to
 settle it, and for as long as the law may demand. That the provider may deliver it again is no
 reason: a redelivery is known by its digest, and its body is not stored again.
+
+What was refused, or could not be read, may tell of money that no ledger knows yet, and a mended
+secret or profile finds it: it stays with the orders that stay, and in any case until somebody has
+had the time to mend. Its own order may be unknown, or over, for no other reason than that. For ever
+it cannot stay, since anybody may send what is refused.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from app.operations.unread import WINDOW
 from reconcile.history import History
 from reconcile.instants import DAY, Duration, Instant, format_instant
 from reconcile.ledger import Ledger
@@ -22,6 +28,9 @@ Why = Literal[
     "to_settle",
     "shared",
     "minimum",
+    "refused",
+    "unread",
+    "beside_unread",
     "in_the_reference",
     "changed",
 ]
@@ -32,6 +41,12 @@ SENTENCES: Final[Mapping[Why, str]] = {
     "to_settle": "a person must settle it first ({})",
     "shared": "it shares events with another order: a person must settle whose they are",
     "minimum": "TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until {}",
+    "refused": "it was refused, and may tell of a payment all the same: mend the secret or the "
+    "profile, run `tallyhook deliveries reverify` and ask again; as it is, it can go {}",
+    "unread": "it could not be read, and may tell of a payment: correct the profile, run "
+    "`tallyhook reindex` and ask again; as it is, it can go {}",
+    "beside_unread": "the request that brought it holds an event that could not be read yet ({}): "
+    "correct the profile, run `tallyhook reindex` and ask again",
     "in_the_reference": "its reference is, or holds, the number: ledgers are kept",
     "changed": "something was said of it meanwhile: ask again",
 }
@@ -85,3 +100,24 @@ def kept_since(what: str, heard: Instant, rules: Rules, *, as_of: Instant) -> Ke
     if as_of < heard + rules.minimum:
         return Kept(what=what, why="minimum", until=heard + rules.minimum)
     return None
+
+
+def kept_unknown(
+    what: str,
+    heard: Instant,
+    rules: Rules,
+    *,
+    why: Literal["refused", "unread"],
+    beside: str | None,
+    as_of: Instant,
+) -> Kept | None:
+    """Why a delivery must stay of which no ledger knows what it says; None where it may go.
+
+    beside  an order of the same customer, or that it names, that stays: it may be a part of it
+    """
+    if beside is not None:
+        return Kept(what=what, why=why, detail=f"with {beside}")
+    if as_of < heard + WINDOW:
+        until = heard + max(WINDOW, rules.minimum)
+        return Kept(what=what, why=why, detail=f"after {format_instant(until)}")
+    return kept_since(what, heard, rules, as_of=as_of)

@@ -43,7 +43,8 @@ class RawDelivery:
 
     body   None where it was pruned; `kept` is then the event that was read from it
     whole  of one of several events in one request: the whole body
-    lone   whether that is gone, and only the event's own bytes are left; `kept` is there then, too
+    lone   whether that is gone, and only the event's own bytes are left; `kept` is there then, too,
+           if they could be read
     """
 
     delivery_id: str

@@ -21,7 +21,7 @@ AT_ONCE: Final = 500
 
 _OWNERS: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
-    "events.order_key FROM deliveries LEFT JOIN events "
+    "events.order_key, deliveries.verdict FROM deliveries LEFT JOIN events "
     "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
     "AND events.digest = deliveries.digest WHERE deliveries.id IN ({})"
 )
@@ -29,13 +29,14 @@ _OWNERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A delivery and its order; None where it has none."""
+    """A delivery and its order; None where it has none. `unread`: it could not be read."""
 
     delivery_id: str
     received_at: Instant
     source: str
     pruned: bool
     order: str | None
+    unread: bool
 
 
 async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list[Owned]:
@@ -48,6 +49,7 @@ async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list
             source=row[2],
             pruned=row[3] is not None,
             order=row[4],
+            unread=row[5] == "unreadable",
         )
         for row in sorted(rows)
     ]
@@ -76,12 +78,14 @@ async def deliveries_that_hold(
 
 async def rejections_that_hold(
     connection: AsyncConnection, patterns: Sequence[re.Pattern[str]]
-) -> list[str]:
-    """Rejections of which the body or a header holds what one of the patterns finds."""
-    found: list[str] = []
+) -> list[tuple[str, Instant]]:
+    """Rejections of which the body or a header holds what one of the patterns finds, and when they
+    arrived."""
+    found: list[tuple[str, Instant]] = []
     after = ""
     sql = text(
-        "SELECT id, headers, body FROM rejections WHERE id > :after ORDER BY id LIMIT :limit"
+        "SELECT id, headers, body, received_at FROM rejections WHERE id > :after "
+        "ORDER BY id LIMIT :limit"
     )
     while True:
         rows = (await connection.execute(sql, {"after": after, "limit": AT_ONCE})).all()
@@ -89,7 +93,7 @@ async def rejections_that_hold(
             return found
         for row in rows:
             if any(_holds(pattern, row[1], row[2]) for pattern in patterns):
-                found.append(row[0])
+                found.append((row[0], row[3]))
         after = rows[-1][0]
 
 
@@ -134,6 +138,26 @@ async def with_wholes(connection: AsyncConnection, deliveries: Iterable[str]) ->
         values=deliveries,
     )
     return {row[0] for row in rows}
+
+
+async def unread_beside(
+    connection: AsyncConnection, deliveries: Iterable[str]
+) -> dict[str, set[str]]:
+    """For those of the deliveries that came in a whole body that is still there: others in it that
+    could not be read, and still have their bytes."""
+    rows = await select_in(
+        connection,
+        sql="SELECT deliveries.id, others.id FROM deliveries "
+        "JOIN envelopes ON envelopes.digest = deliveries.envelope "
+        "JOIN deliveries AS others ON others.envelope = deliveries.envelope "
+        "WHERE envelopes.body IS NOT NULL AND others.verdict = 'unreadable' "
+        "AND others.pruned_at IS NULL AND others.id <> deliveries.id AND deliveries.id IN ({})",
+        values=deliveries,
+    )
+    found: dict[str, set[str]] = {}
+    for delivery, other in rows:
+        found.setdefault(delivery, set()).add(other)
+    return found
 
 
 async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from app.operations.refold import refold_until_quiet
 from app.phone_key import PhoneKey
 from app.store.audit import Deed, add_deed
 from app.store.comparing import phones_not_noted
+from app.store.intake import Whole
 from app.store.phones import (
     drop_notes,
     drop_other_keys,
@@ -24,6 +25,7 @@ from app.store.phones import (
     old_notes,
     orders_by_phone,
 )
+from app.store.retention import prune
 from app.store.scratch import scratch_database
 from app.store.store import Store
 from reconcile.events import Event
@@ -121,6 +123,28 @@ class PersonalContract:
         assert found == [(None, "")]
         for table in ("phones", "rejections"):
             assert await rows(store, f"SELECT 1 FROM {table}") == []
+
+    async def test_what_is_not_read_yet_keeps_the_body_that_it_shares(self, store: Store) -> None:
+        """Then the whole body does not come back with what nobody can read."""
+        body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Whole("d" * 64, PHONE.encode())
+        event = paid("e1", "A")
+        unread, parts = arrival(None, whole=whole), {"body": body, "whole": whole}
+        await keep(store, arrival(event, customer=DIGEST, **parts), unread)
+        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        words: dict[str, Any] = {"sources": {}, "rules": Rules(), "progress": quiet}
+        then, asked = desk(store, at=40 * DAY // SECOND), Asked(phone=PHONE, reason="-", by="Ann")
+        erasure = await erase(then, asked, dry_run=False, **words)
+        assert [(each.what, each.why) for each in erasure.kept] == [("A", "beside_unread")]
+        async with store.writing() as connection:
+            await prune(connection, [unread.delivery_id], now=T)
+        erasure = await erase(then, asked, dry_run=False, **words)
+        assert (erasure.kept, [each.order for each in erasure.orders]) == ([], ["A"])
+        for again, kept in (
+            ([arrival(event, **parts), arrival(None, whole=whole)], 0),
+            ([arrival(said("e2", order="B"), whole=whole)], 1),
+        ):
+            await keep(store, *again)
+            assert await rows(store, "SELECT count(body) FROM envelopes") == [(kept,)]
 
     @pytest.mark.parametrize("table", ["audit", "records", "revisions", "signoffs"])
     async def test_some_rows_can_only_be_added(self, store: Store, table: str) -> None:

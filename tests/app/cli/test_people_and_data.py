@@ -108,7 +108,8 @@ def test_what_must_stay_is_listed_and_told_by_the_exit_code(
     ended = run("erase", "--order", "ORD-1", "--reason", "asked", "--format", "json")
     assert ended.code == 1
     assert [(each["what"], each["why"]) for each in ended.document["kept"]] == [
-        ("ORD-1", "minimum")
+        ("ORD-1", "minimum"),
+        (filled["live"], "refused"),
     ]
     for words in ([], ["--phone", "1", "--order", "O"], ["--order", "ORD-1"]):
         assert run("erase", *words).code == 2
