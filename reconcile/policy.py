@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Final
+
+from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, MINUTE, Duration
 from reconcile.values import frozen
+
+FORM: Final = 1
+"""Of `policy_text`; to be raised where a choice comes to mean something else than it did."""
 
 
 @frozen
@@ -23,3 +30,9 @@ class Policy:
     late_after: Duration = 5 * MINUTE
     future_tolerance: Duration = 5 * MINUTE
     fulfillment_window: Duration | None = DAY
+
+
+def policy_text(policy: Policy) -> str:
+    """One line that is the same for equal policies, and for no others."""
+    choices = {each.name: getattr(policy, each.name) for each in fields(policy)}
+    return f"v{FORM} {canonical_json(choices).decode()}"

@@ -9,7 +9,8 @@
     5 due marks      every order comes up when its ledger changes next
 
 On one snapshot, while the service runs. Orders that are due are not compared: their mark says that
-their ledger is behind.
+their ledger is behind. None is where orders were folded by another policy than ours, or are to be
+folded anew: that is one problem, not one of each order.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from app.store.comparing import (
     scratch_index,
 )
 from app.store.deliveries import RawDelivery, raw_deliveries
+from app.store.folded_by import noted_policy
 from app.store.histories import gather, scan
 from app.store.indexing import index_again
 from app.store.integrity import damage
@@ -46,6 +48,7 @@ from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import Instant
 from reconcile.ledger import Ledger
+from reconcile.policy import policy_text
 from reconcile.revise import Position
 from reconcile.takings_of import taking
 
@@ -108,6 +111,12 @@ async def check_store(
     return await _Check(desk, sources, progress, phones_go=phones_go).run()
 
 
+_OTHER_POLICY: Final = (
+    "orders were folded by other settings of what counts as late than these, or are just being set "
+    "due for these, so no ledger was compared; `tallyhook serve` folds all by the settings it has"
+)
+
+
 class _Check:
     """One check, layer by layer, on one snapshot."""
 
@@ -124,6 +133,7 @@ class _Check:
         self._sources = sources
         self._progress = progress
         self._report = Report()
+        self._others = False
         self._now: Instant = desk.clock.now()
         # An order that a worker has claimed is due, though its mark stands at the claim's end.
         self._claimed = self._now + (CLAIM if desk.store.shared else 0)
@@ -192,6 +202,10 @@ class _Check:
     # --- (4) ledgers and (5) due marks -----------------------------------------------------------
 
     async def _ledgers(self, connection: Any) -> None:
+        noted = await noted_policy(connection)
+        if noted is not None and noted != policy_text(self._desk.policy):
+            self._others = True
+            self._report.add(_OTHER_POLICY)
         async for histories in scan(connection):
             await self._compare(connection, histories)
         async for orders in ledgers_without_history(connection):
@@ -209,7 +223,7 @@ class _Check:
             mark = marks.get(order)
             if mark is None:
                 self._report.add(f"order {order} has no due mark")
-            elif mark.due_at is None or mark.due_at > self._claimed:
+            elif not self._others and (mark.due_at is None or mark.due_at > self._claimed):
                 self._check_order(history, mark, cached.get(order), published.get(order))
                 if order in takings:
                     await self._check_taking(connection, history, mark, takings[order])

@@ -12,6 +12,8 @@ from typing import Final
 import structlog
 
 from app.operations.desk import Desk
+from app.operations.take_up_policy import tell_of_several
+from app.store.folded_by import forget_policy, note_folded, note_policy
 from app.store.histories import SideStream, contested_with, gather, scan, side_stream
 from app.store.ledgers import (
     ALL_POSITIONS,
@@ -35,7 +37,7 @@ from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import MINUTE, SECOND, Instant
 from reconcile.ledger import Ledger
-from reconcile.policy import Policy
+from reconcile.policy import Policy, policy_text
 from reconcile.revise import Position, position_of, revise
 
 log = structlog.get_logger()
@@ -85,6 +87,9 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
             put_aside_until=now + PUT_ASIDE,
             notify=now if desk.store.notifies else None,
         )
+        several = await note_folded(connection, policy_text(desk.policy))
+    if several:
+        tell_of_several()
     return len(due)
 
 
@@ -161,6 +166,8 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
     folded = 0
     async with desk.store.writing() as connection:
         await drop_caches(connection)
+        # Broken off, it leaves orders of both policies; the next start sets all of them due.
+        await forget_policy(connection)
     async with desk.store.reading() as connection:
         published = await side_stream(connection, ALL_POSITIONS)
         waiting: list[Publication] = []
@@ -180,6 +187,8 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
         await _publish_rebuilt(desk, waiting)
         await _put_aside(desk, aside, until=now + PUT_ASIDE)
         progress(len(waiting))
+    async with desk.store.writing() as connection:
+        await note_policy(connection, policy_text(desk.policy))
     return folded + len(waiting)
 
 

@@ -1,5 +1,7 @@
 """The fold worker: folds due orders as they come due, for as long as it runs.
 
+It begins by setting every order due where the merchant has changed what a fold depends on.
+
 It yields to the door. While deliveries pour in it rests many times as long as it worked, because
 an acknowledgement has a sender waiting for it and a published ledger has not; when they stop it
 catches up. Reads of one order never wait for it: they fold for themselves.
@@ -16,6 +18,7 @@ import structlog
 from app.errors import StoreUnavailable
 from app.operations.desk import Desk
 from app.operations.refold import call_up_early, refold_due
+from app.operations.take_up_policy import TakingUp
 from app.store.ledgers import next_due
 from reconcile.instants import SECOND, Duration, Instant
 
@@ -47,6 +50,7 @@ class FoldWorker:
         self._desk = desk
         self._store = desk.store
         self._batch = batch
+        self._taking_up = TakingUp(desk)
         self._stopping = False
         self._latest: Instant | None = None
         self.alive = False
@@ -75,11 +79,9 @@ class FoldWorker:
         committed, began = journal.committed, perf_counter()
         self._store.evidence_arrived.clear()
         await self._after_a_clock_that_was_ahead()
-        folded = await refold_due(self._desk, limit=self._size(committed))
-        if folded:
-            log.debug("folded", count=folded)
+        done = await self._taking_up.some() or await self._fold(committed)
         worked = perf_counter() - began
-        if folded == 0:
+        if done == 0:
             await self._wait()
         elif journal.committed - committed >= BUSY_DELIVERIES or journal.depth:
             await self._rest(worked * REST_SHARE)
@@ -95,6 +97,12 @@ class FoldWorker:
             if count:
                 log.warning("orders waited for a clock that was ahead", count=count)
         self._latest = now
+
+    async def _fold(self, committed: int) -> int:
+        folded = await refold_due(self._desk, limit=self._size(committed))
+        if folded:
+            log.debug("folded", count=folded)
+        return folded
 
     _seen = 0
 

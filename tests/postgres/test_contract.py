@@ -16,6 +16,7 @@ from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_personal import PersonalContract
+from tests.store.contract_policies import PolicyContract
 from tests.store.contract_reconciling import ReconcilingContract
 from tests.store.contract_reporting import ReportingContract
 from tests.store.contract_retention import RetentionContract
@@ -38,6 +39,7 @@ class TestPostgresql(
     ConfirmingContract,
     EvidenceContract,
     PersonalContract,
+    PolicyContract,
     ReportingContract,
     RetentionContract,
     OutboxContract,

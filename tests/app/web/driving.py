@@ -144,11 +144,17 @@ class Driver:
 
 @asynccontextmanager
 async def driving(
-    folder: Path, *, with_worker: bool = True, raising: bool = False, **more: str
+    folder: Path,
+    *,
+    with_worker: bool = True,
+    raising: bool = False,
+    at: Instant = T,
+    **more: str,
 ) -> AsyncIterator[Driver]:
-    """A service with its clock at T. With `raising`, an error in it fails the test at once."""
+    """A service with its clock at T, or `at`. With `raising`, an error in it fails the test at
+    once."""
     settings = load_settings(environ(folder, **more), serving=True)
-    clock = SetClock(T)
+    clock = SetClock(at)
     put_new(folder / "t.db")
     async with open_service(settings, clock=clock, with_worker=with_worker) as service:
         transport = httpx2.ASGITransport(app=service.application, raise_app_exceptions=raising)

@@ -1,0 +1,110 @@
+"""By which policy the orders are folded: one row of `meta`, and what else is true of it.
+
+    v1 {…}       every order was folded by this policy since, or is due
+    to v1 {…}    orders are being set due for it; broken off, that begins anew
+    several      somebody folded by another policy than was noted: nobody knows which order by which
+    (no row)     not known: a new database, one of an earlier release, or a rebuild broken off
+
+It is written after due marks in the same transaction, so that locks are taken in one order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reconcile.instants import Instant
+
+_SEVERAL: Final = "several"
+
+_NOTE: Final = (
+    "INSERT INTO meta (name, value) VALUES ('policy', :value) "
+    "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
+)
+
+_SOME: Final = (
+    "SELECT order_key FROM order_due WHERE order_key > :after ORDER BY order_key LIMIT :limit"
+)
+
+_SET_DUE: Final = (
+    "UPDATE order_due SET generation=generation+1, "
+    "due_at=CASE WHEN due_at <= :now THEN due_at ELSE :now END "
+)
+
+_SET_DUE_SQLITE: Final = f"{_SET_DUE} WHERE order_key IN ({_SOME}) RETURNING order_key"
+
+_SET_DUE_POSTGRESQL: Final = (
+    # Marks are locked in key order, as everybody does.
+    f"WITH taken AS MATERIALIZED ({_SOME} FOR UPDATE) {_SET_DUE} "
+    "FROM taken WHERE order_due.order_key = taken.order_key RETURNING order_due.order_key"
+)
+
+
+async def noted_policy(connection: AsyncConnection) -> str | None:
+    """What is noted; None where nothing is."""
+    row = await connection.execute(text("SELECT value FROM meta WHERE name='policy'"))
+    noted: str | None = row.scalar_one_or_none()
+    return noted
+
+
+async def anything_folded(connection: AsyncConnection) -> bool:
+    """Whether an order was ever folded: the first fold of each leaves a revision."""
+    found = await connection.execute(
+        text("SELECT EXISTS (SELECT 1 FROM revisions) OR EXISTS (SELECT 1 FROM takings)")
+    )
+    return bool(found.scalar_one())
+
+
+async def note_policy(connection: AsyncConnection, policy: str) -> None:
+    """Every order was folded by it, or is due."""
+    await connection.execute(text(_NOTE), {"value": policy})
+
+
+async def note_change(connection: AsyncConnection, policy: str) -> None:
+    """Orders are being set due for it."""
+    await connection.execute(text(_NOTE), {"value": _to(policy)})
+
+
+async def note_changed(connection: AsyncConnection, policy: str) -> bool:
+    """Every order has been set due for it; False where somebody folded by another meanwhile."""
+    done = await connection.execute(
+        text("UPDATE meta SET value=:own WHERE name='policy' AND value IN (:own, :to_own)"),
+        {"own": policy, "to_own": _to(policy)},
+    )
+    return bool(done.rowcount)
+
+
+async def note_folded(connection: AsyncConnection, policy: str) -> bool:
+    """Orders have been folded by it. True where another one was noted: that is no longer so."""
+    done = await connection.execute(
+        text(
+            "UPDATE meta SET value=:several "
+            "WHERE name='policy' AND value NOT IN (:several, :own, :to_own)"
+        ),
+        {"several": _SEVERAL, "own": policy, "to_own": _to(policy)},
+    )
+    return bool(done.rowcount)
+
+
+async def forget_policy(connection: AsyncConnection) -> None:
+    """It is not known by which policy each order was folded."""
+    await connection.execute(text("DELETE FROM meta WHERE name='policy'"))
+
+
+async def set_some_due(
+    connection: AsyncConnection, *, after: str, limit: int, now: Instant
+) -> list[str]:
+    """Set orders due, in key order from after a key on; what is due already keeps its place.
+
+    Each counts a generation, as if something were said of it: a fold under way is let go, and
+    what else was made of the order is behind.
+    """
+    sql = _SET_DUE_SQLITE if connection.dialect.name == "sqlite" else _SET_DUE_POSTGRESQL
+    found = await connection.execute(text(sql), {"after": after, "limit": limit, "now": now})
+    return [row[0] for row in found]
+
+
+def _to(policy: str) -> str:
+    return f"to {policy}"
