@@ -110,6 +110,7 @@ class Load:
         self._again = again
         self._stop = threading.Event()
         self.ledger = Ledger()
+        self._sent: list[str] = []
         self._threads = [
             threading.Thread(target=self._run, args=(number,)) for number in range(CONNECTIONS)
         ]
@@ -124,6 +125,13 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+
+    @property
+    def unpromised(self) -> list[str]:
+        """Events of which no delivery was acknowledged: refused, or never answered. A provider
+        delivers them again."""
+        promised = {answer.event for answer in self.ledger.acknowledged}
+        return [event_id for event_id in dict.fromkeys(self._sent) if event_id not in promised]
 
     def until(self, count: int) -> None:
         """Wait for so many acknowledgements, or for nobody being left to give any."""
@@ -141,6 +149,7 @@ class Load:
             connection = Connection(self._port)
             try:
                 for event_id in self._ids(number):
+                    self._sent.append(event_id)
                     answer = connection.send(event_id, filler=self._filler)
                     self.ledger.answers.append(answer)
                     if answer.status != 200:

@@ -45,6 +45,19 @@ LogLength.may_give_room = lambda log: False
 """
 """A full disk is left to whoever filled it, be it our own log."""
 
+UNGUARDED = """
+import app.store.store as store
+
+async def nothing(store):
+    pass
+
+store._drop_cached_pages = lambda path: None
+store.Store.look = nothing
+store.Store._checkpoint = nothing
+"""
+"""A start that opens the database as it finds it: the page cache is not dropped, the file is not
+looked at, and the log is neither folded nor synced."""
+
 GOES_ON = """
 import sqlite3
 import app.store.faults as faults
