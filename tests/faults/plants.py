@@ -58,6 +58,19 @@ store.Store._checkpoint = nothing
 """A start that opens the database as it finds it: the page cache is not dropped, the file is not
 looked at, and the log is neither folded nor synced."""
 
+KEEPS_CACHED_LOG = """
+import os
+
+advise = os.posix_fadvise
+
+def some(descriptor, *words):
+    if not os.readlink(f"/proc/self/fd/{descriptor}").endswith("-wal"):
+        advise(descriptor, *words)
+
+os.posix_fadvise = some
+"""
+"""A start that reads the log as the page cache shows it."""
+
 GOES_ON = """
 import sqlite3
 import app.store.faults as faults

@@ -1,0 +1,131 @@
+"""What a start does to the database before anybody is listened to, call by call, in its order: what
+an error has left in the page cache is dropped, and what the log holds is on the disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults.injecting import DATABASE, LOG, base, copied
+from tests.faults.plants import KEEPS_CACHED_LOG, UNGUARDED, script
+from tests.faults.service import needs_strace, starting
+from tests.faults.trace import SYNCS
+
+pytestmark = [needs_strace, pytest.mark.slow]
+
+DROPPING = "fadvise64"
+READING = ("pread64", "read")
+WRITING = ("pwrite64", "write")
+FOLDER = "its folder"
+LISTENING = ("listen", "")
+
+_CALL = re.compile(r"(\d+) +(\w+)\((?:\d+<([^>]*)>)?(.*)")
+_RETURN = re.compile(r"(\d+) +<\.\.\. (\w+) resumed>")
+
+Step = tuple[str, str]
+"""What was done, and to which file: `drop`, `read`, `write` or `sync`; or LISTENING."""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database whose log is still to be folded."""
+    return base(tmp_path_factory.mktemp("killed") / "base", killed=True)
+
+
+def started(source: Path, folder: Path, *plants: str) -> list[Step]:
+    """Start a service on a copy until it serves. What it did to the database."""
+    copied(source, folder)
+    assert (folder / LOG).stat().st_size > 0
+    trace = folder / "calls"
+    names = ",".join((DROPPING, *READING, *WRITING, *SYNCS, "listen"))
+    under = ["strace", "-f", "-y", "-qq", "-e", "signal=none", "-e", f"trace={names}"]
+    with starting(folder, script=script(*plants), under=[*under, "-o", str(trace)]) as process:
+        process.wait_until_ready()
+        return steps(trace.read_text().splitlines(), folder)
+
+
+def steps(lines: Sequence[str], folder: Path) -> list[Step]:
+    """What a trace has to say of the database. A read and a write count from their beginning, a
+    drop and a sync once they have returned."""
+    files = {str(folder / DATABASE): DATABASE, str(folder / LOG): LOG, str(folder): FOLDER}
+    found: list[Step] = []
+    begun: dict[str, Step] = {}
+    for line in lines:
+        if (returned := _RETURN.match(line)) is not None:
+            if returned[1] in begun:
+                found.append(begun.pop(returned[1]))
+        elif (called := _CALL.match(line)) is not None:
+            step = _step(called[2], files.get(called[3], ""), called[4])
+            if step is None:
+                continue
+            if step[0] in ("drop", "sync") and line.endswith("<unfinished ...>"):
+                begun[called[1]] = step
+            else:
+                found.append(step)
+    return found
+
+
+def _step(name: str, file: str, rest: str) -> Step | None:
+    if name == "listen":
+        return LISTENING
+    if not file:
+        return None
+    if name == DROPPING:
+        # All of the file: from its beginning, whatever its length.
+        return ("drop", file) if rest.startswith(", 0, 0, POSIX_FADV_DONTNEED") else None
+    kinds = {"read": READING, "write": WRITING, "sync": SYNCS}
+    return next((kind, file) for kind, names in kinds.items() if name in names)
+
+
+def wrong(found: list[Step]) -> list[str]:
+    """Which of the steps before the first listener are not there, or come too late."""
+    assert LISTENING in found
+    before = found[: found.index(LISTENING)]
+    reads = [number for number, (kind, _) in enumerate(before) if kind == "read"]
+    assert reads, "the database was not read"
+    dropped = before[: reads[0]]
+    sentences = [
+        f"{file} is read as the page cache shows it"
+        for file in (DATABASE, LOG)
+        if ("drop", file) not in dropped
+    ]
+    writes = [number for number, step in enumerate(before) if step == ("write", DATABASE)]
+    first, last = (writes[0], writes[-1]) if writes else (len(before), 0)
+    if not writes:
+        sentences.append(f"{LOG} is not folded")
+    if ("sync", LOG) not in before[:first]:
+        sentences.append(f"{LOG} is not synced before it is folded")
+    synced = before[last:]
+    if ("sync", DATABASE) not in synced:
+        sentences.append(f"{DATABASE} is not synced")
+    # SQLite syncs the folder too, but before it has folded the log.
+    elif ("sync", FOLDER) not in synced[synced.index(("sync", DATABASE)) :]:
+        sentences.append(f"{FOLDER} is not synced")
+    return sentences
+
+
+def test_nobody_is_listened_to_before_the_disk_is_certain(killed: Path, tmp_path: Path) -> None:
+    """Both files are dropped from the page cache before either is read; both are synced, the log
+    before it is folded and the database afterwards, and then their folder."""
+    found = started(killed, tmp_path / "case")
+    assert wrong(found) == []
+
+
+def test_a_log_that_is_read_from_the_page_cache_is_caught(killed: Path, tmp_path: Path) -> None:
+    """It is the file that an error leaves ahead of the disk most often."""
+    found = started(killed, tmp_path / "case", KEEPS_CACHED_LOG)
+    assert wrong(found) == [f"{LOG} is read as the page cache shows it"]
+
+
+def test_a_start_without_its_guard_is_caught(killed: Path, tmp_path: Path) -> None:
+    """None of the steps is there."""
+    assert wrong(started(killed, tmp_path / "case", UNGUARDED)) == [
+        f"{DATABASE} is read as the page cache shows it",
+        f"{LOG} is read as the page cache shows it",
+        f"{LOG} is not folded",
+        f"{LOG} is not synced before it is folded",
+        f"{DATABASE} is not synced",
+    ]
