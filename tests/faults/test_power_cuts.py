@@ -213,7 +213,7 @@ def test_five_hundred_power_cuts(tmp_path: Path, disk: int) -> None:
 
 def test_a_start_that_trusts_the_page_cache_is_caught(tmp_path: Path) -> None:
     """The same rounds find a service that starts after an error as it starts on any day: it finds
-    in the cache what the disk has lost, and promises it. Every other round shows it."""
+    in the cache what the disk has lost, and promises it. Two rounds in three show it."""
     for number in range(2 * FAILURES):
         with a_disk(tmp_path / f"disk{number}") as disk:
             failed = served_until_it_fails(disk, number)
