@@ -35,6 +35,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 UNREACHABLE = 4
+NO_ALLOWANCE = {"REJECTIONS_PER_MINUTE_PER_ADDRESS": "1000000"}
+"""However many deliveries are refused, each is told why."""
 
 
 def test_stopped_and_resumed(tmp_path: Path) -> None:
@@ -52,6 +54,7 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
         driver.until(told + 50)
         driver.stop()
         assert driver.ledger.statuses() == {200}
+        assert len(driver.ledger.acknowledged) >= told + 50
         assert service.end(signal.SIGTERM) == 0
     assert_kept(tmp_path / "t.db", driver.ledger.deliveries)
 
@@ -78,6 +81,7 @@ def test_told_to_stop_under_load(tmp_path: Path) -> None:
         driver.until(200)
         assert service.end(signal.SIGTERM) == 0
     assert driver.ledger.statuses() <= {200, 503}
+    assert len(driver.ledger.acknowledged) >= 200
     assert_kept(tmp_path / "t.db", driver.ledger.deliveries)
     assert not (tmp_path / "t.db-wal").exists()
 
@@ -93,6 +97,7 @@ def test_killed_in_a_long_rebuild(tmp_path: Path) -> None:
     with a_service(folder) as service, load(service.port) as driver:
         driver.until(50)
         assert service.end(signal.SIGKILL) == -signal.SIGKILL
+    assert len(driver.ledger.acknowledged) >= 50
     assert command(folder, "refold", "--all").returncode == 0
     assert command(folder, "db", "check").returncode == 0
     assert_kept(folder / "t.db", driver.ledger.deliveries)
@@ -131,7 +136,7 @@ def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
     too old or too new; the service lives and says so, and takes it once the clock is right."""
     step = tmp_path / "step"
     plant = stepping(minutes * 60, str(step))
-    with a_service(tmp_path, script=script(plant, WATCHFUL)) as service:
+    with a_service(tmp_path, script=script(plant, WATCHFUL), **NO_ALLOWANCE) as service:
         connection = Connection(service.port)
         told = [connection.send("e-1")]
         step.touch()
@@ -140,6 +145,7 @@ def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
         told.append(connection.send("e-3", at=off))
         with load(service.port) as driver:
             driver.until_it(lambda: len(driver.ledger.answers) >= 50)
+        assert len(driver.ledger.answers) >= 50
         assert driver.ledger.statuses() == {401}
         until(lambda: _says_that_a_clock_is_off(service))
         step.unlink()
