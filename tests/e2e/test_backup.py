@@ -8,10 +8,12 @@ import signal
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.client import HTTPException
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from reconcile.fold import fold
 from reconcile.instants import DAY
 from tests.app.web.driving import environ, of_order
 from tests.e2e.processes import Process, command, serving
+from tests.waiting import until
 
 SENDERS = 4
 LATER = SystemClock().now() + 30 * DAY
@@ -49,6 +52,8 @@ class Load:
         self._mark = mark
         self._ended = threading.Event()
         self.acknowledged: list[str] = []
+        self.times: list[float] = []
+        """When each was, in seconds of some clock."""
 
     def end(self) -> None:
         """Send no more."""
@@ -65,17 +70,26 @@ class Load:
                     of_order(order, name, claim[number % 3]), at=now()
                 )
             except (OSError, ValueError, HTTPException):
-                return
+                self._ended.wait(0.05)  # its provider delivers it again
+                continue
             if status == 200:
                 self.acknowledged.append(answer["delivery"])
+                self.times.append(time.monotonic())
             number += 1
 
     def wait_for(self, count: int) -> None:
         """Until that many more are acknowledged."""
         wanted = len(self.acknowledged) + count
-        while len(self.acknowledged) < wanted:
-            assert self._process.popen.poll() is None
-            self._ended.wait(0.005)
+        until(
+            lambda: len(self.acknowledged) >= wanted or self._process.popen.poll() is not None,
+            otherwise=lambda: f"{len(self.acknowledged)} of {wanted} acknowledgements",
+        )
+        assert self._process.popen.poll() is None, self._process.log
+
+    def stall_s(self, began: float, ended: float) -> float:
+        """The longest time between two acknowledgements, of those between two moments."""
+        times = [began, *(each for each in sorted(self.times) if began < each < ended), ended]
+        return max(later - earlier for earlier, later in pairwise(times))
 
 
 @contextmanager
@@ -83,12 +97,13 @@ def loaded(process: Process, mark: str) -> Iterator[Load]:
     """Several senders at work."""
     load = Load(process, mark)
     with ThreadPoolExecutor(SENDERS) as pool:
-        for sender in range(SENDERS):
-            pool.submit(load.send, sender)
+        sending = [pool.submit(load.send, sender) for sender in range(SENDERS)]
         try:
             yield load
         finally:
             load.end()
+        for each in sending:
+            each.result()
 
 
 def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -133,19 +148,22 @@ def backed_up_and_restored(folder: Path, rounds: int) -> None:
     """Each round: a backup under load, restored in another place, checked, and rebuilt there."""
     (live := folder / "live").mkdir()
     acknowledged: set[str] = set()
+    stalls: list[float] = []
     with serving(live) as process:
         for number in range(rounds):
             file = folder / f"{number}.backup"
             with loaded(process, f"e{number}") as load:
                 load.wait_for(100)
-                before = set(load.acknowledged)
+                before, began = set(load.acknowledged), time.monotonic()
                 made = command(live, "backup", str(file), "--format", "json")
+                stalls.append(load.stall_s(began, time.monotonic()))
                 assert made.returncode == 0, made.stderr
                 assert len(load.acknowledged) > len(before), "the load stood still meanwhile"
             held = json.loads(made.stdout)["deliveries"]
             restored(folder / f"restored-{number}", file, acknowledged | before, held)
             acknowledged.update(load.acknowledged)
         process.end(signal.SIGKILL)
+    print(f"{rounds} backups; no acknowledgement for {max(stalls):.3f} s at most")
 
 
 def restored(place: Path, file: Path, acknowledged: set[str], held: int) -> None:
