@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -39,6 +40,24 @@ def deliver(process: Process, name: str) -> tuple[int, Any]:
         return process.send(of_order(name, f"evt-{name}"), at=SystemClock().now())
     except OSError:
         return 0, None
+
+
+def delivered_at_once(
+    receivers: Sequence[Process], names: Sequence[str]
+) -> list[tuple[tuple[int, Any], ...]]:
+    """Each payment is delivered to all receivers in the same instant, one payment after another.
+    What each of them answered."""
+    instant = Barrier(len(receivers))
+
+    def deliver_all(receiver: Process) -> list[tuple[int, Any]]:
+        answers = []
+        for name in names:
+            instant.wait(PATIENCE_S)
+            answers.append(deliver(receiver, name))
+        return answers
+
+    with ThreadPoolExecutor(len(receivers)) as pool:
+        return list(zip(*pool.map(deliver_all, receivers), strict=True))
 
 
 @pytest.mark.slow
@@ -83,8 +102,10 @@ def test_several_of_each_kind(url: str, tmp_path: Path) -> None:
         for _ in range(2):
             stack.enter_context(running(tmp_path, "worker", **own))
         names = [f"ORD-{number}" for number in range(ORDERS)]
-        with ThreadPoolExecutor(8) as pool:
-            sent = list(pool.map(lambda name: [deliver(r, name) for r in receivers], names))
+        with ThreadPoolExecutor(4) as pool:
+            parts = pool.map(lambda n: delivered_at_once(receivers, names[n::4]), range(4))
+            sent = [pair for part in parts for pair in part]
+        assert len(sent) == ORDERS
         assert {status for pair in sent for status, _ in pair} == {200}
         verdicts = [sorted(answer["verdict"] for _, answer in pair) for pair in sent]
         assert verdicts == [["duplicate", "stored"]] * ORDERS
