@@ -77,6 +77,19 @@ REFUSED = {
 }
 """Refused with 400 and a closed connection."""
 
+IN_THE_BODY = {
+    "a chunk's size that is none",
+    "a signed chunk's size",
+    "a chunk's size beyond numbers",
+    "a chunk longer than it says",
+    "a chunk that ends in LF",
+    "fields behind the body",
+}
+"""Those whose head is certain."""
+
+TRIES = 3
+"""Where the machine stands still, a request may come when its deadline is over."""
+
 ANSWERED = {
     "an upgrade to WebSocket": (
         b"GET /livez HTTP/1.1\r\n"
@@ -139,9 +152,13 @@ def test_an_ambiguous_request_is_refused_with_all_that_is_behind_it(
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_came_before_it_is_still_answered(service: Process, name: str) -> None:
-    """A whole request before the ambiguous one gets its answer, and that is the last of them."""
-    found = answers_to(service, BEHIND + REFUSED[name] + BEHIND)
-    assert found in ([200], [200, 400], [])
+    """A whole request before the ambiguous one gets its answer, and that is the last of them; where
+    the doubt is in a body that has begun, nobody is promised one any more."""
+    for _ in range(TRIES):
+        found = answers_to(service, BEHIND + REFUSED[name] + BEHIND)
+        if found:
+            break
+    assert found in ([200], [200, 400], *([[]] if name in IN_THE_BODY else []))
 
 
 @pytest.mark.parametrize("name", ANSWERED)
