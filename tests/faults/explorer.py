@@ -32,6 +32,7 @@ class Explored:
     """What was found: counts of states, and of those in which something was wrong.
 
     points    calls after which the power was cut; `states` is four for each
+    opened    states that were laid out and looked at: a known one is not looked at again
     acks      acknowledgements that were sent in all
     examples  the first states in which something was wrong, one sentence each
     """
@@ -65,7 +66,7 @@ class Explored:
     def sentence(self) -> str:
         """For the person who runs the tests."""
         return (
-            f"{self.states:,} disk states ({self.opened:,} of them different) from {self.points:,} "
+            f"{self.states:,} disk states ({self.opened:,} of them opened) from {self.points:,} "
             f"calls and {self.acks:,} acknowledgements: {self.lost} with a loss, "
             f"{self.corrupt} corrupt, {self.halves} half applied"
         )

@@ -41,17 +41,18 @@ def calls(recording: Path) -> int:
 
 
 def assert_all_kept(folder: Path, *, states: int, acks: int) -> None:
-    """Record until there is enough of both; nothing is wrong anywhere."""
+    """Record until there is enough of both; nothing is wrong anywhere. Counted are states that were
+    laid out and opened: without all writes that no sync had covered, several calls leave one."""
     recordings: list[Path] = []
     recorded = 0
-    while 4 * recorded < states or 2 * ACKS * len(recordings) < acks:
+    while 3 * recorded < states or 2 * ACKS * len(recordings) < acks:
         recordings.append(record(folder / f"recording-{len(recordings)}"))
         recorded += calls(recordings[-1])
     found = explore_all(recordings)
     print(found.sentence())
     assert found.examples == []
     assert (found.lost, found.corrupt, found.halves) == (0, 0, 0)
-    assert found.states >= states
+    assert found.opened >= states
     assert found.acks >= acks
 
 
