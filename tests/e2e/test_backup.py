@@ -10,7 +10,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.client import HTTPException
 from itertools import pairwise
@@ -51,6 +51,7 @@ class Load:
         self._process = process
         self._mark = mark
         self._ended = threading.Event()
+        self.sending: list[Future[None]] = []
         self.acknowledged: list[str] = []
         self.times: list[float] = []
         """When each was, in seconds of some clock."""
@@ -70,6 +71,7 @@ class Load:
                     of_order(order, name, claim[number % 3]), at=now()
                 )
             except (OSError, ValueError, HTTPException):
+                assert self._process.popen.poll() is None, self._process.log
                 self._ended.wait(0.05)  # its provider delivers it again
                 continue
             if status == 200:
@@ -81,10 +83,16 @@ class Load:
         """Until that many more are acknowledged."""
         wanted = len(self.acknowledged) + count
         until(
-            lambda: len(self.acknowledged) >= wanted or self._process.popen.poll() is not None,
+            lambda: len(self.acknowledged) >= wanted or any(each.done() for each in self.sending),
             otherwise=lambda: f"{len(self.acknowledged)} of {wanted} acknowledgements",
         )
-        assert self._process.popen.poll() is None, self._process.log
+        self.look_at_senders()
+
+    def look_at_senders(self) -> None:
+        """Raises what one of them has raised."""
+        for each in self.sending:
+            if each.done():
+                each.result()
 
     def stall_s(self, began: float, ended: float) -> float:
         """The longest time between two acknowledgements, of those between two moments."""
@@ -97,13 +105,12 @@ def loaded(process: Process, mark: str) -> Iterator[Load]:
     """Several senders at work."""
     load = Load(process, mark)
     with ThreadPoolExecutor(SENDERS) as pool:
-        sending = [pool.submit(load.send, sender) for sender in range(SENDERS)]
+        load.sending = [pool.submit(load.send, sender) for sender in range(SENDERS)]
         try:
             yield load
         finally:
             load.end()
-        for each in sending:
-            each.result()
+    load.look_at_senders()
 
 
 def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
