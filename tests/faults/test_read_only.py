@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.faults.mounts import mounted, ran
 from tests.faults.plants import GOES_ON, script
 from tests.faults.service import a_service, starting
 from tests.faults.test_failing_calls import UNREACHABLE
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +74,7 @@ def served_until_read_only(folder: Path) -> Ledger:
         assert service.process.code() == UNREACHABLE
     assert b"became read-only" in service.process.log.splitlines()[-1]
     assert b"Traceback" not in service.process.log
+    assert len(before.ledger.acknowledged) >= ACKS
     assert after.ledger.statuses() <= {503}
     return before.ledger
 
@@ -103,9 +104,6 @@ def test_a_service_that_goes_on_is_caught(image: Path, tmp_path: Path) -> None:
     ):
         driver.until(ACKS)
         becomes_read_only(folder)  # under load: what comes of the file is not looked at
-        ends = time.monotonic() + 20
-        while 503 not in driver.ledger.statuses():
-            assert time.monotonic() < ends
-            time.sleep(0.01)
+        until(lambda: 503 in driver.ledger.statuses())
         deliver(service.port, "later")
         assert not service.ended

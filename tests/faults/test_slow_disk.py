@@ -18,7 +18,9 @@ from tests.waiting import until
 
 pytestmark = [needs_strace, pytest.mark.slow]
 
-HELD_S = 6
+HELD_S = 8
+"""Long beyond what anybody is let wait, so that a machine that stands still does not matter."""
+
 SYNC = 30
 """Which sync of the log is held up: one under load."""
 
@@ -32,24 +34,20 @@ class Held:
 
     case: Case
     began: Instant
+    ended: Instant
     ready: int
     reasons: list[str]
 
     @property
-    def ended(self) -> Instant:
-        """When the sync was let go on."""
-        return self.began + HELD_S * SECOND
-
-    @property
     def meanwhile(self) -> list[Answer]:
-        """What was answered while it was held up, but for those whose turn was just before."""
-        begun = self.began + SECOND
-        return [each for each in self.case.ledger.answers if begun < each.at < self.ended]
+        """What was answered while it was held up. Each connection may still have been told what had
+        been done just before."""
+        return [each for each in self.case.ledger.answers if self.began < each.at < self.ended]
 
 
-def held(folder: Path, *, plant: str = "") -> Held:
+def held(folder: Path, *, plant: str = "", seconds: int = HELD_S) -> Held:
     """Load before, while and after a sync is held up."""
-    inject = f"fdatasync:delay_enter={HELD_S}s:when={SYNC}"
+    inject = f"fdatasync:delay_enter={seconds}s:when={SYNC}"
     with faulty(folder, inject=inject, file=LOG, plant=plant) as (process, case):
         with load(process.port, name="held") as driver:
             driver.until_it(lambda: 503 in driver.ledger.statuses() or _delayed(case))
@@ -61,7 +59,8 @@ def held(folder: Path, *, plant: str = "") -> Held:
         assert process.popen.poll() is None
     (line,) = _delayed(case)
     began = int(float(line.split(maxsplit=2)[1]) * SECOND)
-    return Held(case=case, began=began, ready=ready, reasons=json.loads(said)["reasons"])
+    ended = began + seconds * SECOND
+    return Held(case, began, ended, ready=ready, reasons=json.loads(said)["reasons"])
 
 
 def _delayed(case: Case) -> list[str]:
@@ -76,7 +75,7 @@ def test_a_sync_that_is_held_up_keeps_no_sender_waiting(tmp_path: Path) -> None:
     refused = [each for each in found.meanwhile if each.status == 503]
     assert len(refused) >= CONNECTIONS
     assert {each.status for each in answers} == {200, 503}
-    assert [each for each in found.meanwhile if each.status == 200] == []
+    assert len(found.meanwhile) - len(refused) <= CONNECTIONS
     assert found.ready == 503
     assert "not finished a write" in found.reasons[0]
     assert_kept(tmp_path / "t.db", found.case.ledger.deliveries)
@@ -86,8 +85,8 @@ def test_a_sync_that_is_held_up_keeps_no_sender_waiting(tmp_path: Path) -> None:
 
 def test_a_service_that_is_patient_is_caught(tmp_path: Path) -> None:
     """The same look at one that lets all wait until the disk is there again."""
-    found = held(tmp_path, plant=PATIENT)
-    assert found.meanwhile == []
+    found = held(tmp_path, plant=PATIENT, seconds=6)
+    assert len(found.meanwhile) <= CONNECTIONS
     assert {each.status for each in found.case.ledger.answers} == {200}
 
 
@@ -101,4 +100,5 @@ def test_a_slow_disk_is_no_reason_to_refuse(tmp_path: Path) -> None:
         driver.until(200)
     assert len(_delayed(case)) >= 200 / CONNECTIONS
     assert driver.ledger.statuses() == {200}
+    assert len(driver.ledger.acknowledged) >= 200
     assert_kept(tmp_path / "t.db", driver.ledger.deliveries)

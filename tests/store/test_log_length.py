@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +46,25 @@ async def look(store: Store, over: asyncio.Event, *, seconds: float | None) -> N
 
 @asynccontextmanager
 async def looked_at(store: Store) -> AsyncIterator[None]:
-    """Short readers, of which there is always one."""
-    over = asyncio.Event()
+    """Short readers, one after another: each has its snapshot before the last lets go of its."""
+    over, reading = asyncio.Event(), asyncio.Event()
 
-    async def again_and_again(after: float) -> None:
-        await asyncio.sleep(after)
-        while not over.is_set():
-            await look(store, over, seconds=0.03)
+    async def one_after_another() -> None:
+        async with AsyncExitStack() as last:
+            while not over.is_set():
+                async with AsyncExitStack() as stack:
+                    connection = await stack.enter_async_context(store.reading())
+                    await connection.execute(text("SELECT count(*) FROM deliveries"))
+                    reading.set()
+                    await last.aclose()
+                    await asyncio.sleep(0.03)
+                    last.push_async_exit(stack.pop_all())
 
-    tasks = [asyncio.create_task(again_and_again(n / 100)) for n in range(3)]
-    await asyncio.sleep(0.05)
+    task = asyncio.create_task(one_after_another())
+    await reading.wait()
     yield
     over.set()
-    await asyncio.gather(*tasks)
+    await task
 
 
 async def longest(store: Store) -> int:

@@ -126,7 +126,9 @@ async def test_no_clear_answer_is_unknown_then_timed_out_and_never_failed(
         again = await shop.open(client)
     assert (result.state, again.state) == ("unknown", "unknown")
     assert f"({code})" in result.sentence
-    assert len(pay.seen) == 2 * requests
+    assert len(pay.slept) == 2 * (requests - 1)
+    # Where the machine stands still, a request may be given up before it comes there.
+    assert len(pay.seen) == 2 * requests or (code == "timed_out" and len(pay.seen) < 2 * requests)
     assert pay.keys == {result.key}
     assert await shop.kinds() == ["requested", "unknown"]
     assert json.loads((await shop.details())[1]) == {"code": code}
