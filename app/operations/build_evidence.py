@@ -14,7 +14,7 @@ from app.operations.desk import Desk
 from app.operations.gather_evidence import Providers, gather_dossier
 from app.operations.people import note_deed, permitted
 from app.operations.seal import Signer, seal_all
-from app.store.ledgers import marks_of
+from app.store.due_marks import marks_of
 from reconcile.instants import Instant, format_instant
 
 SEAL_TRIES: Final = 10

@@ -37,11 +37,12 @@ from app.store.comparing import (
     scratch_index,
 )
 from app.store.deliveries import RawDelivery, raw_deliveries
+from app.store.due_marks import Due, marks_of
 from app.store.folded_by import noted_policy
 from app.store.histories import gather, scan
 from app.store.indexing import index_again
 from app.store.integrity import damage
-from app.store.ledgers import Due, latest_positions, ledger_row, marks_of
+from app.store.ledgers import latest_positions, ledger_row
 from app.store.takings import Fresh, row_of, stored_takings
 from app.words import counted
 from reconcile.fold import fold

@@ -31,6 +31,7 @@ from app.operations.prune import Settled, prune_orders
 from app.operations.search_terms import understood
 from app.providers.source import Source
 from app.store.book_phones import LineKey, empty_lines, lines_with
+from app.store.due_marks import marks_of
 from app.store.engine import Connection
 from app.store.erasing import (
     TABLES,
@@ -42,7 +43,6 @@ from app.store.erasing import (
     with_wholes,
 )
 from app.store.histories import gather
-from app.store.ledgers import marks_of
 from app.store.operators import Operator
 from app.store.phones import (
     PhoneNote,

@@ -18,9 +18,9 @@ from app.operations.search_terms import Sought, end_of, understood
 from app.providers.source import Source
 from app.store import searching
 from app.store.book_phones import references_in_books
+from app.store.due_marks import marks_of
 from app.store.engine import Connection
 from app.store.histories import gather
-from app.store.ledgers import marks_of
 from app.store.phones import has_other_keys, orders_by_phone
 from reconcile.explain import ledger_summary
 from reconcile.fold import fold

@@ -9,7 +9,8 @@ from typing import Final
 
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
-from app.store.ledgers import count_due, next_due, outcome_counts
+from app.store.due_marks import count_due, next_due
+from app.store.ledgers import outcome_counts
 from app.store.outbox import notification_counts
 from app.store.safety import unsafe_standbys
 from app.store.unsealed import count_unsealed, log_size

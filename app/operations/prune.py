@@ -24,8 +24,8 @@ from app.operations.prune_others import note_pruning, prune_others
 from app.operations.retention import Retention
 from app.operations.seal import Signer, seal_all
 from app.operations.settled import ended_orders
+from app.store.due_marks import Due, marks_of, unchanged
 from app.store.histories import gather
-from app.store.ledgers import Due, marks_of, unchanged
 from app.store.retention import (
     prune,
     sizes_of,

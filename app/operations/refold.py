@@ -13,24 +13,26 @@ import structlog
 
 from app.operations.desk import Desk
 from app.operations.take_up_policy import tell_of_several
+from app.store.due_marks import (
+    Due,
+    call_up,
+    claim_orders,
+    due_orders,
+    marks_of,
+    marks_without_reason,
+    put_marks_right,
+    unchanged,
+)
 from app.store.folded_by import forget_policy, note_folded, note_policy
 from app.store.histories import SideStream, contested_with, gather, scan, side_stream
 from app.store.ledgers import (
     ALL_POSITIONS,
-    Due,
     Publication,
-    call_up,
-    claim_orders,
     drop_caches,
-    due_orders,
     latest_positions,
-    marks_of,
-    marks_without_reason,
     new_publication,
     position_in,
     publish,
-    put_marks_right,
-    unchanged,
 )
 from app.store.outbox import LEASE, call_up_notifications
 from reconcile.fold import fold

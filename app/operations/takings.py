@@ -15,9 +15,9 @@ from typing import Final
 
 from app.operations.desk import Desk
 from app.operations.refold import fold_or_log
+from app.store.due_marks import marks_of
 from app.store.engine import Connection
 from app.store.histories import contested_with, gather, scan
-from app.store.ledgers import marks_of
 from app.store.scratch import scratch_database
 from app.store.takings import (
     EVERYTHING,

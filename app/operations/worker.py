@@ -19,7 +19,7 @@ from app.errors import StoreUnavailable
 from app.operations.desk import Desk
 from app.operations.refold import call_up_early, refold_due
 from app.operations.take_up_policy import TakingUp
-from app.store.ledgers import next_due
+from app.store.due_marks import next_due
 from reconcile.instants import SECOND, Duration, Instant
 
 log = structlog.get_logger()

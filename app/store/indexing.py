@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.deliveries import RawDelivery
+from app.store.due_marks import mark_all_due
 from app.store.intake import KnownEvents, NewEvent, StoredVerdict, marking_due, write_index
-from app.store.ledgers import mark_all_due
 from app.store.links import Linking, LinkMemory
 from app.store.phones import PhoneNote, noting_phones, phone_note
 from app.store.statements import Script, run, together

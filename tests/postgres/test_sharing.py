@@ -17,8 +17,9 @@ from app.operations.desk import Desk
 from app.operations.read_orders import explain_order
 from app.operations.refold import CLAIM, refold_due
 from app.store import ledgers
+from app.store.due_marks import Due, claim_orders, due_orders
 from app.store.intake import Arrival, keep_arrivals, marking_due
-from app.store.ledgers import Due, claim_orders, due_orders, feed
+from app.store.ledgers import feed
 from app.store.locks_shared import LINKING, REFUSING, taking
 from app.store.records import add_records
 from app.store.rejections import let_go

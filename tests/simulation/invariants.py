@@ -25,8 +25,8 @@ from app.operations.refold import refold_all
 from app.operations.seal import seal_all
 from app.operations.verify_log import verify_log
 from app.providers.source import Source
+from app.store.due_marks import count_due
 from app.store.histories import gather
-from app.store.ledgers import count_due
 from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import MINUTE

@@ -11,16 +11,8 @@ import pytest
 from app.operations import refold
 from app.operations.desk import Desk
 from app.operations.refold import call_up_early, refold_all, refold_due, refold_until_quiet
-from app.store.ledgers import (
-    count_due,
-    due_orders,
-    feed,
-    latest_positions,
-    listed_orders,
-    next_due,
-    outcome_counts,
-    publish,
-)
+from app.store.due_marks import count_due, due_orders, next_due
+from app.store.ledgers import feed, latest_positions, listed_orders, outcome_counts, publish
 from app.store.published import Published
 from app.store.store import Store
 from reconcile.fold import fold

@@ -12,7 +12,7 @@ from app.operations.desk import Desk
 from app.operations.refold import refold_all, refold_due, refold_until_quiet
 from app.operations.take_up_policy import TakingUp
 from app.operations.takings import refresh_takings
-from app.store import ledgers
+from app.store.due_marks import count_due
 from app.store.folded_by import noted_policy
 from app.store.store import Store
 from reconcile.instants import HOUR, MINUTE
@@ -141,7 +141,7 @@ class PolicyContract:
         await refold_due(desk(store, at=15), limit=9)
         assert [r.outcome for r in await revisions(store) if r.order == "A"] == ["pending"]
         async with store.reading() as connection:
-            assert await ledgers.count_due(connection, now=seconds(20)) == 5
+            assert await count_due(connection, now=seconds(20)) == 5
 
     async def test_who_folds_by_an_older_policy_is_found_out(self, store: Store) -> None:
         """A process that was started before the change folds on: what is noted is no longer true,

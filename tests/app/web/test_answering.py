@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.web.connection import LINGER_BYTES, LINGER_S, GuardedConnection, guarded
+from app.web.connection import GuardedConnection, guarded
 from app.web.gate import Gate, GateLimits
 
 LIMITS = GateLimits(
@@ -404,44 +404,3 @@ async def test_a_connection_that_fails_after_its_answer(monkeypatch: pytest.Monk
     assert application.error is FAILURE
     assert len(client.wire.writes) == 1
     assert client.wire.sent[1]
-
-
-POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\nxx"
-
-
-async def too_long(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers before the body is here, and takes no more of it."""
-    await send(start(length(2), (b"connection", b"close"), status=413))
-    await send(part(b"no"))
-
-
-async def test_who_still_sends_can_read_the_answer() -> None:
-    """Closed at once, the connection would be reset and the answer lost; what comes is dropped."""
-    client = connect(too_long)
-    await client.ask(POST)
-    assert client.wire.ended
-    assert not client.wire.is_closing()
-    for _ in range(LINGER_BYTES // 1_048_576):
-        await client.ask(b"x" * 1_048_576)
-    assert not client.wire.is_closing()
-    await client.ask(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-    assert client.wire.is_closing()
-    assert len(client.wire.writes) == 1
-
-
-async def test_who_sends_no_more_is_hung_up_on_soon() -> None:
-    """Long before the deadline of a request."""
-    client = connect(too_long)
-    await client.ask(POST)
-    now = asyncio.get_running_loop().time()
-    assert client.connection.overdue(now + LINGER_S - 0.5) is None
-    assert not client.wire.is_closing()
-    assert client.connection.overdue(now + LINGER_S + 0.5) is None
-    assert client.wire.is_closing()
-
-
-async def test_an_answer_behind_the_whole_request_closes_at_once() -> None:
-    """Nothing is left to wait for."""
-    client = connect(too_long)
-    await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nxx")
-    assert client.wire.is_closing()
