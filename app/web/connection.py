@@ -3,7 +3,8 @@
 A request that two programs could read in two ways is refused, and its connection closed, because
 what is behind it may be taken for a second request (RFC 9112, sections 3.2, 6.1 and 11.2).
 The parser refuses most of them by itself; what it lets through is refused here. What was complete
-before the doubtful bytes still gets its answer.
+before a doubtful head still gets its answer; where the doubt is inside a body, that connection is
+broken off, whatever was before it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from app.web.connection import guarded
 from app.web.delivering import ShortWay
 from app.web.gate import Gate, GateLimits
 from tests.app.web.driving import Driver, Header, driving, signed
-from tests.app.web.test_answering import Client, turns
+from tests.app.web.wire import Client, turns
 from tests.waiting import soon
 
 LIMITS = GateLimits(

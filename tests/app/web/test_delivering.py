@@ -23,8 +23,8 @@ from app.web.delivering import PORTION, Delivery, ShortWay
 from app.web.webhooks import Written
 from tests.app.web.driving import Header, event, of_order
 from tests.app.web.short import Door, door, genuine, is_at_rest, post
-from tests.app.web.test_answering import Client, turns
 from tests.app.web.test_webhooks import UNREADABLE
+from tests.app.web.wire import Client, turns
 from tests.waiting import soon
 
 ONE, TWO, THREE = (genuine(of_order(f"O-{n}", f"evt_{n}")) for n in (1, 2, 3))

@@ -7,7 +7,7 @@ import asyncio
 from starlette.types import Receive, Scope, Send
 
 from app.web.connection import LINGER_BYTES, LINGER_S
-from tests.app.web.test_answering import connect, length, part, start
+from tests.app.web.wire import connect, length, part, start
 
 POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\nxx"
 
