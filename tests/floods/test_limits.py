@@ -231,6 +231,7 @@ def test_a_thousand_large_bodies_take_no_memory(service: Process) -> None:
         answers[status, status_of(answer) if answer else 0] += 1
         most = max(most, taken)
         assert most <= bound, (head, answer)
+        assert not answer or status_of(answer) == status, answer
     grown = peak_mib(service.popen.pid) - before
     print(f"1,000 large bodies: {grown:.1f} MiB, {most:,} bytes taken of one; {dict(answers)}")
     # Where the machine stood still, a sender may have been too late for an answer.
