@@ -82,8 +82,9 @@ faults._FATAL_SQLITE.clear()
 
 PATIENT = """
 import app.store.journal as journal
+import app.store.writer as writer
 
-journal.PATIENCE_S = 1_000
+journal.PATIENCE_S = writer.TURN_S = 1_000
 """
 """Whoever delivers waits for as long as a write takes."""
 

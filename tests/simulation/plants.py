@@ -112,7 +112,7 @@ def stored_not_asked() -> Any:
 def evidence_overtaken() -> Any:
     """A fold settles its mark although evidence arrived while it was under way: some seconds, or
     hardly any would."""
-    settling, gather = ledgers._settling, refold.gather
+    settling, gather = ledgers.settling, refold.gather
 
     def blind(dialect: str, marks: Any) -> Any:
         for statement, values in settling(dialect, marks):
@@ -127,7 +127,7 @@ def evidence_overtaken() -> Any:
         return found
 
     return _all(
-        patch.object(ledgers, "_settling", blind),
+        patch.object(ledgers, "settling", blind),
         patch.object(refold, "unchanged", all_of),
         patch.object(refold, "gather", slowly),
     )
@@ -143,12 +143,12 @@ def _all(*plants: Any) -> Iterator[None]:
 
 def deadline_ignored() -> Any:
     """No order is looked at again because its deadline has passed."""
-    settling = ledgers._settling
+    settling = ledgers.settling
 
     def never(dialect: str, marks: Any) -> Any:
         yield from settling(dialect, [(order, None, generation) for order, _, generation in marks])
 
-    return patch.object(ledgers, "_settling", never)
+    return patch.object(ledgers, "settling", never)
 
 
 def revised_for_nothing() -> Any:

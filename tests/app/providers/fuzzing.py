@@ -80,7 +80,7 @@ def _target(name: str) -> Target:
         if vector["valid"]:
             request = {key: value for key, value in vector.items() if key not in ANSWER}
             line = read_line(json.dumps(request).encode(), profile=name, now=ARRIVAL)
-            secrets: Any = dict(line.named) or line.secrets
+            secrets: Any = dict(line.named) or line.secrets or ()
             source = Source(name=name, profile=profile, secrets=secrets, strict=False)
             asked = Asked(list(line.headers), line.body, line.url, line.method, line.now)
             genuine.append((source, asked))
