@@ -23,23 +23,23 @@ from app.clock import Clock, SystemClock
 from app.config import Settings
 from app.errors import ConfigurationError
 from app.open_files import affordable
-from app.operations.ask_again import asking_again
-from app.operations.confirm_events import Confirmer
-from app.operations.confirming import confirming
+from app.operations.checkout.ask_again import asking_again
+from app.operations.deliveries.confirm_events import Confirmer
+from app.operations.deliveries.confirming import confirming
+from app.operations.deliveries.receive_delivery import Door
+from app.operations.deliveries.rejection_rate import RejectionRate
 from app.operations.desk import Desk
-from app.operations.notify_shop import Notifier, Shop, notify_due
-from app.operations.pruner import Pruner
-from app.operations.receive_delivery import Door
-from app.operations.refused_ages import RefusedAges
-from app.operations.rejection_rate import RejectionRate
+from app.operations.evidence.seal import Signer
+from app.operations.folding.worker import FoldWorker
+from app.operations.keeping.pruner import Pruner
+from app.operations.orders.notify_shop import Notifier, Shop, notify_due
 from app.operations.rounds import IDLE_S, Rounds, SideBySide, rest_when_idle
-from app.operations.seal import Signer
-from app.operations.watchdog import REST_S, Watchdog
-from app.operations.worker import FoldWorker
+from app.operations.watching.refused_ages import RefusedAges
+from app.operations.watching.watchdog import REST_S, Watchdog
 from app.outbound.asker import LIMIT_S, Asker
 from app.outbound.http import outgoing_client
 from app.providers.source import Source
-from app.store.postgresql import Purpose
+from app.store.database.postgresql import Purpose
 from app.store.store import Store, StoreSettings, open_store
 from app.web.api import Api
 from app.web.application import build_application

@@ -14,17 +14,17 @@ from app.bootstrap_sources import compile_sources, shop_of
 from app.clock import SystemClock
 from app.config import Settings, load_settings
 from app.errors import ConfigurationError, TallyhookError
-from app.operations import checkup
-from app.operations.checkup import Sign
 from app.operations.desk import Desk
-from app.operations.refused_ages import RefusedAges
-from app.operations.watchdog import Watched, alarms
+from app.operations.watching import checkup
+from app.operations.watching.checkup import Sign
+from app.operations.watching.refused_ages import RefusedAges
+from app.operations.watching.watchdog import Watched, alarms
 from app.outbound.http import outgoing_client
 from app.outbound.looking import LIMIT_S, look
 from app.providers.profile import load_profile
-from app.store.facts import database_facts
-from app.store.phones import a_note
-from app.store.sealed_log import identity
+from app.store.arrivals.phones import a_note
+from app.store.database.facts import database_facts
+from app.store.evidence.sealed_log import identity
 from app.store.store import open_store
 
 EVIDENCE = "TALLYHOOK_EVIDENCE__KEY_FILE"

@@ -8,10 +8,10 @@ from app.bootstrap_sources import accounts, compile_sources
 from app.config import Settings
 from app.config_places import sqlite_file
 from app.operations.desk import Desk
-from app.operations.evidence_key import open_signer
-from app.operations.gather_evidence import Providers
+from app.operations.evidence.evidence_key import open_signer
+from app.operations.evidence.gather_evidence import Providers
+from app.operations.evidence.seal import REST_S, Sealer, Signer
 from app.operations.rounds import Rounds, rest_when_idle
-from app.operations.seal import REST_S, Sealer, Signer
 from app.providers.profile import profile_text
 
 

@@ -8,8 +8,14 @@ from app.bootstrap_sources import compile_sources
 from app.config import Settings, load_settings
 from app.errors import ConfigurationError
 from app.operations.desk import Desk
-from app.operations.golive import Item, checklist, keys_item, separation_item, webhook_item
-from app.operations.webhook_trial import LIMIT_S, try_endpoint
+from app.operations.going_live.golive import (
+    Item,
+    checklist,
+    keys_item,
+    separation_item,
+    webhook_item,
+)
+from app.operations.going_live.webhook_trial import LIMIT_S, try_endpoint
 from app.outbound.http import outgoing_client
 from app.providers.source import Source
 from app.sandbox.settings import SANDBOX_TOKEN

@@ -8,8 +8,8 @@ from app.bootstrap_sources import checkout_settings
 from app.checkout.client import CheckoutClient
 from app.config import Settings
 from app.operations.desk import Desk
-from app.operations.rehearsal_plan import Plan, numbers_for
-from app.operations.rehearse import Played, rehearse
+from app.operations.going_live.rehearsal_plan import Plan, numbers_for
+from app.operations.going_live.rehearse import Played, rehearse
 
 
 async def play(

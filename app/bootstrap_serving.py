@@ -16,11 +16,11 @@ from app.bootstrap_sources import compile_sources, keeps_everything, retention_o
 from app.config import Settings
 from app.errors import PortTaken, UnreachableError
 from app.logs import tell_left_out
-from app.operations.golive import unfinished
-from app.operations.notify_shop import LIMIT_S
-from app.operations.pruner import Pruner
+from app.operations.folding.worker import FoldWorker
+from app.operations.going_live.golive import unfinished
+from app.operations.keeping.pruner import Pruner
+from app.operations.orders.notify_shop import LIMIT_S
 from app.operations.rounds import Rounds
-from app.operations.worker import FoldWorker
 from app.outbound.http import outgoing_client
 from app.web.connection import guarded
 from app.web.delivering import ShortWay

@@ -9,8 +9,8 @@ from app.checkout.client import CheckoutClient, ClientSettings
 from app.checkout.form import form_of, token_is_foreign
 from app.config import Settings, SourceSettings
 from app.errors import ConfigurationError
-from app.operations.notify_shop import Shop
-from app.operations.retention import Retention, retention_for
+from app.operations.keeping.retention import Retention, retention_for
+from app.operations.orders.notify_shop import Shop
 from app.outbound.asker import Asker
 from app.phone_key import PhoneKey
 from app.providers.doctor import Account

@@ -36,7 +36,7 @@ def list_deeds(
     """List what was done, in the order in which it was done."""
     from app.cli.running import with_desk
     from app.errors import UsageError
-    from app.operations.people import MAY, trail
+    from app.operations.people.people import MAY, trail
     from reconcile.instants import format_instant
 
     if action is not None and action not in MAY:

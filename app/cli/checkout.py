@@ -11,8 +11,8 @@ from app.cli.output import DocumentOption, Format, document, note
 if TYPE_CHECKING:
     from app.checkout.request import CheckoutRequest
     from app.config import Settings
+    from app.operations.checkout.open_checkout import CheckoutResult
     from app.operations.desk import Desk
-    from app.operations.open_checkout import CheckoutResult
 
 group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
 
@@ -54,7 +54,7 @@ def start(
     """
     from app.checkout.request import CheckoutRequest
     from app.cli.running import with_desk
-    from app.operations.open_checkout import result_document
+    from app.operations.checkout.open_checkout import result_document
 
     request = CheckoutRequest(
         order=order,
@@ -81,7 +81,7 @@ async def _start(
 ) -> CheckoutResult:
     from app.bootstrap_sources import checkout_settings
     from app.checkout.client import CheckoutClient
-    from app.operations.open_checkout import open_checkout
+    from app.operations.checkout.open_checkout import open_checkout
 
     async with CheckoutClient(checkout_settings(settings)) as client:
         return await open_checkout(desk, client, request=request, new_payment=new_payment)

@@ -36,7 +36,7 @@ def list_deliveries(
 ) -> None:
     """List arrivals, newest first: stored, duplicate, unreadable and refused alike."""
     from app.cli.running import with_desk
-    from app.operations.read_deliveries import VERDICTS, list_deliveries
+    from app.operations.deliveries.read_deliveries import VERDICTS, list_deliveries
 
     if verdict is not None and verdict not in VERDICTS:
         from app.errors import UsageError
@@ -58,7 +58,7 @@ def show_delivery(
     """
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
-    from app.operations.read_deliveries import (
+    from app.operations.deliveries.read_deliveries import (
         is_nameless,
         is_refused,
         masked_parts,
@@ -110,7 +110,7 @@ def diagnose_delivery(
     """
     from app.bootstrap_sources import accounts
     from app.cli.running import with_desk
-    from app.operations.diagnose_delivery import diagnose_delivery
+    from app.operations.deliveries.diagnose_delivery import diagnose_delivery
 
     found = with_desk(
         lambda desk, settings: diagnose_delivery(desk, delivery, accounts=accounts(settings))
@@ -145,7 +145,7 @@ def reverify_deliveries(
     from app.bootstrap_sources import storing_sources
     from app.cli.running import with_desk
     from app.config import load_settings
-    from app.operations.reverify import reverify
+    from app.operations.deliveries.reverify import reverify
 
     sources = storing_sources(load_settings())
     with progress("judging", None) as advance:

@@ -28,7 +28,7 @@ from app.config import Settings, load_settings
 from app.errors import UsageError
 from app.logs import configure_logging
 from app.operations.desk import Desk
-from app.operations.manage_tokens import issue_token
+from app.operations.people.manage_tokens import issue_token
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
 
 FOLDER: Final = Path("var/demo")

@@ -46,7 +46,7 @@ def build(
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
     from app.bootstrap_evidence import evidence_providers, signer_of
     from app.cli.running import with_desk
-    from app.operations.build_evidence import Built, Request, build_evidence
+    from app.operations.evidence.build_evidence import Built, Request, build_evidence
     from reconcile.instants import format_instant
 
     asked = _reason(with_personal_data, reason)
@@ -88,7 +88,7 @@ def verify(
     Exit code 1 where a step fails.
     """
     from app.evidence.verify import lines_of
-    from app.operations.verify_evidence import read_bundle, trusted_key, verify_evidence
+    from app.operations.evidence.verify_evidence import read_bundle, trusted_key, verify_evidence
 
     trusted = None if key is None else trusted_key(key)
     found = verify_evidence(read_bundle(file), trusted=trusted)
@@ -113,7 +113,7 @@ def scenario(
     """
     from app.bootstrap_evidence import evidence_providers
     from app.cli.running import with_desk
-    from app.operations.tell_scenario import tell_scenario
+    from app.operations.evidence.tell_scenario import tell_scenario
 
     instant = _instant(as_of)
     _refuse_existing(output)

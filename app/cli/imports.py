@@ -14,8 +14,8 @@ from app.words import counted
 if TYPE_CHECKING:
     from app.config import Settings
     from app.operations.desk import Desk
-    from app.operations.import_kinds import Imported
-    from app.operations.imports import Request
+    from app.operations.finance.import_kinds import Imported
+    from app.operations.finance.imports import Request
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
 MappingOption = Annotated[
@@ -125,7 +125,7 @@ def _few(names: Sequence[str]) -> str:
 
 def request_of(path: Path, **said: Any) -> Request:
     """What the words of the command ask for."""
-    from app.operations.imports import Request
+    from app.operations.finance.imports import Request
 
     if said["delimiter"] in ("tab", "\\t"):
         said["delimiter"] = "\t"
@@ -135,7 +135,7 @@ def request_of(path: Path, **said: Any) -> Request:
 def list_imports(kind: Any, limit: int, form: Format) -> None:
     """Print the imports of a kind, newest first."""
     from app.cli.running import with_desk
-    from app.operations.imports import past_imports
+    from app.operations.finance.imports import past_imports
     from reconcile.instants import format_instant
 
     found = with_desk(lambda desk, settings: past_imports(desk, kind=kind, limit=limit))

@@ -34,7 +34,7 @@ def backup(
     """Copy the database to a file, also while it is served, and check the copy."""
     from app.cli.running import run_loop
     from app.config import load_settings
-    from app.operations.backup import back_up
+    from app.operations.keeping.backup import back_up
 
     settings = load_settings()
     with measure("copying") as show:
@@ -66,7 +66,7 @@ def restore(
     from app.cli.running import run_loop
     from app.clock import SystemClock
     from app.config import load_settings
-    from app.operations.backup import restore as put_back
+    from app.operations.keeping.backup import restore as put_back
 
     settings = load_settings()
     with measure("copying") as show:
@@ -114,7 +114,7 @@ def prune(
     from app.cli.running import with_desk
     from app.config import load_settings
     from app.errors import UsageError
-    from app.operations.prune import Pruning, prune_by_hand, prune_settled
+    from app.operations.keeping.prune import Pruning, prune_by_hand, prune_settled
 
     settings = load_settings()
     retention = retention_of(settings, compile_sources(settings))

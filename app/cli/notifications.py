@@ -10,7 +10,7 @@ from app.cli.operators import ByOption
 from app.cli.output import MAX_NUMBER, Format, FormatOption, emit_up_to, note
 
 if TYPE_CHECKING:
-    from app.operations.notify_shop import Entry
+    from app.operations.orders.notify_shop import Entry
 
 group = typer.Typer(
     help="What the shop is told at TALLYHOOK_SHOP__URL, and what became of it.",
@@ -32,7 +32,7 @@ def list_notifications(
     """List notifications, newest first; the id is the revision's in the outcome feed."""
     from app.cli.running import with_desk
     from app.errors import UsageError
-    from app.operations import notify_shop
+    from app.operations.orders import notify_shop
 
     chosen = next((each for each in notify_shop.STATES if each == state), None)
     if state is not None and chosen is None:
@@ -55,7 +55,7 @@ def redeliver(
 ) -> None:
     """Send notifications again, with the ids they had, and three more days to be taken."""
     from app.cli.running import with_desk
-    from app.operations import notify_shop
+    from app.operations.orders import notify_shop
 
     count = with_desk(
         lambda desk, settings: notify_shop.redeliver(desk, ids or None, by=by), purpose="writing"

@@ -28,7 +28,7 @@ def add(
     """Add a person with a role. The first one must be an admin."""
     from app.cli.running import with_desk
     from app.errors import UsageError
-    from app.operations.people import ROLES, register_operator
+    from app.operations.people.people import ROLES, register_operator
 
     found = next((each for each in ROLES if each == role), None)
     if found is None:
@@ -44,7 +44,7 @@ def add(
 def list_operators(form: FormatOption = Format.table) -> None:
     """List all operators by name, the disabled included."""
     from app.cli.running import with_desk
-    from app.operations.people import known_operators
+    from app.operations.people.people import known_operators
     from reconcile.instants import format_instant
 
     rows = [
@@ -63,7 +63,7 @@ def list_operators(form: FormatOption = Format.table) -> None:
 def disable(name: Name, by: ByOption = None) -> None:
     """Let a person do nothing any more; the trail keeps their name."""
     from app.cli.running import with_desk
-    from app.operations.people import retire_operator
+    from app.operations.people.people import retire_operator
 
     with_desk(
         lambda desk, settings: retire_operator(desk, name=name, by=by),

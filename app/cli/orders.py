@@ -33,7 +33,7 @@ def list_orders(
     """List orders with their outcome and one line of explanation."""
     from app.cli.running import with_desk
     from app.errors import UsageError
-    from app.operations import read_orders
+    from app.operations.orders import read_orders
     from reconcile.explain import ledger_summary
 
     for word, words in ((outcome, OUTCOMES), (finding, FINDING_CODES)):
@@ -76,7 +76,7 @@ def find(
     """
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
-    from app.operations.find_orders import find_orders
+    from app.operations.orders.find_orders import find_orders
 
     found = with_desk(
         lambda desk, settings: find_orders(
@@ -128,8 +128,8 @@ def show_order(
 
     async def look(desk: Desk, settings: Settings) -> dict[str, Any]:
         from app.bootstrap_sources import compile_sources
-        from app.operations.customers import unmask
-        from app.operations.read_orders import order_document
+        from app.operations.orders.customers import unmask
+        from app.operations.orders.read_orders import order_document
 
         shown = await order_document(desk, reference, as_of=instant)
         if not with_personal_data:

@@ -41,7 +41,7 @@ def close(
     """
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
-    from app.operations.close_period import Request, close_period
+    from app.operations.finance.close_period import Request, close_period
     from reconcile.closing import Closing
 
     async def work(desk: Desk, settings: Settings) -> Any:
@@ -90,7 +90,7 @@ def _tell(closing: Any, form: Format) -> None:
 def list_periods(form: FormatOption = Format.table) -> None:
     """List the closed months, the earliest first."""
     from app.cli.running import with_desk
-    from app.operations.closed_periods import list_closed
+    from app.operations.finance.closed_periods import list_closed
     from reconcile.instants import format_instant
 
     rows = [
@@ -116,7 +116,7 @@ def show(
 ) -> None:
     """Print the report of a closed month again, byte for byte as it was closed."""
     from app.cli.running import with_desk
-    from app.operations.closed_periods import closed_report
+    from app.operations.finance.closed_periods import closed_report
     from app.reports.render import BINARY
 
     check_output(output, binary=form.value in BINARY, what=form.value.upper())
@@ -134,7 +134,7 @@ def verify(
 ) -> None:
     """Prove that closed months still follow from their evidence; exit code 1 where one does not."""
     from app.cli.running import with_desk
-    from app.operations.verify_periods import verify_periods
+    from app.operations.finance.verify_periods import verify_periods
 
     async def work(desk: Desk, settings: Settings) -> list[Any]:
         return [each async for each in verify_periods(desk, only=period, progress=advance)]

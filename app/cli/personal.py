@@ -14,7 +14,7 @@ from app.words import counted
 if TYPE_CHECKING:
     from app.config import Settings
     from app.operations.desk import Desk
-    from app.operations.erase import Erasure
+    from app.operations.keeping.erase import Erasure
 
 
 def register(application: typer.Typer) -> None:
@@ -49,9 +49,9 @@ def erase(
     from app.config import load_settings
     from app.config_places import sqlite_file
     from app.errors import UsageError
-    from app.operations.erase import Asked, erase, traces_left
-    from app.operations.erase_rules import Rules
-    from app.operations.seal import seal_all
+    from app.operations.evidence.seal import seal_all
+    from app.operations.keeping.erase import Asked, erase, traces_left
+    from app.operations.keeping.erase_rules import Rules
 
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")

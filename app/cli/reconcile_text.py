@@ -8,9 +8,9 @@ from typing import Any
 from app.cli.output import Format, emit, note, shown
 from app.cli.streams import print_document, print_items
 from app.operations.desk import Desk
-from app.operations.read_breaks import breaks_of_run
-from app.operations.reconcile_period import BUILT_IN, Ran
-from app.operations.run_document import run_document
+from app.operations.finance.read_breaks import breaks_of_run
+from app.operations.finance.reconcile_period import BUILT_IN, Ran
+from app.operations.finance.run_document import run_document
 from app.words import counted
 from reconcile.instants import Instant, format_instant
 

@@ -49,7 +49,7 @@ def import_records(
     The same file again changes nothing; a changed row is a new version, and the old one is kept.
     A book makes no statement about an order: ledgers do not change by it.
     """
-    from app.operations.imports import import_book
+    from app.operations.finance.imports import import_book
 
     request = request_of(
         file,
@@ -73,7 +73,7 @@ def list_records(
 ) -> None:
     """List the lines of the order book, by key, as they are known or were at an instant."""
     from app.cli.running import with_desk
-    from app.operations.read_lines import list_book
+    from app.operations.finance.read_lines import list_book
     from reconcile.money import to_json
 
     at = instant_of(as_of)

@@ -15,7 +15,7 @@ from app.words import counted
 
 if TYPE_CHECKING:
     from app.operations.desk import Desk
-    from app.operations.report_journal import JournalTotals
+    from app.operations.finance.report_journal import JournalTotals
     from app.reports.journal import Accounts
     from reconcile.journal import Transaction
     from reconcile.report import Basis, PeriodReport, Scope
@@ -82,7 +82,7 @@ def period(
     tie does not hold.
     """
     from app.cli.running import with_desk
-    from app.operations.report_period import report_period
+    from app.operations.finance.report_period import report_period
     from app.reports.render import BINARY, check_format, render
 
     check_output(output, binary=form.value in BINARY, what=form.value.upper())
@@ -142,7 +142,7 @@ def journal(
 async def _journal(
     desk: Desk, scope: Scope, into: tuple[JournalFormat, Accounts, IO[bytes]]
 ) -> JournalTotals:
-    from app.operations.report_journal import report_journal
+    from app.operations.finance.report_journal import report_journal
     from app.reports.journal import head, writer
 
     form, accounts, file = into

@@ -55,7 +55,7 @@ def import_statement(
 
     The same file again changes nothing; a changed row is a new version, and the old one is kept.
     """
-    from app.operations.imports import import_statement
+    from app.operations.finance.imports import import_statement
 
     request = request_of(
         file,
@@ -102,7 +102,7 @@ def list_statement_lines(
 ) -> None:
     """List the lines of statements, by key, as they are known or were at an instant."""
     from app.cli.running import with_desk
-    from app.operations.read_lines import list_statement
+    from app.operations.finance.read_lines import list_statement
     from reconcile.money import Money, to_json
 
     at = instant_of(as_of)

@@ -10,8 +10,8 @@ import typer
 from app.cli.output import DocumentOption, Format, document, note, progress
 
 if TYPE_CHECKING:
-    from app.operations.check_store import Report
-    from app.operations.prove import Proof
+    from app.operations.folding.prove import Proof
+    from app.operations.keeping.check_store import Report
 
 group = typer.Typer(
     help="The database: bring it up to date, check it, make it small.", no_args_is_help=True
@@ -44,7 +44,7 @@ def check(form: DocumentOption = Format.table) -> None:
     from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
     from app.config import load_settings
-    from app.operations.check_store import check_store
+    from app.operations.keeping.check_store import check_store
 
     settings = load_settings()
     sources = compile_sources(settings, phone_digests=known_phone_key(settings))
@@ -64,7 +64,7 @@ def vacuum() -> None:
     """Write an SQLite database anew, so that nothing deleted is left in unused places, and it
     becomes as small as it can be. The service must be stopped."""
     from app.cli.running import with_desk
-    from app.operations.backup import rewrite
+    from app.operations.keeping.backup import rewrite
 
     with_desk(lambda desk, settings: rewrite(desk), purpose="alone")
     note("The database has been written anew; nothing that was deleted is left in it.")
@@ -75,7 +75,7 @@ def reindex() -> None:
     from app.bootstrap_sources import storing_sources
     from app.cli.running import with_desk
     from app.config import load_settings
-    from app.operations.reindex import reindex as run_reindex
+    from app.operations.folding.reindex import reindex as run_reindex
 
     sources = storing_sources(load_settings())  # before the store: a wrong one makes no database
     with progress("reading", None) as advance:
@@ -96,7 +96,7 @@ def refold(
 ) -> None:
     """Fold due orders, or rebuild every ledger, and publish what changed."""
     from app.cli.running import with_desk
-    from app.operations import refold as operation
+    from app.operations.folding import refold as operation
 
     with progress("folding", None) as advance:
         if everything:
@@ -124,7 +124,7 @@ def prove(
     """Fold stored histories again, shuffled, duplicated and split, and compare the ledgers."""
     from app.cli.running import with_desk
     from app.errors import UsageError
-    from app.operations.prove import prove_orders
+    from app.operations.folding.prove import prove_orders
 
     if bool(references) == everything:
         raise UsageError("name the orders to prove, or say --all")

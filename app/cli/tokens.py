@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(help="A name for the program, such as shop.
 def add(name: Name, by: ByOption = None, form: DocumentOption = Format.table) -> None:
     """Make a token and show it, this once."""
     from app.cli.running import with_desk
-    from app.operations.manage_tokens import issue_token
+    from app.operations.people.manage_tokens import issue_token
 
     token = with_desk(
         lambda desk, settings: issue_token(desk, name=name, by=by),
@@ -35,7 +35,7 @@ def add(name: Name, by: ByOption = None, form: DocumentOption = Format.table) ->
 def list_tokens(form: FormatOption = Format.table) -> None:
     """List tokens by name; never the tokens themselves."""
     from app.cli.running import with_desk
-    from app.operations.manage_tokens import known_tokens
+    from app.operations.people.manage_tokens import known_tokens
     from reconcile.instants import format_instant
 
     entries = with_desk(lambda desk, settings: known_tokens(desk))
@@ -54,7 +54,7 @@ def list_tokens(form: FormatOption = Format.table) -> None:
 def revoke(name: Name, by: ByOption = None) -> None:
     """Revoke a token; the next request with it is refused."""
     from app.cli.running import with_desk
-    from app.operations.manage_tokens import withdraw_token
+    from app.operations.people.manage_tokens import withdraw_token
 
     with_desk(
         lambda desk, settings: withdraw_token(desk, name=name, by=by),

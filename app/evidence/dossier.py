@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.masking import Masking
-from app.store.dossiers import Arrived
-from app.store.published import Published
+from app.store.evidence.dossiers import Arrived
+from app.store.folding.published import Published
 from reconcile.history import History
 from reconcile.instants import Instant
 from reconcile.policy import Policy

@@ -17,7 +17,7 @@ from typing import Any, Final
 from app.evidence.dossier import Dossier, Proven, Told
 from app.evidence.letter import letter
 from app.evidence.words import README
-from app.store.published import Published
+from app.store.folding.published import Published
 from reconcile.evidence import history_document, value_document
 from reconcile.explain import ledger_document
 from reconcile.fold import fold

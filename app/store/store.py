@@ -21,19 +21,20 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.store import arriving, schema
-from app.store.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
-from app.store.faults import PUT_BACK, driver_errors, why_not_opened
-from app.store.integrity import damage
-from app.store.journal import Journal
-from app.store.locks import ServiceLock, WriteLock
-from app.store.locks_shared import MIGRATING, taking
-from app.store.log_length import LogLength
-from app.store.postgresql import Purpose
-from app.store.rejections import RejectionRing
-from app.store.space import MIB, Space
-from app.store.statements import run
-from app.store.writer import Writer
+from app.store.arrivals import arriving
+from app.store.arrivals.journal import Journal
+from app.store.arrivals.rejections import RejectionRing
+from app.store.database import schema
+from app.store.database.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
+from app.store.database.faults import PUT_BACK, driver_errors, why_not_opened
+from app.store.database.integrity import damage
+from app.store.database.locks import ServiceLock, WriteLock
+from app.store.database.locks_shared import MIGRATING, taking
+from app.store.database.log_length import LogLength
+from app.store.database.postgresql import Purpose
+from app.store.database.space import MIB, Space
+from app.store.database.writer import Writer
+from app.store.sql.statements import run
 
 log = structlog.get_logger()
 

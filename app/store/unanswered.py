@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.statements import select_in
+from app.store.sql.statements import select_in
 from reconcile.instants import Instant
 
 _SELECT = "SELECT key, order_key, request, due_at, held_until, tries, in_vain FROM unanswered"

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.ids import first_id
-from app.store.statements import Rows
+from app.store.sql.statements import Rows
 from reconcile.instants import Instant
 
 UNREADABLE: Final = (

@@ -11,10 +11,10 @@ from starlette.responses import JSONResponse, Response
 
 from app.errors import NotFoundError
 from app.operations.desk import Desk
-from app.operations.manage_tokens import who_is
-from app.operations.read_feed import outcome_document, read_feed
-from app.operations.read_orders import list_orders, order_document
-from app.operations.tell_order import tell_order
+from app.operations.orders.read_feed import outcome_document, read_feed
+from app.operations.orders.read_orders import list_orders, order_document
+from app.operations.orders.tell_order import tell_order
+from app.operations.people.manage_tokens import who_is
 from app.web.openapi import API_DOCUMENT
 from app.web.problems import ApiProblem
 from app.web.reading import (

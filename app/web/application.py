@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from app.errors import UnreachableError
-from app.operations.receive_delivery import RETRY_AFTER_S
+from app.operations.deliveries.receive_delivery import RETRY_AFTER_S
 from app.web.api import Api
 from app.web.checkouts import Checkouts
 from app.web.health import Health

@@ -18,8 +18,8 @@ from app.checkout.faults import (
     PaymentNotOverError,
 )
 from app.checkout.request import CheckoutRequest
+from app.operations.checkout.open_checkout import CheckoutResult, open_checkout, result_document
 from app.operations.desk import Desk
-from app.operations.open_checkout import CheckoutResult, open_checkout, result_document
 from app.web.api import capped_body
 from app.web.problems import ApiProblem, problem
 from app.web.reading import json_object

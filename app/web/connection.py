@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.operations.receive_delivery import RETRY_AFTER_S
+from app.operations.deliveries.receive_delivery import RETRY_AFTER_S
 from app.web.answering import OneWrite
 from app.web.delivering import Delivery, ShortWay
 from app.web.gate import Gate

@@ -18,7 +18,7 @@ import structlog
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE
 
 from app.errors import StorePoisoned, StoreUnavailable
-from app.operations.receive_delivery import (
+from app.operations.deliveries.receive_delivery import (
     Answer,
     Arrival,
     Incoming,

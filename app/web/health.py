@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, Response
 
 from app.errors import TallyhookError
 from app.operations.desk import Desk
-from app.operations.golive import unfinished
-from app.operations.health import Outcomes, refusal, store_state, unsafe
-from app.operations.watchdog import WATCHES, Watchdog
+from app.operations.going_live.golive import unfinished
+from app.operations.watching.health import Outcomes, refusal, store_state, unsafe
+from app.operations.watching.watchdog import WATCHES, Watchdog
 from app.web.metrics import Metrics
 
 Reasons = Callable[[], list[str]]

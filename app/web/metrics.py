@@ -22,7 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from app.logs import lost_lines
-from app.operations.watchdog import WATCHES
+from app.operations.watching.watchdog import WATCHES
 from app.web.gate import Gate
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from app.operations.tell_order import Told
+from app.operations.orders.tell_order import Told
 from app.providers.reading import Unreadable
 from app.providers.strict_json import parse
 from app.web.problems import ApiProblem

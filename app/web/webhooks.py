@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import structlog
 from starlette.types import Message, Receive, Scope, Send
 
-from app.operations.receive_delivery import (
+from app.operations.deliveries.receive_delivery import (
     RETRY_AFTER_S,
     Answer,
     Door,

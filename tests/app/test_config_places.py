@@ -12,7 +12,7 @@ from app import config_places
 from app.config import load_settings
 from app.config_places import filesystem_kind
 from app.errors import ConfigurationError
-from app.store.engine import _check_durable
+from app.store.database.engine import _check_durable
 from tests.app.test_config import SECRET
 
 TABLE = r"""

@@ -16,7 +16,7 @@ from app.cli.main import run
 from app.config_dangers import SIMULATOR_SECRET
 from app.config_values import networks
 from app.sandbox.settings import SANDBOX_SECRET
-from app.store.locks import ServiceLock
+from app.store.database.locks import ServiceLock
 from tests.waiting import PATIENCE_S
 
 SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1PqX5t"

@@ -21,8 +21,8 @@ _LOG_METHODS = frozenset(
 _LOG_WORDS = frozenset({"exc_info", "stack_info"})
 
 PLACES_OF_SECRETS = (
-    "app/providers", "app/sandbox", "app/web", "app/operations/manage_tokens.py",
-    "app/store/tokens.py",
+    "app/providers", "app/sandbox", "app/web", "app/operations/people/manage_tokens.py",
+    "app/store/people/tokens.py",
 )  # fmt: skip
 """Where a signature, a token or a digest that somebody sent is compared with what it must be."""
 

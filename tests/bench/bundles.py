@@ -11,8 +11,8 @@ from time import perf_counter
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config import load_settings
 from app.logs import configure_logging
-from app.operations.build_evidence import Built, Request, build_evidence
-from app.operations.verify_evidence import verify_evidence
+from app.operations.evidence.build_evidence import Built, Request, build_evidence
+from app.operations.evidence.verify_evidence import verify_evidence
 from tests.app.evidence.world import LATER, live_through
 from tests.app.web.driving import driving, environ
 from tests.bench.report import Figure

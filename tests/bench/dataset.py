@@ -16,7 +16,7 @@ from pathlib import Path
 from app.clock import SystemClock
 from app.ids import new_id
 from app.providers.source import Source
-from app.store.intake import Arrival
+from app.store.arrivals.intake import Arrival
 from app.store.store import StoreSettings, open_store
 from reconcile.instants import Instant
 from tests.bench.orders import Message, Stretch

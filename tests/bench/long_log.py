@@ -24,8 +24,8 @@ from app.clock import SystemClock
 from app.evidence.checkpoint import Checkpoint, signed_checkpoint
 from app.ids import seeded_chance
 from app.operations.desk import Desk
-from app.operations.prove_sealed import proofs_of
-from app.store.leaves import Leaf
+from app.operations.evidence.prove_sealed import proofs_of
+from app.store.evidence.leaves import Leaf
 from app.store.store import StoreSettings, open_store
 from reconcile.merkle import Frontier, inclusion_holds, leaf_hash
 from reconcile.merkle_tiles import Tail

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 from app.clock import SystemClock
-from app.store.histories import gather
+from app.store.folding.histories import gather
 from app.store.store import StoreSettings, open_store
 from reconcile.fold import fold
 from reconcile.policy import Policy

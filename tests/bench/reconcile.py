@@ -17,8 +17,8 @@ from typing import Any
 from app.cli.running import run_loop
 from app.clock import SetClock
 from app.operations.desk import Desk
-from app.operations.read_breaks import breaks_of_run
-from app.operations.reconcile_period import Asked, reconcile_period
+from app.operations.finance.read_breaks import breaks_of_run
+from app.operations.finance.reconcile_period import Asked, reconcile_period
 from app.store.store import StoreSettings, open_store
 from reconcile.match_control import BUCKETS, FAMILIES
 from reconcile.policy import Policy

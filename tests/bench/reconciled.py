@@ -14,9 +14,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from app.store import takings
+from app.store.finance import takings
+from app.store.finance.takings import Fresh, row_of
 from app.store.store import StoreSettings, open_store
-from app.store.takings import Fresh, row_of
 from reconcile.books import match_key
 from reconcile.match_rows import subject_of
 from tests.reconcile.books_truth import AS_OF, SOURCE, START, Case, Month

@@ -18,8 +18,8 @@ from time import perf_counter
 from app.clock import SystemClock
 from app.ids import new_secret
 from app.operations.desk import Desk
-from app.operations.seal import seal_all
-from app.operations.verify_log import verify_log
+from app.operations.evidence.seal import seal_all
+from app.operations.evidence.verify_log import verify_log
 from app.store.store import StoreSettings, open_store
 from reconcile.policy import Policy
 from tests.bench import stored
@@ -156,7 +156,7 @@ async def _alone(path: Path) -> Alone:
 
 
 async def _begin(desk: Desk) -> None:
-    from app.store.sealed_log import begin_log
+    from app.store.evidence.sealed_log import begin_log
 
     public = SIGNER.key.public.raw.hex()
     async with desk.store.writing() as connection:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store import intake
+from app.store.arrivals import intake
 from tests.bench.load import Leg
 from tests.bench.long_log import Proved, prove_in_a_process, write_long_log
 from tests.bench.sealing import Beside, Sealed, alone

@@ -10,7 +10,7 @@ from typing import Any
 
 from app import bootstrap
 from app.cli.main import run
-from app.store import intake
+from app.store.arrivals import intake
 
 
 async def nobody(*given: Any) -> None:

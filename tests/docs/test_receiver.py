@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.operations.notify_shop import notification_body, notification_id
+from app.operations.orders.notify_shop import notification_body, notification_id
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.store.published import Published
+from app.store.folding.published import Published
 from tests.reconcile.build import T
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "app" / "outbound" / "README.md"

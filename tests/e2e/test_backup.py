@@ -23,10 +23,10 @@ from app.bootstrap import open_desk
 from app.bootstrap_sources import compile_sources
 from app.clock import SystemClock
 from app.config import load_settings
-from app.operations.check_store import check_store
 from app.operations.desk import Desk
-from app.operations.refold import refold_all, refold_until_quiet
-from app.store.histories import scan
+from app.operations.folding.refold import refold_all, refold_until_quiet
+from app.operations.keeping.check_store import check_store
+from app.store.folding.histories import scan
 from reconcile.canonical import canonical_json
 from reconcile.explain import ledger_document
 from reconcile.fold import fold

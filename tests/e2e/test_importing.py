@@ -21,7 +21,7 @@ PHONE = "254700000001"
 
 NEVER_DONE = """
 import sys, time
-from app.operations import import_writing
+from app.operations.finance import import_writing
 
 chunks = import_writing.chunks
 

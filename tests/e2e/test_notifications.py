@@ -22,7 +22,7 @@ SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 
 SERVE = """
 import sys
-from app.operations import notify_shop
+from app.operations.orders import notify_shop
 notify_shop.LEASE = 300_000
 notify_shop.FIRST_PAUSE = 100_000
 from app.cli.main import run

@@ -134,7 +134,7 @@ def test_killed_under_load(tmp_path: Path) -> None:
 
 CRASHING = """
 import sys
-from app.operations import worker
+from app.operations.folding import worker
 
 async def refold_due(desk, *, limit):
     raise RuntimeError("planned")

@@ -7,14 +7,14 @@ Each text here is Python that runs before `main`.
 from __future__ import annotations
 
 NORMAL = """
-import app.store.engine as engine
+import app.store.database.engine as engine
 
 engine._check_durable = lambda cursor: cursor.execute("PRAGMA synchronous=NORMAL")
 """
 """The log is synced at checkpoints only: what was committed last is lost with the power."""
 
 EARLY = """
-from app.store.journal import Journal
+from app.store.arrivals.journal import Journal
 
 enter = Journal.enter
 
@@ -32,14 +32,14 @@ Journal.enter = early
 """The answer is sent while the commit is under way."""
 
 SMALL_LOG = """
-import app.store.log_length as log_length
+import app.store.database.log_length as log_length
 
 log_length.FOLD_PAGES = 120
 """
 """The log is folded every so many pages, so that a short recording has many folds in it."""
 
 KEEPS_LOG = """
-from app.store.log_length import LogLength
+from app.store.database.log_length import LogLength
 
 LogLength.may_give_room = lambda log: False
 """
@@ -73,7 +73,7 @@ os.posix_fadvise = some
 
 GOES_ON = """
 import sqlite3
-import app.store.faults as faults
+import app.store.database.faults as faults
 
 faults._PASSING_SQLITE |= {sqlite3.SQLITE_IOERR: "planted"}
 faults._FATAL_SQLITE.clear()
@@ -81,8 +81,8 @@ faults._FATAL_SQLITE.clear()
 """An I/O error is taken for trouble that passes."""
 
 PATIENT = """
-import app.store.journal as journal
-import app.store.writer as writer
+import app.store.arrivals.journal as journal
+import app.store.database.writer as writer
 
 journal.PATIENCE_S = writer.TURN_S = 1_000
 """
@@ -96,7 +96,7 @@ del ShortWay.__init__
 """A service whose deliveries may take the short way does not come so far as to serve."""
 
 FAILING_JOURNAL = """
-from app.store.journal import Journal
+from app.store.arrivals.journal import Journal
 
 async def run(journal):
     while journal.committed < 20:
@@ -111,7 +111,7 @@ Journal.run = run
 """The task that commits dies after some deliveries."""
 
 FAILING_WORKER = """
-import app.operations.worker as worker
+import app.operations.folding.worker as worker
 
 folding = worker.refold_due
 
@@ -126,7 +126,7 @@ worker.refold_due = refold_due
 
 STEPWISE_FOLD = """
 import os
-import app.operations.refold as refold
+import app.operations.folding.refold as refold
 
 folding = refold.fold
 

@@ -15,8 +15,8 @@ from itertools import islice
 from app.ids import new_id
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.store.intake import Arrival
-from app.store.records import add_records
+from app.store.arrivals.intake import Arrival
+from app.store.folding.records import add_records
 from app.store.store import Store
 from reconcile.instants import format_instant
 from reconcile.money import Money

@@ -13,18 +13,18 @@ import pytest
 
 from app.clock import SetClock
 from app.errors import NotFoundError, UsageError
-from app.operations import print_report
-from app.operations.close_period import Request, close_period, scope_of
-from app.operations.closed_periods import closed_report, list_closed
 from app.operations.desk import Desk
-from app.operations.people import register_operator
-from app.operations.report_period import report_period
-from app.operations.seal import Sealer
-from app.operations.verify_periods import Verified, verify_periods
+from app.operations.evidence.seal import Sealer
+from app.operations.finance import print_report
+from app.operations.finance.close_period import Request, close_period, scope_of
+from app.operations.finance.closed_periods import closed_report, list_closed
+from app.operations.finance.report_period import report_period
+from app.operations.finance.verify_periods import Verified, verify_periods
+from app.operations.people.people import register_operator
 from app.reports import json_form
-from app.store.audit import deeds
-from app.store.leaves import digest_of_text
-from app.store.retention import prune
+from app.store.evidence.leaves import digest_of_text
+from app.store.keeping.retention import prune
+from app.store.people.audit import deeds
 from reconcile.closing import Closing
 from reconcile.figures import added, figures
 from reconcile.instants import DAY, MINUTE, parse_instant

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.store.intake import Arrival, append, append_alone
-from app.store.links import LinkMemory
+from app.store.arrivals.intake import Arrival, append, append_alone
+from app.store.arrivals.links import LinkMemory
 from app.store.store import Store
 from tests.postgres.conftest import migrate
 from tests.store.both_ways import live

@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from app.checkout.backoff import RetrySettings
 from app.clock import SystemClock
-from app.operations.ask_again import ask_again_due
+from app.operations.checkout.ask_again import ask_again_due
+from app.operations.checkout.open_checkout import open_checkout
 from app.operations.desk import Desk
-from app.operations.open_checkout import open_checkout
 from app.store.store import Store
 from reconcile.policy import Policy
 from tests.app.checkout.service import LATE, answer, asked, opened, service

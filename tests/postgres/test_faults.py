@@ -18,9 +18,9 @@ import asyncpg
 import pytest
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.operations.health import refusal
-from app.store import engine, postgresql
-from app.store.safety import unsafe_standbys
+from app.operations.watching.health import refusal
+from app.store.database import engine, postgresql
+from app.store.database.safety import unsafe_standbys
 from app.store.store import Store, StoreSettings, open_store
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
 from tests.postgres.loading import under_load

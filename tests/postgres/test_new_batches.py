@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.store.intake import keep_arrivals
+from app.store.arrivals.intake import keep_arrivals
 from tests.postgres.conftest import ask_in_loop, migrate
 from tests.postgres.test_scripts import sent_while
 from tests.store.builders import arrival, events_in, histories, keep, opened, rows, said

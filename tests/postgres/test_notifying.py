@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.operations.notify_shop import Notifier, Shop, notify_due
-from app.operations.refold import refold_due
+from app.operations.folding.refold import refold_due
+from app.operations.orders.notify_shop import Notifier, Shop, notify_due
 from app.outbound.http import outgoing_client
 from app.providers.profile import load_profile
 from app.providers.source import Source

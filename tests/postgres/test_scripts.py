@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.store import arrays
-from app.store.statements import Script, run, selecting, together
+from app.store.sql import arrays
+from app.store.sql.statements import Script, run, selecting, together
 from app.store.store import Store
 from tests.store.builders import arrival, events_in, histories, keep, said
 

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.operations import refold
-from app.operations.check_store import check_store
 from app.operations.desk import Desk
-from app.operations.read_orders import explain_order
-from app.operations.refold import CLAIM, refold_due
-from app.store import ledgers
-from app.store.due_marks import Due, claim_orders, due_orders
-from app.store.intake import Arrival, keep_arrivals, marking_due
-from app.store.ledgers import feed
-from app.store.locks_shared import LINKING, REFUSING, taking
-from app.store.records import add_records
-from app.store.rejections import let_go
-from app.store.statements import Script, run
+from app.operations.folding import refold
+from app.operations.folding.refold import CLAIM, refold_due
+from app.operations.keeping.check_store import check_store
+from app.operations.orders.read_orders import explain_order
+from app.store.arrivals.intake import Arrival, keep_arrivals, marking_due
+from app.store.arrivals.rejections import let_go
+from app.store.database.locks_shared import LINKING, REFUSING, taking
+from app.store.folding import ledgers
+from app.store.folding.due_marks import Due, claim_orders, due_orders
+from app.store.folding.ledgers import feed
+from app.store.folding.records import add_records
+from app.store.sql.statements import Script, run
 from app.store.store import Store
 from reconcile.instants import SECOND
 from tests.reconcile.build import T, seconds

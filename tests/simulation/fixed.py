@@ -21,8 +21,8 @@ from unittest.mock import patch
 
 from sqlalchemy.exc import SAWarning
 
-from app.operations.rejection_rate import RejectionRate
-from app.store import schema
+from app.operations.deliveries.rejection_rate import RejectionRate
+from app.store.database import schema
 from tests.simulation.disk import DiskQueue, NoThread, connecting
 from tests.simulation.loop import VirtualLoop
 
@@ -49,18 +49,18 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "aiosqlite.core.Connection._connect": connecting,
         "app.ids._chances": [],
         "app.ids.os": SimpleNamespace(urandom=chance.randbytes),
-        "app.operations.worker.perf_counter": loop.time,
-        "app.operations.worker.IDLE_S": WORKER_IDLE_S,
-        "app.operations.ask_again.IDLE_S": ASKING_IDLE_S,
+        "app.operations.folding.worker.perf_counter": loop.time,
+        "app.operations.folding.worker.IDLE_S": WORKER_IDLE_S,
+        "app.operations.checkout.ask_again.IDLE_S": ASKING_IDLE_S,
         "app.bootstrap.REST_S": WATCHING_IDLE_S,
         "app.bootstrap_evidence.REST_S": SEALING_IDLE_S,
-        "app.operations.read_feed.monotonic": loop.time,
-        "app.operations.seal.perf_counter": loop.time,
+        "app.operations.orders.read_feed.monotonic": loop.time,
+        "app.operations.evidence.seal.perf_counter": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
         "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),
-        "app.store.space.os": SimpleNamespace(statvfs=_roomy),
+        "app.store.database.space.os": SimpleNamespace(statvfs=_roomy),
         "app.sandbox.provider.TRUTH_PAUSE_S": 10.0**9,
-        "app.store.schema.newest_version": lambda: newest,
+        "app.store.database.schema.newest_version": lambda: newest,
         "starlette._exception_handler.run_in_threadpool": _inline,
     }
     with ExitStack() as stack:

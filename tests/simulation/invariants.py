@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from app.operations.check_store import check_store
 from app.operations.desk import Desk
-from app.operations.evidence_key import open_signer
-from app.operations.read_feed import Published, read_feed
-from app.operations.refold import refold_all
-from app.operations.seal import seal_all
-from app.operations.verify_log import verify_log
+from app.operations.evidence.evidence_key import open_signer
+from app.operations.evidence.seal import seal_all
+from app.operations.evidence.verify_log import verify_log
+from app.operations.folding.refold import refold_all
+from app.operations.keeping.check_store import check_store
+from app.operations.orders.read_feed import Published, read_feed
 from app.providers.source import Source
-from app.store.due_marks import count_due
-from app.store.histories import gather
+from app.store.folding.due_marks import count_due
+from app.store.folding.histories import gather
 from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import MINUTE

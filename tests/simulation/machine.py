@@ -22,7 +22,7 @@ from app.clock import Clock
 from app.config import Settings
 from app.errors import TallyhookError
 from app.operations.desk import Desk
-from app.operations.evidence_key import open_signer
+from app.operations.evidence.evidence_key import open_signer
 from app.providers.source import Source
 from app.store.store import open_store
 from tests.simulation.asgi import Packet, Reply, call

@@ -13,9 +13,11 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from app.operations import refold
+from app.operations.folding import refold
 from app.providers.source import Source
-from app.store import arriving, engine, intake, journal, ledgers, records
+from app.store.arrivals import arriving, intake, journal
+from app.store.database import engine
+from app.store.folding import ledgers, records
 from reconcile.history import History
 from reconcile.revise import Revision
 
@@ -177,7 +179,7 @@ def signature_not_checked() -> Any:
 
 def key_made_afresh() -> Any:
     """A checkout that was interrupted is begun again with a new key."""
-    from app.operations import open_checkout
+    from app.operations.checkout import open_checkout
 
     async def nothing(self: Any) -> None:
         return None

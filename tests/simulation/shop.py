@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from app.checkout.client import CheckoutClient
 from app.checkout.request import CheckoutRequest
 from app.errors import TallyhookError, UnreachableError
+from app.operations.checkout.open_checkout import CheckoutResult, open_checkout
 from app.operations.desk import Desk
-from app.operations.open_checkout import CheckoutResult, open_checkout
-from app.operations.read_feed import Published, read_feed
-from app.operations.tell_order import Told, tell_order
+from app.operations.orders.read_feed import Published, read_feed
+from app.operations.orders.tell_order import Told, tell_order
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import Instant
 from reconcile.money import Money, major_text

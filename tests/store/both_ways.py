@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from app.store.intake import Arrival, Whole
+from app.store.arrivals.intake import Arrival, Whole
 from reconcile.money import Money
 from tests.reconcile.build import seconds
 from tests.store.builders import arrival, said

@@ -18,11 +18,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.clock import SetClock
 from app.evidence.keys import EvidenceKey
 from app.operations.desk import Desk
-from app.operations.seal import Signer, seal_all
+from app.operations.evidence.seal import Signer, seal_all
 from app.providers.reading import Reading, Unreadable
-from app.store.histories import gather, scan
-from app.store.intake import Arrival
-from app.store.rejections import Rejection
+from app.store.arrivals.intake import Arrival
+from app.store.arrivals.rejections import Rejection
+from app.store.folding.histories import gather, scan
 from app.store.store import Store, StoreSettings, open_store
 from app.store.tables import ONLY, metadata
 from reconcile.events import Event

@@ -10,20 +10,20 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app.errors import UsageError
-from app.operations.break_desk import (
+from app.operations.finance.break_desk import (
     accept_break,
     assign_break,
     comment_break,
 )
-from app.operations.late_money import late_document, late_items, settle_late
-from app.operations.match_rules import save_rules
-from app.operations.people import register_operator
-from app.operations.read_breaks import SeenBreak, breaks_of_run, living_breaks, one_break
-from app.operations.reconcile_period import finish
-from app.operations.takings import refresh_takings
-from app.store.audit import deeds
-from app.store.breaks import steps_of
-from app.store.runs import Run, save_closed, save_seen, seen_by, take_run_number
+from app.operations.finance.late_money import late_document, late_items, settle_late
+from app.operations.finance.match_rules import save_rules
+from app.operations.finance.read_breaks import SeenBreak, breaks_of_run, living_breaks, one_break
+from app.operations.finance.reconcile_period import finish
+from app.operations.finance.takings import refresh_takings
+from app.operations.people.people import register_operator
+from app.store.finance.breaks import steps_of
+from app.store.finance.runs import Run, save_closed, save_seen, seen_by, take_run_number
+from app.store.people.audit import deeds
 from app.store.store import Store
 from reconcile.breaks import Break, Candidate
 from reconcile.match_control import Control

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 
-from app.operations.check_store import check_store
-from app.operations.refold import refold_until_quiet
-from app.operations.takings import refresh_takings
+from app.operations.finance.takings import refresh_takings
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.check_store import check_store
 from app.store.store import Store
 from reconcile.events import Event
 from tests.store.builders import SOURCES, desk

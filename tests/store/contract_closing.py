@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from app.errors import StoreUnavailable
-from app.store.audit import Deed, add_deed
-from app.store.closings import add_closing, closed_periods, closing_of_period, print_of
-from app.store.history_digest import PARTS, history_digests
-from app.store.records import add_records
-from app.store.retention import prune
+from app.store.evidence.history_digest import PARTS, history_digests
+from app.store.finance.closings import add_closing, closed_periods, closing_of_period, print_of
+from app.store.folding.records import add_records
+from app.store.keeping.retention import prune
+from app.store.people.audit import Deed, add_deed
 from app.store.store import Store
 from reconcile.closing import Closing, Print, Sealed, first_difference
 from reconcile.figures import Figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.store.confirmations import (
+from app.store.arrivals.confirmations import (
     Confirmation,
     any_due,
     await_again,
@@ -14,7 +14,7 @@ from app.store.confirmations import (
     take_due,
     waiting_count,
 )
-from app.store.intake import keep_arrivals
+from app.store.arrivals.intake import keep_arrivals
 from app.store.store import Store
 from reconcile.instants import MINUTE
 from tests.reconcile.build import seconds

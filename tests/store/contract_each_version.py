@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from alembic import command
 
-from app.store import schema
+from app.store.database import schema
 from app.store.store import Store, StoreSettings
 from tests.store.builders import differences, dump
 from tests.store.contract_retention import NEW_COLUMNS

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
-from app.operations.build_evidence import Request, build_evidence
-from app.operations.gather_evidence import Providers
-from app.operations.verify_evidence import verify_evidence
-from app.store.dossiers import arrived, bytes_of, details_of_records, revisions_of
-from app.store.intake import Whole
-from app.store.records import add_records
+from app.operations.evidence.build_evidence import Request, build_evidence
+from app.operations.evidence.gather_evidence import Providers
+from app.operations.evidence.verify_evidence import verify_evidence
+from app.store.arrivals.intake import Whole
+from app.store.evidence.dossiers import arrived, bytes_of, details_of_records, revisions_of
+from app.store.folding.records import add_records
 from app.store.store import Store
 from reconcile.money import Money
 from reconcile.records import Record

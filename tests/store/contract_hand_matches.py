@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.errors import UsageError
-from app.operations.break_desk import match_break, unmatch_break
-from app.store.audit import deeds
-from app.store.breaks import hand_matches
+from app.operations.finance.break_desk import match_break, unmatch_break
+from app.store.finance.breaks import hand_matches
+from app.store.people.audit import deeds
 from app.store.store import Store
 from tests.reconcile.build import seconds
 from tests.store.builders import desk

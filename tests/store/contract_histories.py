@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.operations.check_store import check_store
-from app.operations.refold import refold_until_quiet
-from app.store.intake import Arrival
-from app.store.records import add_records, records_of
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.check_store import check_store
+from app.store.arrivals.intake import Arrival
+from app.store.folding.records import add_records, records_of
 from app.store.store import Store
 from reconcile.events import Event
 from reconcile.fold import fold
@@ -241,7 +241,7 @@ class HistoryContract:
         self, store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
     ) -> None:
         """A scan that reads few rows at a time tears no order apart and passes none over."""
-        monkeypatch.setattr("app.store.histories.ROWS_AT_ONCE", at_once)
+        monkeypatch.setattr("app.store.folding.histories.ROWS_AT_ONCE", at_once)
         parts: list[Part] = [session_opened(order, f"s{order}") for order in ("A", "C", "E", "Z")]
         parts += [said(f"{o}{n}", order=o, payment=o) for o in "BCDE" for n in range(3)]
         await tell(store, [*parts, *[p for p in parts if isinstance(p, Event)]])

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.operations import import_writing
-from app.operations.import_kinds import Imported
-from app.operations.imports import Request, import_book, import_statement
-from app.store.book_lines import book_lines_of, book_rows, compare_book, write_book
-from app.store.book_phones import LineKey, empty_lines, lines_with, old_lines
-from app.store.imports import Import, begin_import, go_on, imports, under_way
-from app.store.statement_reading import statement_lines_of, statement_rows
+from app.operations.finance import import_writing
+from app.operations.finance.import_kinds import Imported
+from app.operations.finance.imports import Request, import_book, import_statement
+from app.store.finance.book_lines import book_lines_of, book_rows, compare_book, write_book
+from app.store.finance.book_phones import LineKey, empty_lines, lines_with, old_lines
+from app.store.finance.imports import Import, begin_import, go_on, imports, under_way
+from app.store.finance.statement_reading import statement_lines_of, statement_rows
 from app.store.store import Store
 from reconcile.instants import LATEST
 from tests.reconcile.build import seconds
@@ -129,7 +129,7 @@ class ImportContract:
         self, store: Store, tmp_path: Path, monkeypatch: Any
     ) -> None:
         """Some at a time, whatever the killed import was of."""
-        monkeypatch.setattr("app.store.imports.UNDOING", 3)
+        monkeypatch.setattr("app.store.finance.imports.UNDOING", 3)
         monkeypatch.setattr(import_writing, "SILENT_S", 0.01)
         await statement(store, tmp_path, *(f"p{n},,1.00,,KES,,refund" for n in range(10)))
         known = await rows(store, "SELECT * FROM statement_lines ORDER BY subject")

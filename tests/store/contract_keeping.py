@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 
 from app.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
-from app.operations.health import refusal
-from app.operations.manage_tokens import issue_token, known_tokens, who_is, withdraw_token
-from app.store import journal, schema, writer
-from app.store.mapping import delivery_of, record_of
-from app.store.rejections import Rejection, RejectionRing
-from app.store.statements import run
+from app.operations.people.manage_tokens import issue_token, known_tokens, who_is, withdraw_token
+from app.operations.watching.health import refusal
+from app.store.arrivals import journal
+from app.store.arrivals.rejections import Rejection, RejectionRing
+from app.store.database import schema, writer
+from app.store.sql.mapping import delivery_of, record_of
+from app.store.sql.statements import run
 from app.store.store import Store, StoreSettings, open_store
 from app.store.tables import metadata
 from tests.store.builders import (

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from app.operations import refold
 from app.operations.desk import Desk
-from app.operations.refold import call_up_early, refold_all, refold_due, refold_until_quiet
-from app.store.due_marks import count_due, due_orders, next_due
-from app.store.ledgers import feed, latest_positions, listed_orders, outcome_counts, publish
-from app.store.published import Published
+from app.operations.folding import refold
+from app.operations.folding.refold import call_up_early, refold_all, refold_due, refold_until_quiet
+from app.store.folding.due_marks import count_due, due_orders, next_due
+from app.store.folding.ledgers import feed, latest_positions, listed_orders, outcome_counts, publish
+from app.store.folding.published import Published
 from app.store.store import Store
 from reconcile.fold import fold
 from reconcile.instants import MINUTE

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from app.operations import refold
-from app.operations.refold import refold_all, refold_due
-from app.store.outbox import (
+from app.operations.folding import refold
+from app.operations.folding.refold import refold_all, refold_due
+from app.store.folding.outbox import (
     Fate,
     Notification,
     notification_counts,

@@ -8,15 +8,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.operations.erase import Asked, erase
-from app.operations.erase_rules import Rules
-from app.operations.find_orders import find_orders
-from app.operations.refold import refold_until_quiet
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.erase import Asked, erase
+from app.operations.keeping.erase_rules import Rules
+from app.operations.orders.find_orders import find_orders
 from app.phone_key import PhoneKey
-from app.store.audit import Deed, add_deed
-from app.store.comparing import phones_not_noted
-from app.store.intake import Whole
-from app.store.phones import (
+from app.store.arrivals.intake import Whole
+from app.store.arrivals.phones import (
     drop_notes,
     drop_other_keys,
     has_other_keys,
@@ -25,8 +23,10 @@ from app.store.phones import (
     old_notes,
     orders_by_phone,
 )
-from app.store.retention import prune
-from app.store.scratch import scratch_database
+from app.store.database.scratch import scratch_database
+from app.store.folding.comparing import phones_not_noted
+from app.store.keeping.retention import prune
+from app.store.people.audit import Deed, add_deed
 from app.store.store import Store
 from reconcile.events import Event
 from reconcile.instants import DAY, SECOND

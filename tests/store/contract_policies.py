@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.operations import refold, take_up_policy
 from app.operations.desk import Desk
-from app.operations.refold import refold_all, refold_due, refold_until_quiet
-from app.operations.take_up_policy import TakingUp
-from app.operations.takings import refresh_takings
-from app.store.due_marks import count_due
-from app.store.folded_by import noted_policy
+from app.operations.finance.takings import refresh_takings
+from app.operations.folding import refold, take_up_policy
+from app.operations.folding.refold import refold_all, refold_due, refold_until_quiet
+from app.operations.folding.take_up_policy import TakingUp
+from app.store.folding.due_marks import count_due
+from app.store.folding.folded_by import noted_policy
 from app.store.store import Store
 from reconcile.instants import HOUR, MINUTE
 from reconcile.policy import Policy, policy_text

@@ -10,10 +10,10 @@ import pytest
 
 from app.clock import SetClock
 from app.operations.desk import Desk
-from app.operations.read_breaks import breaks_of_run, finished_run, living_breaks
-from app.operations.reconcile_period import Asked, Ran, ran, reconcile_period
-from app.store.engine import Connection
-from app.store.statements import inserting, run
+from app.operations.finance.read_breaks import breaks_of_run, finished_run, living_breaks
+from app.operations.finance.reconcile_period import Asked, Ran, ran, reconcile_period
+from app.store.database.engine import Connection
+from app.store.sql.statements import inserting, run
 from app.store.store import Store
 from reconcile.instants import DAY
 from reconcile.policy import Policy

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from app.errors import UsageError
-from app.operations.break_desk import accept_break
-from app.operations.reconcile_period import Asked, reconcile_period
-from app.operations.report_journal import report_journal
-from app.operations.report_period import report_period
+from app.operations.finance.break_desk import accept_break
+from app.operations.finance.reconcile_period import Asked, reconcile_period
+from app.operations.finance.report_journal import report_journal
+from app.operations.finance.report_period import report_period
 from app.reports.render import render
-from app.store.imports import Import, begin_import, publish_import
-from app.store.reporting import changed_outcomes
-from app.store.statement_lines import write_statement
+from app.store.finance.imports import Import, begin_import, publish_import
+from app.store.finance.reporting import changed_outcomes
+from app.store.finance.statement_lines import write_statement
 from app.store.store import Store
 from reconcile.breaks import Break
 from reconcile.instants import DAY, SECOND

@@ -10,14 +10,20 @@ from alembic import command
 from sqlalchemy import inspect
 
 from app.errors import StoreUnavailable
-from app.operations.check_store import check_store
-from app.operations.prove import prove_orders
-from app.operations.prune import Pruning, prune_by_hand, prune_orders, prune_settled, settled_orders
-from app.operations.refold import refold_all, refold_until_quiet
-from app.operations.reindex import reindex
-from app.operations.retention import Retention
-from app.store import schema
-from app.store.audit import deeds
+from app.operations.folding.prove import prove_orders
+from app.operations.folding.refold import refold_all, refold_until_quiet
+from app.operations.folding.reindex import reindex
+from app.operations.keeping.check_store import check_store
+from app.operations.keeping.prune import (
+    Pruning,
+    prune_by_hand,
+    prune_orders,
+    prune_settled,
+    settled_orders,
+)
+from app.operations.keeping.retention import Retention
+from app.store.database import schema
+from app.store.people.audit import deeds
 from app.store.store import Store, StoreSettings
 from app.store.tables import metadata
 from reconcile.instants import DAY, SECOND
@@ -122,7 +128,7 @@ class RetentionContract:
         await keep(store, arrival(said("e1", "succeeded", **PAID)))
         then = desk(store, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
-        monkeypatch.setattr("app.operations.prune.prune_others", failing)
+        monkeypatch.setattr("app.operations.keeping.prune.prune_others", failing)
         with pytest.raises(StoreUnavailable):
             await prune_by_hand(then, RETENTION, by="ann", signer=SIGNER, keep=0, progress=quiet)
         assert await emptied(store) == {"e1"}
@@ -212,7 +218,7 @@ class RetentionContract:
     ) -> None:
         """Pages and transactions of two rows prune all of it, and count each order once."""
         for name in ("PAGE", "PRUNED_AT_ONCE"):
-            monkeypatch.setattr(f"app.operations.prune.{name}", 2)
+            monkeypatch.setattr(f"app.operations.keeping.prune.{name}", 2)
         events = [said(f"e{n}", "declined", **{**PAID, "payment": f"p{n}"}) for n in range(7)]
         await tell(store, [*events, *events, said("f", "declined", order="F", payment="f")])
         would = await pruned(store, dry_run=True)

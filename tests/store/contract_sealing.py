@@ -11,17 +11,17 @@ import pytest
 
 from app.errors import NotFoundError
 from app.evidence.checkpoint import verified_checkpoint
-from app.operations.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
-from app.operations.refold import refold_until_quiet
-from app.operations.seal import Sealer, seal_all
-from app.operations.verify_log import verify_log
-from app.store import unsealed
-from app.store.audit import Deed, add_deed
-from app.store.intake import Arrival, keep_arrivals
-from app.store.records import add_records
-from app.store.sealed_log import begin_log, leaves_after, newest_head
+from app.operations.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
+from app.operations.evidence.seal import Sealer, seal_all
+from app.operations.evidence.verify_log import verify_log
+from app.operations.folding.refold import refold_until_quiet
+from app.store.arrivals.intake import Arrival, keep_arrivals
+from app.store.evidence import unsealed
+from app.store.evidence.sealed_log import begin_log, leaves_after, newest_head
+from app.store.evidence.unsealed import count_unsealed, without_leaf
+from app.store.folding.records import add_records
+from app.store.people.audit import Deed, add_deed
 from app.store.store import Store
-from app.store.unsealed import count_unsealed, without_leaf
 from reconcile.canonical import canonical_json
 from reconcile.merkle import consistency_holds, inclusion_holds, leaf_hash
 from reconcile.money import Money

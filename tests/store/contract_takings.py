@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.operations import takings
-from app.operations.check_store import check_store
-from app.operations.refold import refold_all
-from app.operations.takings import overlay_of, refresh_takings, takings_now, takings_then
-from app.store.histories import scan
+from app.operations.finance import takings
+from app.operations.finance.takings import overlay_of, refresh_takings, takings_now, takings_then
+from app.operations.folding.refold import refold_all
+from app.operations.keeping.check_store import check_store
+from app.store.finance.takings import KeyRange, flat_takings
+from app.store.folding.histories import scan
 from app.store.store import Store
-from app.store.takings import KeyRange, flat_takings
 from reconcile.fold import fold
 from reconcile.instants import Instant
 from reconcile.match_rows import TakingRow, taking_row

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import event, inspect
 
-from app.store import schema
+from app.store.database import schema
 from app.store.store import Store, StoreSettings
 from app.store.tables import metadata
 from tests.store.builders import differences, dump

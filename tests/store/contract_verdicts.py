@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.store import statements
-from app.store.deliveries import find_in_diary, list_diary
+from app.store.arrivals.deliveries import find_in_diary, list_diary
+from app.store.sql import statements
 from app.store.store import Store
 from reconcile.money import Money
 from tests.reconcile.build import seconds

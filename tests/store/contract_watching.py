@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import text
 
 from app.ids import first_id, new_id
-from app.store.facts import database_facts
-from app.store.records import add_records
-from app.store.signoffs import Signoff, add_signoff, signoffs
+from app.store.database.facts import database_facts
+from app.store.folding.records import add_records
+from app.store.people.signoffs import Signoff, add_signoff, signoffs
 from app.store.store import Store
 from app.store.watching import (
     UNREADABLE,

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from app.errors import StoreUnavailable
-from app.store import arriving, intake
-from app.store.intake import Arrival, Whole
+from app.store.arrivals import arriving, intake
+from app.store.arrivals.intake import Arrival, Whole
 from app.store.store import Store
 from tests.store.builders import arrival, keep, opened, rows, said
 from tests.store.made import put_new

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from app.store import arriving, statements
-from app.store.intake import Arrival, append, append_alone
-from app.store.links import LinkMemory
+from app.store.arrivals import arriving
+from app.store.arrivals.intake import Arrival, append, append_alone
+from app.store.arrivals.links import LinkMemory
+from app.store.sql import statements
 from tests.store.both_ways import live
 from tests.store.made import put_new
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.operations.check_store import check_store
-from app.operations.manage_tokens import issue_token
-from app.store import locks
+from app.operations.keeping.check_store import check_store
+from app.operations.people.manage_tokens import issue_token
+from app.store.database import locks
 from app.store.store import Store, StoreSettings, open_store
 from tests.store.builders import SOURCES, arrival, desk, keep, opened, rejection, rows, said
 from tests.waiting import PATIENCE_S
@@ -319,7 +319,7 @@ BESIDE = """
 import asyncio, os, sys
 from app.clock import SystemClock
 from app.operations.desk import Desk
-from app.operations.manage_tokens import issue_token
+from app.operations.people.manage_tokens import issue_token
 from app.store.store import StoreSettings, open_store
 from reconcile.policy import Policy
 

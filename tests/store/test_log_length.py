@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import text
 
 from app.errors import StoreUnavailable
-from app.store import log_length
-from app.store.engine import BUSY_TIMEOUT_MS
-from app.store.log_length import LogLength
-from app.store.space import MIB, Space
+from app.store.database import log_length
+from app.store.database.engine import BUSY_TIMEOUT_MS
+from app.store.database.log_length import LogLength
+from app.store.database.space import MIB, Space
 from app.store.store import Store
 from tests.store.builders import arrival, keep, opened, said
 
@@ -100,7 +100,7 @@ async def test_a_long_reader_is_waited_for_once_in_a_while(
         tried.append(mode)
         return fold(mode)
 
-    monkeypatch.setattr("app.store.writer.folding", folding)
+    monkeypatch.setattr("app.store.database.writer.folding", folding)
     monkeypatch.setattr(log_length, "INSIST_S", 1_000)
     async with opened(url) as store:
         reader = asyncio.create_task(look(store, over, seconds=None))

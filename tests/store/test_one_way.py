@@ -7,7 +7,7 @@ import pytest
 from alembic.script import Script, ScriptDirectory
 
 from app.errors import ConfigurationError
-from app.store.schema import MIGRATIONS, known_versions, newest_version
+from app.store.database.schema import MIGRATIONS, known_versions, newest_version
 
 SCRIPTS = ScriptDirectory(MIGRATIONS)
 ALL = list(SCRIPTS.walk_revisions())

@@ -17,8 +17,8 @@ import pytest
 
 from app.errors import ConfigurationError, StoreUnavailable
 from app.logs import configure_logging
-from app.store import engine
 from app.store import store as opening
+from app.store.database import engine
 from app.store.store import Purpose, Store, StoreSettings, open_store
 from tests.store.builders import arrival, keep, opened, rows, said
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from app.store.scratch import scratch_database
+from app.store.database.scratch import scratch_database
 from tests.store.made import put_new
 
 NAMES = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store import schema
+from app.store.database import schema
 from app.store.store import Store, StoreSettings
 from tests.store.contract_upgrading import before_each_statement, make_first_version, version_of
 

@@ -13,10 +13,10 @@ import pytest
 
 from app.checkout.client import CheckoutClient
 from app.clock import SetClock
+from app.operations.checkout.open_checkout import CheckoutResult, open_checkout
 from app.operations.desk import Desk
-from app.operations.open_checkout import CheckoutResult, open_checkout
-from app.store.records import records_of
-from app.store.statements import select_in
+from app.store.folding.records import records_of
+from app.store.sql.statements import select_in
 from app.store.store import Store, StoreSettings, open_store
 from reconcile.fold import fold
 from reconcile.history import History

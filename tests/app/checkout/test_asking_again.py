@@ -12,8 +12,8 @@ from sqlalchemy import text
 from app.checkout.backoff import RetrySettings
 from app.checkout.client import CheckoutClient
 from app.errors import UnreachableError
-from app.operations.ask_again import ask_again_due, asking_again
-from app.operations.ask_session import LONGEST_PAUSE, TELL_AFTER, pause_after
+from app.operations.checkout.ask_again import ask_again_due, asking_again
+from app.operations.checkout.ask_session import LONGEST_PAUSE, TELL_AFTER, pause_after
 from app.operations.rounds import Rounds
 from reconcile.instants import HOUR, MINUTE, SECOND
 from tests.app.checkout.conftest import Shop

@@ -12,8 +12,8 @@ import pytest
 from app.checkout.answer import Heard, Judged
 from app.checkout.client import CheckoutClient
 from app.errors import StoreUnavailable
+from app.operations.checkout.open_checkout import CheckoutResult, open_checkout
 from app.operations.desk import Desk
-from app.operations.open_checkout import CheckoutResult, open_checkout
 from app.store.store import Store
 from app.store.unanswered import let_go_all
 from reconcile.policy import Policy

@@ -11,7 +11,7 @@ import pytest
 from app.checkout.backoff import RetrySettings
 from app.checkout.faults import CheckoutConflictError, CheckoutRequestError
 from app.errors import UnreachableError
-from app.operations import open_checkout as operation
+from app.operations.checkout import open_checkout as operation
 from app.outbound.http import MAX_ANSWER_BYTES
 from reconcile.instants import HOUR, MINUTE, parse_instant
 from reconcile.money import Money

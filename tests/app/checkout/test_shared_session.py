@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.operations.open_checkout import open_checkout
-from app.operations.refold import refold_until_quiet
-from app.operations.tell_order import Told, tell_order
+from app.operations.checkout.open_checkout import open_checkout
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.orders.tell_order import Told, tell_order
 from reconcile.money import Money
 from tests.app.checkout.service import asked, opened, service
 from tests.app.web.driving import driving, event

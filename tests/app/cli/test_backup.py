@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.operations import backup as operation
-from app.operations.refold import refold_until_quiet
-from app.store import backup as copying
-from app.store import restore as restoring
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping import backup as operation
+from app.store.keeping import backup as copying
+from app.store.keeping import restore as restoring
 from tests.app.cli.test_commands import Ended, Run, run
 from tests.app.web.driving import driving, of_order
 

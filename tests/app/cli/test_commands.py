@@ -16,7 +16,7 @@ import pytest
 
 from app.cli import main
 from app.clock import SystemClock
-from app.operations import prove, refold
+from app.operations.folding import prove, refold
 from reconcile.instants import DAY
 from tests.app.web.driving import SECRET, driving, environ, event, of_order
 from tests.reconcile.build import T

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.operations import print_report
+from app.operations.finance import print_report
 from tests.finance.month import Month
 from tests.finance.plots import ORDINARY
 from tests.finance.shop import LONG_AGO, Shop

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store.locks import ServiceLock
+from app.store.database.locks import ServiceLock
 from tests.app.cli.test_commands import READING, Ended, filled, run
 from tests.app.web.driving import SECRET
 

@@ -76,7 +76,7 @@ def test_a_tie_that_does_not_hold_is_an_exit_code(
     async def reported(*_: object, **__: object) -> PeriodReport:
         return broken
 
-    monkeypatch.setattr("app.operations.report_period.report_period", reported)
+    monkeypatch.setattr("app.operations.finance.report_period.report_period", reported)
     code, out, err = run("report", "period", *YEAR)
     assert (code, err) == (
         1,

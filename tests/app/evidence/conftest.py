@@ -20,7 +20,7 @@ from app.evidence import minisign
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
 from app.evidence.keys import EvidenceKey, write_key
 from app.evidence.verify import MANIFEST, SIGNATURE, pack, unpack
-from app.operations.build_evidence import Request, build_evidence
+from app.operations.evidence.build_evidence import Request, build_evidence
 from tests.app.evidence.world import LATER, live_through
 from tests.app.web.driving import Driver, driving, environ
 

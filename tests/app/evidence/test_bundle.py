@@ -15,11 +15,11 @@ from app.evidence.dossier import Dossier, Sealed
 from app.evidence.keys import EvidenceKey
 from app.evidence.verify import NAME, unpack
 from app.masking import Masking
-from app.operations import gather_evidence
-from app.operations.people import register_operator
-from app.operations.verify_evidence import verify_evidence
-from app.store.audit import deeds
-from app.store.records import add_records
+from app.operations.evidence import gather_evidence
+from app.operations.evidence.verify_evidence import verify_evidence
+from app.operations.people.people import register_operator
+from app.store.folding.records import add_records
+from app.store.people.audit import deeds
 from reconcile.evidence import history_of, ledger_of
 from reconcile.history import History
 from reconcile.policy import Policy

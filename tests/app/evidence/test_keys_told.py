@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config import load_settings
 from app.evidence.verify import unpack
-from app.operations.build_evidence import Request, build_evidence
-from app.operations.verify_evidence import verify_evidence
+from app.operations.evidence.build_evidence import Request, build_evidence
+from app.operations.evidence.verify_evidence import verify_evidence
 from app.providers.fingerprints import public_key
 from app.providers.profile import load_profile
 from reconcile.instants import format_instant

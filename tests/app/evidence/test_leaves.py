@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.ids import new_salts
-from app.store.leaves import DEED, DELIVERY, KINDS, RECORD, REVISION, Kind, leaf_of
+from app.store.evidence.leaves import DEED, DELIVERY, KINDS, RECORD, REVISION, Kind, leaf_of
 from reconcile.canonical import canonical_json
 from reconcile.merkle import leaf_hash
 

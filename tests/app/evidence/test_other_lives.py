@@ -9,10 +9,10 @@ from pathlib import Path
 from app.bootstrap_sources import compile_sources
 from app.config import load_settings
 from app.evidence.verify import unpack
-from app.operations.erase import Asked, erase
-from app.operations.erase_rules import Rules
-from app.operations.imports import Request, import_book, import_statement
-from app.operations.verify_evidence import verify_evidence
+from app.operations.evidence.verify_evidence import verify_evidence
+from app.operations.finance.imports import Request, import_book, import_statement
+from app.operations.keeping.erase import Asked, erase
+from app.operations.keeping.erase_rules import Rules
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from tests.app.evidence.conftest import build

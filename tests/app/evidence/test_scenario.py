@@ -13,8 +13,8 @@ from app.clock import SetClock
 from app.config import load_settings
 from app.errors import ConfigurationError, UsageError
 from app.evidence.standins import StandIns, dated, form_of, moment_of, written
-from app.operations.manage_tokens import issue_token
-from app.operations.tell_scenario import Scenario, tell_scenario
+from app.operations.evidence.tell_scenario import Scenario, tell_scenario
+from app.operations.people.manage_tokens import issue_token
 from app.providers.profile import load_profile
 from app.providers.unverified import ProfileReader
 from app.sandbox.playing import Stage, plain, play

@@ -19,7 +19,7 @@ from app.evidence.bundle import KEY, KEY_PEM
 from app.evidence.keys import EvidenceKey
 from app.evidence.minisign import read_public_key
 from app.evidence.verify import MANIFEST, MAX_BYTES, SIGNATURE, pack, unpack
-from app.operations.verify_evidence import verify_evidence
+from app.operations.evidence.verify_evidence import verify_evidence
 from app.providers.profile import MAX_FILE_BYTES
 from tests.app.evidence.conftest import Bundles, Forge, changed
 

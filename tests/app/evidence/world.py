@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from app.operations.desk import Desk
-from app.operations.refold import refold_until_quiet
-from app.store.records import add_records
+from app.operations.folding.refold import refold_until_quiet
+from app.store.folding.records import add_records
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.money import Money
 from reconcile.records import Record

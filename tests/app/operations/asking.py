@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from app import bootstrap
-from app.operations.refold import refold_until_quiet
+from app.operations.folding.refold import refold_until_quiet
 from app.outbound.http import outgoing_client
 from reconcile.instants import HOUR
 from tests.app.web.driving import Driver, driving

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.operations.check_signatures import MAX_LINE_BYTES, check_lines, lines_of
+from app.operations.deliveries.check_signatures import MAX_LINE_BYTES, check_lines, lines_of
 from tests.app.providers.builders import profile_file
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigurationError
-from app.operations.check_store import MAX_PROBLEMS, Report, check_store
-from app.operations.refold import refold_until_quiet
-from app.operations.tell_order import Told, tell_order
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.check_store import MAX_PROBLEMS, Report, check_store
+from app.operations.orders.tell_order import Told, tell_order
 from reconcile.instants import DAY
 from reconcile.money import Money
 from tests.app.web.driving import Driver, driving, event, of_order

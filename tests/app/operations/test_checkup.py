@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.operations.checkup import (
+from app.operations.watching.checkup import (
     MIB,
     Sign,
     has_reset_bug,
@@ -21,7 +21,7 @@ from app.operations.checkup import (
 )
 from app.outbound.looking import Sight, date_of
 from app.providers.profile import load_profile, shipped_profiles
-from app.store.facts import DatabaseFacts
+from app.store.database.facts import DatabaseFacts
 from reconcile.instants import DAY, SECOND
 from tests.reconcile.build import T
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from app.operations.refold import call_up_early, refold_due
-from app.operations.worker import FoldWorker
-from app.store.outbox import LEASE, take_notifications
+from app.operations.folding.refold import call_up_early, refold_due
+from app.operations.folding.worker import FoldWorker
+from app.store.folding.outbox import LEASE, take_notifications
 from reconcile.instants import DAY, HOUR, MINUTE
 from tests.app.web.driving import Driver, T, driving, event, secret
 from tests.waiting import soon

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.operations import confirm_events
+from app.operations.deliveries import confirm_events
 from reconcile.instants import HOUR, SECOND
 from tests.app.operations.asking import (
     PAID,

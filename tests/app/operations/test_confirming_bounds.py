@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.operations import confirm_events
+from app.operations.deliveries import confirm_events
 from app.operations.desk import Desk
-from app.operations.reindex import reindex
+from app.operations.folding.reindex import reindex
 from app.store.store import StoreSettings, open_store
 from reconcile.instants import HOUR
 from tests.app.operations.asking import (

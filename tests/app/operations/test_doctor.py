@@ -18,9 +18,9 @@ import pytest
 
 from app.bootstrap_sources import compile_sources
 from app.config import load_settings
-from app.operations.judge_delivery import Incoming, judge_delivery
-from app.operations.refold import refold_until_quiet
-from app.operations.reverify import reverify
+from app.operations.deliveries.judge_delivery import Incoming, judge_delivery
+from app.operations.deliveries.reverify import reverify
+from app.operations.folding.refold import refold_until_quiet
 from app.providers.doctor import Account, Patient, diagnose
 from app.providers.profile import load_profile
 from app.providers.source import Source

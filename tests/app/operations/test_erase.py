@@ -15,19 +15,19 @@ from app.bootstrap_sources import storing_sources
 from app.config import load_settings
 from app.errors import NotFoundError, UsageError
 from app.logs import configure_logging
-from app.operations.backup import back_up
-from app.operations.check_store import check_store
-from app.operations.erase import Asked, Erasure, erase, traces_left
-from app.operations.erase_rules import Rules
-from app.operations.imports import Request, import_book
-from app.operations.prove import prove_orders
-from app.operations.read_orders import order_document
-from app.operations.refold import refold_all, refold_until_quiet
-from app.operations.reindex import reindex
-from app.operations.seal import seal_all
-from app.operations.verify_log import verify_log
-from app.store.audit import deeds
-from app.store.retention import prune
+from app.operations.evidence.seal import seal_all
+from app.operations.evidence.verify_log import verify_log
+from app.operations.finance.imports import Request, import_book
+from app.operations.folding.prove import prove_orders
+from app.operations.folding.refold import refold_all, refold_until_quiet
+from app.operations.folding.reindex import reindex
+from app.operations.keeping.backup import back_up
+from app.operations.keeping.check_store import check_store
+from app.operations.keeping.erase import Asked, Erasure, erase, traces_left
+from app.operations.keeping.erase_rules import Rules
+from app.operations.orders.read_orders import order_document
+from app.store.keeping.retention import prune
+from app.store.people.audit import deeds
 from app.store.unanswered import Unanswered, forget, note_unanswered
 from reconcile.instants import DAY
 from tests.app.operations.test_several_events import PROFILE, item, send, service

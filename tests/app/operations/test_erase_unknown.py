@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.operations.erase import Erasure
-from app.operations.erase_rules import Rules, kept_unknown
-from app.operations.refold import refold_until_quiet
-from app.operations.reindex import reindex
-from app.operations.reverify import reverify
-from app.operations.unread import WINDOW
+from app.operations.deliveries.reverify import reverify
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.folding.reindex import reindex
+from app.operations.keeping.erase import Erasure
+from app.operations.keeping.erase_rules import Rules, kept_unknown
+from app.operations.watching.unread import WINDOW
 from app.providers.source import Source
 from reconcile.instants import DAY, HOUR, format_instant
 from tests.app.operations.test_erase import OTHER, PHONE, erased, held, paid, quiet

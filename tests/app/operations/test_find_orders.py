@@ -11,11 +11,11 @@ import pytest
 from app.bootstrap_sources import compile_sources
 from app.config import load_settings
 from app.errors import UsageError
-from app.operations.customers import unmask
-from app.operations.find_orders import NATIONAL, Found, find_orders
-from app.operations.search_terms import understood
+from app.operations.orders.customers import unmask
+from app.operations.orders.find_orders import NATIONAL, Found, find_orders
+from app.operations.orders.search_terms import understood
 from app.providers.source import Source
-from app.store.audit import deeds
+from app.store.people.audit import deeds
 from reconcile.instants import DAY
 from tests.app.web.driving import Driver, driving, environ, event, of_order
 

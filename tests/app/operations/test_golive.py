@@ -14,7 +14,7 @@ import pytest
 from app.cli.golive_page import page_of
 from app.errors import UsageError
 from app.operations.desk import Desk
-from app.operations.golive import (
+from app.operations.going_live.golive import (
     ITEMS,
     STATED,
     Item,
@@ -26,11 +26,11 @@ from app.operations.golive import (
     unfinished,
     webhook_item,
 )
-from app.operations.rehearse import SIGNER
-from app.operations.webhook_trial import Trial, try_endpoint
+from app.operations.going_live.rehearse import SIGNER
+from app.operations.going_live.webhook_trial import Trial, try_endpoint
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.store.signoffs import Judged, Signoff, add_signoff
+from app.store.people.signoffs import Judged, Signoff, add_signoff
 from tests.app.web.driving import SECRET, Driver, driving
 from tests.reconcile.build import T
 

@@ -12,14 +12,14 @@ import pytest
 
 from app.errors import NotFoundError, StoreUnavailable, UsageError
 from app.files.tables import BATCH
-from app.operations import import_kinds, import_writing, imports
 from app.operations.desk import Desk
-from app.operations.import_kinds import BOOK, Imported
-from app.operations.imports import Request, import_book, import_statement, past_imports
-from app.operations.people import register_operator
-from app.operations.read_lines import list_book, list_statement
-from app.store.audit import deeds
-from app.store.imports import Import, begin_import
+from app.operations.finance import import_kinds, import_writing, imports
+from app.operations.finance.import_kinds import BOOK, Imported
+from app.operations.finance.imports import Request, import_book, import_statement, past_imports
+from app.operations.finance.read_lines import list_book, list_statement
+from app.operations.people.people import register_operator
+from app.store.finance.imports import Import, begin_import
+from app.store.people.audit import deeds
 from tests.store.builders import desk as desk_of
 from tests.store.builders import opened, rows
 
@@ -182,7 +182,7 @@ async def test_rows_of_one_payment_are_written_together(
     desk: Desk, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the later ones of several equal refunds would be taken for the earlier ones."""
-    monkeypatch.setattr("app.store.staging.AT_ONCE", 3)
+    monkeypatch.setattr("app.store.finance.staging.AT_ONCE", 3)
     lines = [f"p{n},-1.00,KES,refund" for n in range(3) for _ in range(4)]
     put(path, "payment_reference,gross,currency,type\n" + "\n".join(lines))
     for new, unchanged in ((12, 0), (0, 12)):
@@ -272,7 +272,7 @@ async def test_an_import_that_ends_half_way_has_imported_nothing_and_the_next_on
     desk: Desk, path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """Wherever it ends: between parts, and what it superseded is in force again."""
-    monkeypatch.setattr("app.store.staging.AT_ONCE", 3)
+    monkeypatch.setattr("app.store.finance.staging.AT_ONCE", 3)
     monkeypatch.setattr(import_writing, "SILENT_S", 0.01)
     before = "".join(f"R{n},1.00,KES,paid\n" for n in range(6))
     put(path, HEADING + before)

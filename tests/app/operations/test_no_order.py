@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.operations import checkup
-from app.operations.no_order import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, no_order
-from app.operations.reindex import reindex
+from app.operations.folding.reindex import reindex
+from app.operations.watching import checkup
+from app.operations.watching.no_order import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, no_order
 from reconcile.instants import DAY, HOUR, MINUTE, Duration
 from tests.app.operations.alarms import told
 from tests.app.operations.test_reindex import quiet, receive_with, source
@@ -110,7 +110,7 @@ async def test_until_one_is_tied(tmp_path: Path) -> None:
 
 async def test_where_much_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last hour's events do not hide those before them, nor tell what they cannot know yet."""
-    monkeypatch.setattr("app.operations.watchdog.LOOKED_AT", 10)
+    monkeypatch.setattr("app.operations.watching.watchdog.LOOKED_AT", 10)
     async with driving(tmp_path, with_worker=False) as driver:
         await busy(driver, LEAST, apart=MINUTE)
         driver.clock.put(driver.clock.now() + PATIENCE)

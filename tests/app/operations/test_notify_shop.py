@@ -15,8 +15,8 @@ from standardwebhooks import Webhook
 
 from app import bootstrap
 from app.errors import ConfigurationError, NotFoundError
-from app.operations import notify_shop
-from app.operations.notify_shop import (
+from app.operations.orders import notify_shop
+from app.operations.orders.notify_shop import (
     GIVE_UP_AFTER,
     LONGEST_PAUSE,
     list_notifications,
@@ -25,7 +25,7 @@ from app.operations.notify_shop import (
     redeliver,
 )
 from app.outbound.http import outgoing_client
-from app.store.published import Published
+from app.store.folding.published import Published
 from reconcile.instants import DAY, SECOND
 from tests.app.web.driving import Driver, driving, event, of_order
 from tests.waiting import soon

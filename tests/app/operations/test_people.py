@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import NotFoundError, UsageError
 from app.operations.desk import Desk
-from app.operations.people import (
+from app.operations.people.people import (
     ASKED_BY,
     MAY,
     ROLES,
@@ -18,7 +18,7 @@ from app.operations.people import (
     register_operator,
     retire_operator,
 )
-from app.store.audit import deeds
+from app.store.people.audit import deeds
 from tests.app.web.driving import Driver, driving
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.operations import pruner
-from app.operations.refold import refold_until_quiet
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping import pruner
 from reconcile.instants import DAY, format_instant
 from tests.app.cli.test_commands import Run, run
 from tests.app.web.driving import Driver, driving, event, of_order

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.operations.refused_ages import KEPT, WINDOW, RefusedAges
-from app.operations.watchdog import REST_S
+from app.operations.watching.refused_ages import KEPT, WINDOW, RefusedAges
+from app.operations.watching.watchdog import REST_S
 from reconcile.instants import HOUR, MINUTE, SECOND
 from tests.app.operations.alarms import told
 from tests.app.web.driving import Driver, driving, of_order, signed

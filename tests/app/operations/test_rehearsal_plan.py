@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.errors import ConfigurationError
-from app.operations.rehearsal_plan import EXPECTED, SIMULATED, numbers_for
+from app.operations.going_live.rehearsal_plan import EXPECTED, SIMULATED, numbers_for
 from app.sandbox.scenarios import SCENARIOS
 
 LEDGER: dict[str, Any] = {

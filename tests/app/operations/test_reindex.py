@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from app.errors import ConfigurationError
-from app.operations.check_store import check_store
-from app.operations.reindex import Reindexed, reindex
-from app.operations.tell_order import Told, tell_order
+from app.operations.folding.reindex import Reindexed, reindex
+from app.operations.keeping.check_store import check_store
+from app.operations.orders.tell_order import Told, tell_order
 from app.providers.profile import SHIPPED, load_profile
 from app.providers.source import Source
 from reconcile.money import Money

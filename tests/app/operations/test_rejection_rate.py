@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from app.operations.rejection_rate import MAX_ADDRESSES, RejectionRate, network_of
+from app.operations.deliveries.rejection_rate import MAX_ADDRESSES, RejectionRate, network_of
 
 
 class Clock:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.errors import ConfigurationError
-from app.operations import rule_file
-from app.operations.rule_file import MAX_BYTES, read_rules
+from app.operations.finance import rule_file
+from app.operations.finance.rule_file import MAX_BYTES, read_rules
 from reconcile.instants import DAY, HOUR
 from reconcile.match_rules import ExpectedFee, MatchRules, Tolerance
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from app.bootstrap_sources import compile_sources
 from app.config import load_settings
-from app.operations.refold import refold_until_quiet
-from app.operations.reindex import Reindexed, reindex
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.folding.reindex import Reindexed, reindex
 from app.providers.source import Source
-from app.store.retention import prune
+from app.store.keeping.retention import prune
 from reconcile.instants import DAY
 from tests.app.web.driving import Driver, driving, environ
 from tests.reconcile.build import T

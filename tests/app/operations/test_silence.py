@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.operations.refold import refold_until_quiet
-from app.operations.silence import DAYS, Heard, silence, usual_of
-from app.operations.watchdog import Watchdog
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.watching.silence import DAYS, Heard, silence, usual_of
+from app.operations.watching.watchdog import Watchdog
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, format_instant
 from tests.app.web.driving import Driver, driving, of_order
 from tests.reconcile.build import T

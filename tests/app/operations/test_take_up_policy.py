@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from app.logs import configure_logging
-from app.operations.check_store import check_store
-from app.operations.prune import prune_orders, settled_orders
-from app.operations.refold import refold_until_quiet
-from app.operations.retention import Retention
-from app.operations.take_up_policy import TakingUp
-from app.operations.takings import refresh_takings
+from app.operations.finance.takings import refresh_takings
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.folding.take_up_policy import TakingUp
+from app.operations.keeping.check_store import check_store
+from app.operations.keeping.prune import prune_orders, settled_orders
+from app.operations.keeping.retention import Retention
 from reconcile.instants import DAY, MINUTE
 from tests.app.web.driving import Driver, driving, event, of_order
 from tests.reconcile.build import T

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.operations.tell_order import Told, tell_order
+from app.operations.orders.tell_order import Told, tell_order
 from reconcile.instants import DAY, HOUR, MINUTE
 from reconcile.money import Money
 from tests.app.web.driving import T, driving, event

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.operations.reindex import reindex
-from app.operations.unread import ENOUGH, WINDOW, unread
+from app.operations.folding.reindex import reindex
+from app.operations.watching.unread import ENOUGH, WINDOW, unread
 from reconcile.instants import MINUTE
 from tests.app.operations.alarms import told
 from tests.app.operations.test_reindex import quiet, receive_with, source

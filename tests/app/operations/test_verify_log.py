@@ -14,11 +14,11 @@ import pytest
 
 from app.errors import NotFoundError, UsageError
 from app.evidence.checkpoint import Checkpoint, read_checkpoint, signed_checkpoint
-from app.operations.prune import prune_settled
-from app.operations.refold import refold_until_quiet
-from app.operations.verify_log import Verified, verify_log
-from app.store.audit import Deed, add_deed
-from app.store.records import add_records
+from app.operations.evidence.verify_log import Verified, verify_log
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.prune import prune_settled
+from app.store.folding.records import add_records
+from app.store.people.audit import Deed, add_deed
 from app.store.store import StoreSettings, open_store
 from reconcile.merkle import Frontier, leaf_hash
 from tests.reconcile.build import T

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple, get_args
 
-from app.operations.check_line import read_line
-from app.operations.judge_delivery import Incoming, Refused, judge_delivery
+from app.operations.deliveries.check_line import read_line
+from app.operations.deliveries.judge_delivery import Incoming, Refused, judge_delivery
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.reading import Reading, Unreadable
 from app.providers.refusal import Reason, Refusal

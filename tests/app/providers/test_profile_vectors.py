@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.operations.check_signatures import check_lines
+from app.operations.deliveries.check_signatures import check_lines
 from app.providers.profile import load_profile, shipped_profiles
 from tests.app.providers.named.test_known_answers import PROFILES
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from app.operations.refold import refold_until_quiet
+from app.operations.folding.refold import refold_until_quiet
 from reconcile.fold import fold
 from reconcile.ledger import Ledger
 from tests.app.web.driving import Driver, of_order

@@ -19,7 +19,7 @@ from app.bootstrap import Service, open_service
 from app.clock import SetClock
 from app.config import load_settings
 from app.operations.desk import Desk
-from app.operations.manage_tokens import issue_token
+from app.operations.people.manage_tokens import issue_token
 from reconcile.instants import SECOND, Instant, format_instant
 from tests.reconcile.build import T
 from tests.store.made import put_new

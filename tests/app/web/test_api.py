@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from openapi_spec_validator import validate
 
-from app.operations.refold import refold_until_quiet
+from app.operations.folding.refold import refold_until_quiet
 from reconcile.instants import MINUTE, SECOND, format_instant
 from tests.app.web.driving import Driver, event, of_order
 from tests.reconcile.build import T

@@ -16,7 +16,7 @@ import pytest
 
 from app.errors import StorePoisoned, StoreUnavailable
 from app.logs import configure_logging
-from app.operations.watchdog import Watchdog
+from app.operations.watching.watchdog import Watchdog
 from app.web import delivering
 from app.web.connection import GuardedConnection
 from app.web.delivering import PORTION, Delivery, ShortWay

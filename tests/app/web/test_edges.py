@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from app.operations.refold import refold_until_quiet
+from app.operations.folding.refold import refold_until_quiet
 from reconcile.instants import MINUTE, SECOND, format_instant
 from tests.app.web.driving import Driver, event, signed
 from tests.reconcile.build import T

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from app.errors import StoreUnavailable
-from app.operations import ask_again, health, worker
-from app.store.space import Space
+from app.operations.checkout import ask_again
+from app.operations.folding import worker
+from app.operations.watching import health
+from app.store.database.space import Space
 from app.store.store import Store
 from app.store.unanswered import Unanswered, note_unanswered
 from reconcile.instants import DAY

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.errors import ConfigurationError
-from app.operations.header_text import read_headers
+from app.operations.deliveries.header_text import read_headers
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from tests.app.providers.builders import MINIMAL, toml

@@ -11,12 +11,12 @@ import pytest
 
 from app.bootstrap_evidence import signer_of
 from app.config import load_settings
-from app.operations.backup import back_up, restore
-from app.operations.prune import prune_settled
-from app.operations.read_orders import order_document
-from app.operations.refold import refold_until_quiet
-from app.operations.retention import Retention
-from app.operations.seal import seal_all
+from app.operations.evidence.seal import seal_all
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.backup import back_up, restore
+from app.operations.keeping.prune import prune_settled
+from app.operations.keeping.retention import Retention
+from app.operations.orders.read_orders import order_document
 from reconcile.instants import DAY, SECOND, Instant
 from tests.app.operations.test_erase import erased, paid, quiet
 from tests.app.web.driving import Driver, driving, environ, signed

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.operations.manage_tokens import withdraw_token
+from app.operations.people.manage_tokens import withdraw_token
 from tests.app.web.driving import Driver
 
 TOLD = {"amount": "1500.00", "currency": "KES"}

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from app.store.one_way import downgrade as downgrade
+from app.store.database.one_way import downgrade as downgrade
 
 revision = "0008"
 down_revision = "0007"

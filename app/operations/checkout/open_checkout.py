@@ -1,0 +1,384 @@
+"""Open a checkout session for an order: once, and only once, whatever fails in between.
+
+    (1) check everything  (2) find the order's payment  (3) commit the intent and its key
+    (4) ask the service, again with the same key  (5) record the answer  (6) say what is
+
+The steps are numbered where they are done. Wherever a call ends, the next one for the order finds
+the key that was committed and goes on with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import anyio
+import structlog
+
+from app.checkout.answer import Opened, Refused, kept_checkout_url
+from app.checkout.client import CheckoutClient
+from app.checkout.faults import PaymentNotOverError
+from app.checkout.payment import (
+    Answered,
+    Payment,
+    check_same,
+    check_same_phone,
+    intent,
+    intent_details,
+    payment_of,
+)
+from app.checkout.request import CheckoutRequest, SoundRequest, body_of, checked
+from app.errors import NotFoundError, TallyhookError
+from app.ids import new_id
+from app.operations.checkout.ask_session import (
+    KEY_TOO_OLD,
+    ask_and_record,
+    give_up,
+    hold_for,
+    key_spent,
+    take,
+)
+from app.operations.desk import Desk
+from app.operations.orders.read_orders import explain_order
+from app.store.arrivals.phones import PhoneNote, note_phones, phone_note
+from app.store.folding.records import add_records, details_of, records_of
+from app.store.store import Store
+from app.store.unanswered import Unanswered, note_unanswered, unanswered
+from reconcile.instants import SECOND, Instant, format_instant
+from reconcile.ledger import Ledger, Outcome
+from reconcile.records import Record
+
+OVER: Final[frozenset[Outcome]] = frozenset({"failed", "canceled", "expired", "timed_out"})
+"""Outcomes after which the customer may try again with a new payment: nothing was paid."""
+
+ASKED_ELSEWHERE: Final = "asked_elsewhere"
+"""Another process was asking the service all the time that we could wait."""
+
+LOOK_S: Final = 0.1
+"""Between two looks at whether another process has its answer."""
+
+State = Literal["opened", "paid", "expired", "refused", "unknown"]
+
+log = structlog.get_logger()
+
+
+def result_document(result: CheckoutResult) -> dict[str, Any]:
+    """The result as JSON values, in the payment service's own shape."""
+    expires_at = result.expires_at
+    return {
+        "reference": result.session,
+        "status": "open" if result.state == "opened" else result.state,
+        "checkout_url": result.checkout_url,
+        "expires_at": None if expires_at is None else format_instant(expires_at),
+        "order": {"reference": result.order},
+        "idempotency_key": result.key,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckoutResult:
+    """What is known of the order's session.
+
+    state         opened: the customer can pay · paid: they have, by the order's ledger · expired:
+                  they have not, and the session's time is over · refused: the service will not ·
+                  unknown: the service may have opened it; it is asked again, in the background too
+    checkout_url  where the customer pays, if the service gave a URL
+    key           the idempotency key, for questions to the service; None of an order that was paid
+                  before we had started any payment of it
+    sentence      the same for people
+    created       whether this very call opened the session
+    """
+
+    state: State
+    order: str
+    key: str | None
+    sentence: str
+    session: str | None = None
+    checkout_url: str | None = None
+    expires_at: Instant | None = None
+    created: bool = field(default=False, compare=False)
+
+
+async def open_checkout(
+    desk: Desk, client: CheckoutClient, *, request: CheckoutRequest, new_payment: bool = False
+) -> CheckoutResult:
+    """Open the order's session, or find the one it has.
+
+    new_payment  the earlier payment is over and the customer tries again: another key. Asked for
+                 twice, it finds the new one
+
+    Raises CheckoutRequestError, CheckoutConflictError and PaymentNotOverError (nothing was sent),
+    UnreachableError when the service does not take our credentials or the store fails. Calls for
+    one order wait for each other; those that ask the same share one answer.
+    """
+    requires = client.settings.form.requires
+    sound = checked(request, live=desk.store.environment == "live", requires=requires)  # (1)
+    asked = (sound, new_payment)
+    async with client.turns.of(sound.order) as turn:
+        said: CheckoutResult | None = turn.said(asked)
+        if said is not None:
+            return said
+        result = await _Opening(desk, client, sound, new_payment=new_payment).run()
+        if result.state in ("opened", "refused") and not result.created:
+            result = _by_now(result, await explain_order(desk, result.order))
+        turn.say(asked, replace(result, created=False))
+        return result
+
+
+class _Opening:
+    """One call, step by step."""
+
+    def __init__(
+        self, desk: Desk, client: CheckoutClient, request: SoundRequest, *, new_payment: bool
+    ) -> None:
+        self._desk = desk
+        self._store = desk.store
+        self._client = client
+        self._settings = client.settings
+        self._request = request
+        self._new_payment = new_payment
+        self._held: Unanswered | None = None
+        """What this call may send, since it has committed the intent itself."""
+        self._decided = False
+        self._over: str | None = None
+        """The key of the earlier payment, if one was over when this call began."""
+
+    async def run(self) -> CheckoutResult:
+        for _ in range(round(hold_for(self._client) / SECOND / LOOK_S)):
+            known = await self._find()
+            if known is None or not known.settled:
+                paid = await self._paid_already(known)
+                if paid is not None:
+                    return paid
+            payment = known or await self._commit_intent()
+            if payment.settled:
+                return await self._found(payment)  # (6)
+            if key_spent(payment, self._client, now=self._desk.clock.now()):
+                return _unknown(await give_up(self._desk, payment), KEY_TOO_OLD)
+            row = self._held or await self._take(payment)
+            if row is not None:
+                found, answered = await ask_and_record(self._desk, self._client, payment, row)
+                return _result(found, answered) or await self._found(found)
+            await anyio.sleep(LOOK_S)
+        return _unknown(payment, ASKED_ELSEWHERE)
+
+    # --- (2) the order's payment -----------------------------------------------------------------
+
+    async def _find(self) -> Payment | None:
+        order, source = self._request.order, self._settings.source
+        async with self._store.reading() as connection:
+            records = await records_of(connection, order)
+        payment = payment_of(records)
+        if self._new_payment and not self._decided:
+            self._over = await self._over_by_now(payment, records)
+            self._decided = True
+        if payment is None or payment.key == self._over:
+            return None
+        details = await _details_of(self._store, payment.requested)
+        check_same(payment, self._request, source=source, details=details)
+        return payment
+
+    async def _over_by_now(self, payment: Payment | None, records: list[Record]) -> str | None:
+        """The key of a payment that is over, so that a new one may begin; else None.
+
+        Raises PaymentNotOverError where it is not, unless it is itself a new one.
+        """
+        if payment is None:
+            return None
+        if await self._is_over(payment):
+            return payment.key
+        if sum(record.kind == "session_requested" for record in records) > 1:
+            return None
+        raise PaymentNotOverError(
+            f"Order {self._request.order}: its payment is not over, so a second one could be paid "
+            "too; nothing was sent. Ask again once its outcome is failed, canceled, expired or "
+            "timed_out."
+        )
+
+    async def _is_over(self, payment: Payment) -> bool:
+        now = self._desk.clock.now()
+        if not payment.settled and not key_spent(payment, self._client, now=now):
+            return False
+        return (await explain_order(self._desk, self._request.order)).outcome in OVER
+
+    async def _paid_already(self, payment: Payment | None) -> CheckoutResult | None:
+        """An order that the customer has paid in another way must not be paid once more, be it that
+        no payment of it was started here, or that nobody knows what the service did."""
+        order = self._request.order
+        try:
+            ledger = await explain_order(self._desk, order)
+        except NotFoundError:
+            return None
+        sentence = _paid_sentence(ledger)
+        if sentence is None or not self._is_price(ledger):
+            return None
+        key = None if payment is None else payment.key
+        return CheckoutResult(state="paid", order=order, key=key, sentence=sentence)
+
+    def _is_price(self, ledger: Ledger) -> bool:
+        """Whether what was captured is what the order costs, by this request where nobody else has
+        said it; the ledger judges it by the others."""
+        if ledger.expected is not None:
+            return True
+        money = self._request.money
+        captured = [(each.currency, each.captured) for each in ledger.balances]
+        return captured == [(money.currency, money.minor)]
+
+    # --- (3) the intent --------------------------------------------------------------------------
+
+    async def _commit_intent(self) -> Payment:
+        """Look again inside the transaction that writes: another process may have been faster."""
+        try:
+            await self._write_intent()
+        except TallyhookError:
+            raise
+        except Exception:
+            # Two databases' transactions can overlap; then the id of the intent was taken.
+            found = await self._find()
+            if found is None:
+                raise
+            return found
+        found = await self._find()
+        assert found is not None, "the intent was committed and is not there"
+        return found
+
+    async def _write_intent(self) -> None:
+        request = self._request
+        async with self._store.writing() as connection:
+            known = await records_of(connection, request.order)
+            payment = payment_of(known)
+            if payment is not None and payment.key != self._over:
+                return
+            now = self._desk.clock.now()
+            record = intent(
+                request,
+                known=known,
+                key=new_id("key_", now),
+                source=self._settings.source,
+                now=now,
+            )
+            details = intent_details(request, self._client.mask_for(request.phone))
+            await add_records(connection, [record], details=details)
+            row = self._row(record.key or "", held_until=now + hold_for(self._client))
+            await note_unanswered(connection, row)
+            await note_phones(connection, self._customer(now))
+        self._held = row
+        self._store.evidence_arrived.set()
+
+    def _customer(self, now: Instant) -> list[PhoneNote]:
+        key, phone = self._desk.phone_key, self._request.phone
+        if key is None or phone is None:
+            return []
+        return [phone_note(key.digest(phone), self._request.order, "", now)]
+
+    def _row(self, key: str, *, held_until: Instant) -> Unanswered:
+        body = body_of(self._request, amount=self._settings.form.amount)
+        return Unanswered(
+            key=key, order=self._request.order, request=body, due_at=0, held_until=held_until
+        )
+
+    # --- (4) asking, (5) recording ---------------------------------------------------------------
+
+    async def _take(self, payment: Payment) -> Unanswered | None:
+        """The right to ask, with what is to be sent; None while another process has it."""
+        async with self._store.reading() as connection:
+            row = await unanswered(connection, payment.key)
+        if row is not None:
+            check_same_phone(payment, self._request, sent=row.request)
+            if row.held_until > self._desk.clock.now():
+                return None
+        # What an earlier version of this program has committed has no row yet.
+        spare = self._row(payment.key, held_until=0)
+        return await take(self._desk, self._client, payment, spare)
+
+    # --- (6) what is known already ---------------------------------------------------------------
+
+    async def _found(self, payment: Payment) -> CheckoutResult:
+        """The result from records alone; nothing is sent."""
+        opened, refused = payment.opened, payment.refused
+        if opened is None:
+            assert refused is not None, "only what is settled can be found"
+            return _refused(payment, refused.reason or "")
+        details = await _details_of(self._store, opened)
+        return _opened(payment, opened, kept_checkout_url(details, self._settings.form))
+
+
+def _result(payment: Payment, answered: Answered) -> CheckoutResult | None:
+    """The result that an answer makes; None where the records know more than it says."""
+    opened = payment.opened
+    if isinstance(answered, Opened):
+        same = opened is not None and opened.session == answered.session
+        if opened is None or not same:
+            return None
+        return replace(_opened(payment, opened, answered.checkout_url), created=True)
+    if opened is not None:
+        return None
+    if isinstance(answered, Refused):
+        return _refused(payment, answered.reason)
+    return None if payment.settled else _unknown(payment, answered.code)
+
+
+def _opened(payment: Payment, opened: Record, checkout_url: str | None) -> CheckoutResult:
+    return CheckoutResult(
+        state="opened",
+        order=opened.order,
+        key=payment.key,
+        sentence=f"The checkout session {opened.session} of order {opened.order} is open.",
+        session=opened.session,
+        checkout_url=checkout_url,
+        expires_at=opened.expires_at,
+    )
+
+
+def _by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
+    """That the session there was is open, or was refused, is no answer where the order's money has
+    come, nor the first where the session's time is over."""
+    paid = _paid_sentence(ledger)
+    if paid is not None:
+        return replace(found, state="paid", sentence=paid)
+    if found.expires_at is None or ledger.as_of < found.expires_at:
+        return found
+    sentence = (
+        f"The checkout session {found.session} of order {found.order} expired at "
+        f"{format_instant(found.expires_at)}, and the order's outcome is {ledger.outcome}."
+    )
+    if ledger.outcome in OVER:
+        sentence += " Ask for a new payment, so that the customer can try again."
+    return replace(found, state="expired", sentence=sentence)
+
+
+def _paid_sentence(ledger: Ledger) -> str | None:
+    """That the order is paid, and how we know; None where that is not so, or not settled."""
+    captured = [entry for entry in ledger.entries if entry.kind == "captured"]
+    if not captured or ledger.outcome == "unresolved":
+        return None
+    return (
+        f"Order {ledger.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
+        f"is {ledger.outcome}. No new payment was started."
+    )
+
+
+def _refused(payment: Payment, reason: str) -> CheckoutResult:
+    order = payment.requested.order
+    return CheckoutResult(
+        state="refused",
+        order=order,
+        key=payment.key,
+        sentence=f"The payment service refused a session for order {order}: {reason.rstrip('.')}. "
+        "Mend what it names, then ask for a new payment or place a new order.",
+    )
+
+
+def _unknown(payment: Payment, code: str) -> CheckoutResult:
+    order = payment.requested.order
+    start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "
+    if code == KEY_TOO_OLD:
+        sentence = start + "The service may have forgotten its key: look the order up there."
+    else:
+        sentence = start + "It is asked again with the same key; ask again for what it says."
+    return CheckoutResult(state="unknown", order=order, key=payment.key, sentence=sentence)
+
+
+async def _details_of(store: Store, record: Record) -> str | None:
+    async with store.reading() as connection:
+        return await details_of(connection, record)

@@ -1,0 +1,1 @@
+"""What comes to the door: taken, judged, shown, and judged again."""

@@ -1,0 +1,149 @@
+"""Steps 3 to 6 of a delivery's way: is it genuine and of its time, and what does it say?
+
+The same for a request at the door and for a kept one that is judged again; neither is stored here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from app.operations.deliveries.header_text import write_headers
+from app.providers.places import Headers
+from app.providers.reading import Reading, Unreadable
+from app.providers.source import Reply, Source
+from app.store.arrivals.intake import Arrival, Whole
+from reconcile.events import Event
+from reconcile.instants import Instant
+from reconcile.values import maker
+
+_new_arrival = maker(Arrival)
+
+
+class Incoming(NamedTuple):
+    """One request as it came. `body` is None where it went over the size limit; `url` is what the
+    provider was told to call, query included; `address` is the sender's, as the proxies that are
+    believed tell it."""
+
+    source: str
+    headers: Headers
+    body: bytes | None
+    url: str = ""
+    address: str = ""
+    method: str = "POST"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why it is not accepted: a rejection verdict, and one sentence for our own log."""
+
+    verdict: str
+    problem: str
+
+
+def judge_delivery(
+    source: Source,
+    incoming: Incoming,
+    body: bytes,
+    *,
+    now: Instant,
+    delivery_id: str,
+    environment: str,
+) -> Refused | Reply | list[Arrival]:
+    """An arrival for each event of the body, in its order; one where it cannot be read. A Reply
+    where it is no delivery but a question before the first, which is not kept.
+
+    now          when it arrived
+    delivery_id  of the first; the others are numbered after it
+    """
+    headers, method, url = incoming.headers, incoming.method, incoming.url
+    no_delivery = _refused(source, incoming, body, now) or _greeting(source, incoming, body)  # 3, 4
+    if no_delivery is not None:
+        return no_delivery
+    digest = digest_of(body, "" if source.private_query else url)
+    head = kept_head(incoming, source)
+    reading, problem = None, None
+    try:  # 6
+        reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
+    except Unreadable as why:
+        problem = str(why)
+    if reading is not None and reading.environment not in (None, environment):  # 5
+        problem = f"the event is of {reading.environment}, and this serves {environment}"
+        return Refused("wrong_environment", problem)
+    arrival = _new_arrival(
+        delivery_id=delivery_id,
+        received_at=now,
+        source=source.name,
+        digest=digest,
+        headers=head,
+        body=body,
+        event=None if reading is None else reading.events[0],
+        problem=problem,
+        customer=None if reading is None else reading.customer(0),
+    )
+    return [arrival] if reading is None or not reading.raws else _several(arrival, reading)
+
+
+def _several(whole: Arrival, reading: Reading) -> list[Arrival]:
+    """An arrival for each event of a body, by the event's own bytes."""
+    return [
+        replace(
+            whole,
+            delivery_id=f"{whole.delivery_id}-{number}" if number else whole.delivery_id,
+            digest=hashlib.sha256(raw).hexdigest(),
+            body=raw,
+            event=event,
+            problem=problem,
+            whole=Whole(whole.digest, whole.body),
+            customer=reading.customer(number),
+        )
+        for number, (raw, event, problem) in enumerate(_parts(reading))
+    ]
+
+
+def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
+    """The answer to a question that a provider signs as it signs deliveries, if this is one."""
+    if source.handshake is None or not source.handshake.after_verification:
+        return None
+    return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
+
+
+def _refused(source: Source, incoming: Incoming, body: bytes, now: Instant) -> Refused | None:
+    """Why the request is not genuine or not of its time; None where it is both."""
+    method = incoming.method
+    if method not in source.profile.request.methods:
+        return Refused(
+            "signature_missing", "this method only asks, and what it asks was not understood"
+        )
+    refusal = source.verify(incoming.headers, body, now=now, method=method, url=incoming.url)
+    return None if refusal is None else Refused(refusal.reason, refusal.sentence)
+
+
+def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
+    """The bytes of each event, and the event or why there is none."""
+    read = zip(reading.raws, reading.events, strict=True)
+    return [(raw, event, None) for raw, event in read] + [
+        (raw, None, why) for raw, why in reading.unread
+    ]
+
+
+def digest_of(body: bytes, url: str) -> str:
+    """SHA-256 of what a request says: its body; of one without, its query."""
+    said = body or url.partition("?")[2].encode("latin-1", "replace")
+    return hashlib.sha256(said).hexdigest()
+
+
+def kept_head(
+    incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
+) -> str:
+    """The request's headers as they are kept, and its address where that may say something.
+
+    private  headers of which the value may be a token, of whatever source
+    """
+    return write_headers(
+        incoming.headers,
+        method=incoming.method,
+        url="" if source is None or source.private_query else incoming.url,
+        private=private if source is None else source.private_headers | private,
+    )

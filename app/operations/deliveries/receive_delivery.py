@@ -1,0 +1,253 @@
+"""The way of a delivery, from the socket's bytes to a durable row. It never folds, never calls out.
+
+1 source      4 age           7 journal: committed together with many others
+2 size        5 environment   8 acknowledgement
+3 signature   6 identify
+
+Each step either hands on or ends in a verdict. A rejection is kept in the ring, with its reason and
+its bytes up to a bound; what is signed but cannot be read is kept whole and acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import structlog
+
+from app.clock import Clock
+from app.errors import StorePoisoned, StoreUnavailable
+from app.ids import new_id
+from app.logs import Line
+from app.operations.deliveries.judge_delivery import (
+    Incoming,
+    Refused,
+    digest_of,
+    judge_delivery,
+    kept_head,
+)
+from app.operations.deliveries.rejection_rate import RejectionRate
+from app.operations.watching.refused_ages import AGES, RefusedAges
+from app.providers.source import Reply, Source
+from app.store.arrivals.intake import Arrival, StoredVerdict
+from app.store.arrivals.journal import Journal
+from app.store.arrivals.rejections import Rejection
+from reconcile.instants import MILLISECOND, Instant
+
+__all__ = [
+    "Answer",
+    "Arrival",
+    "Door",
+    "Incoming",
+    "Rejected",
+    "StoredVerdict",
+    "conclude",
+    "decide",
+    "kept",
+    "not_stored",
+    "receive_delivery",
+]
+
+log = structlog.get_logger()
+
+_log_delivery = Line(
+    "delivery",
+    *("delivery", "source", "verdict", "event_id", "kind", "order", "digest", "duration_ms"),
+)
+
+_TELLING: Final = ("duplicate_with_different_body", "unreadable", "stored", "duplicate")
+"""Of the verdicts of one delivery's parts, which speaks for all: what a person should look at."""
+
+_REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
+"""Every other rejection is a matter of signature or age: 401, and the sender is not told which."""
+
+_log_rejection = Line("delivery", "delivery", "source", "verdict", "digest")
+
+MAX_UNSIGNED_BYTES: Final = 64 * 1024
+"""Of a body that nobody signed; a callback has a few kilobytes, and anyone can send one."""
+
+RETRY_AFTER_S: Final = 5
+"""When a sender should come again after a 503: by then a restart is over, usually."""
+
+
+class Answer(NamedTuple):
+    """What the sender is told. `verdict` is None where nothing was decided (503).
+
+    reply  an answer in the provider's own form, in place of ours
+    """
+
+    status: int
+    verdict: str | None
+    delivery_id: str
+    reply: Reply | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
+    `rejection_rate` says that it is kept. `unsigned_rate`: what is taken of requests that nobody
+    signs, each of which is written and makes us ask its provider. `ages`: told what is refused for
+    its age, and what is taken."""
+
+    sources: Mapping[str, Source]
+    journal: Journal
+    clock: Clock
+    environment: str
+    rejected_body_bytes: int
+    rejection_rate: RejectionRate
+    unsigned_rate: RejectionRate
+    ages: RefusedAges
+
+    @property
+    def private_headers(self) -> frozenset[bytes]:
+        """Those of any source: a request under a wrong name may bring the token of a right one."""
+        return frozenset().union(*(source.private_headers for source in self.sources.values()))
+
+
+class Rejected(NamedTuple):
+    """A request that is refused: the verdict, one sentence for our own log, and its delivery."""
+
+    verdict: str
+    problem: str
+    received_at: Instant
+    delivery_id: str
+
+
+async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
+    """Judge one request and keep it. Returns only after the commit; raises nothing of its own."""
+    return await conclude(door, incoming, decide(door, incoming))
+
+
+def decide(door: Door, incoming: Incoming) -> Answer | Rejected | list[Arrival]:
+    """Steps 1 to 6: arrivals that are to be kept, or what has been decided without any."""
+    now = door.clock.now()
+    delivery_id = new_id("dlv_", now)
+    body = incoming.body
+    source = door.sources.get(incoming.source)
+    if source is None:  # 1
+        problem = "no source of this name is configured"
+        return Rejected("source_unknown", problem, now, delivery_id)
+    if body is None or (source.unsigned and len(body) > MAX_UNSIGNED_BYTES):  # 2
+        problem = (
+            "the body is larger than TALLYHOOK_MAX_BODY_BYTES or, of a source that signs nothing, "
+            "than 64 KiB"
+        )
+        return Rejected("body_too_large", problem, now, delivery_id)
+    greeting = _greeting(source, incoming, body)
+    if greeting is not None:
+        return Answer(greeting.status, "handshake", delivery_id, greeting)
+    if source.unsigned and door.unsigned_rate.fate(incoming.address) != "kept":
+        return Answer(429, "too_many_unsigned", delivery_id)
+    judged = judge_delivery(  # 3 to 6
+        source, incoming, body, now=now, delivery_id=delivery_id, environment=door.environment
+    )
+    if isinstance(judged, Refused):
+        if judged.verdict in AGES:
+            digest = digest_of(body, incoming.url)
+            door.ages.refused(source.name, digest=digest, at=now, problem=judged.problem)
+        return Rejected(judged.verdict, judged.problem, now, delivery_id)
+    door.ages.taken(source.name)
+    if isinstance(judged, Reply):
+        return Answer(judged.status, "handshake", delivery_id, judged)
+    return judged
+
+
+async def conclude(
+    door: Door, incoming: Incoming, decided: Answer | Rejected | list[Arrival]
+) -> Answer:
+    """Steps 7 and 8: keep what is to be kept, then answer. Raises nothing of its own."""
+    if isinstance(decided, Rejected):
+        return await _reject(door, incoming, decided)
+    if isinstance(decided, Answer):
+        return decided
+    try:
+        verdicts = await door.journal.submit_all(decided)  # 7
+    except (StoreUnavailable, StorePoisoned) as error:
+        return not_stored(decided, error)
+    return kept(door, incoming, decided, verdicts)
+
+
+def kept(
+    door: Door, incoming: Incoming, arrivals: list[Arrival], verdicts: list[StoredVerdict]
+) -> Answer:  # 8
+    """The answer to a delivery of which every part is durably committed."""
+    first, source = arrivals[0], door.sources[incoming.source]
+    duration = (door.clock.now() - first.received_at) // MILLISECOND
+    for arrival, verdict in zip(arrivals, verdicts, strict=True):
+        _log_kept(arrival, verdict, duration)
+    reply = source.acknowledge(incoming.headers, incoming.body or b"", url=incoming.url)
+    return Answer(source.acknowledgement_status, _verdict_of(verdicts), first.delivery_id, reply)
+
+
+def not_stored(arrivals: list[Arrival], error: Exception) -> Answer:
+    """Where one part is not stored, all are to be sent again: those that were are duplicates
+    then."""
+    first = arrivals[0]
+    log.warning(
+        "delivery not stored",
+        delivery=first.delivery_id,
+        source=first.source,
+        error_class=type(error).__name__,
+    )
+    return Answer(503, None, first.delivery_id)
+
+
+def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
+    """The answer to what is no delivery but a question before the first; it is not kept."""
+    if source.handshake is None or source.handshake.after_verification:
+        return None
+    return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
+
+
+def _verdict_of(verdicts: list[StoredVerdict]) -> StoredVerdict:
+    """One word for all parts of a delivery: the most telling."""
+    return verdicts[0] if len(verdicts) == 1 else min(verdicts, key=_TELLING.index)
+
+
+def _log_kept(arrival: Arrival, verdict: StoredVerdict, duration_ms: int) -> None:
+    event = arrival.event
+    _log_delivery(
+        arrival.delivery_id,
+        arrival.source,
+        verdict,
+        None if event is None else event.event_id,
+        None if event is None else event.kind,
+        None if event is None else event.order,
+        arrival.digest,
+        duration_ms,
+    )
+
+
+async def _reject(door: Door, incoming: Incoming, refusal: Rejected) -> Answer:
+    """Keep a rejection and answer. That it could not be kept does not change the answer."""
+    verdict, problem, received_at, delivery_id = refusal
+    fate = door.rejection_rate.fate(incoming.address)
+    if fate == "too_many":
+        return Answer(429, "too_many_rejections", delivery_id)
+    status = _REFUSED_STATUS.get(verdict, 401)
+    if fate == "counted":
+        return Answer(status, verdict, delivery_id)
+    body = incoming.body or b""
+    rejection = Rejection(
+        delivery_id=delivery_id,
+        received_at=received_at,
+        source=_shown_source(incoming.source),
+        verdict=verdict,
+        digest=digest_of(body, incoming.url),
+        size=len(body),
+        headers=kept_head(incoming, door.sources.get(incoming.source), door.private_headers),
+        body=body[: door.rejected_body_bytes],
+        problem=problem,
+    )
+    try:
+        await door.journal.submit(rejection)
+    except (StoreUnavailable, StorePoisoned) as error:
+        log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
+    _log_rejection(delivery_id, rejection.source, verdict, rejection.digest)
+    return Answer(status, verdict, delivery_id)
+
+
+def _shown_source(name: str) -> str:
+    """A name from the path as it may be kept: short and printable."""
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:40])

@@ -1,0 +1,1 @@
+"""What was sealed, and what is handed out as proof of it."""

@@ -1,0 +1,1 @@
+"""Books and statements: imported, matched with ledgers, reported, and months closed."""

@@ -1,0 +1,134 @@
+"""The fold worker: folds due orders as they come due, for as long as it runs.
+
+It begins by setting every order due where the merchant has changed what a fold depends on.
+
+It yields to the door. While deliveries pour in it rests many times as long as it worked, because
+an acknowledgement has a sender waiting for it and a published ledger has not; when they stop it
+catches up. Reads of one order never wait for it: they fold for themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import Final
+
+import structlog
+
+from app.errors import StoreUnavailable
+from app.operations.desk import Desk
+from app.operations.folding.refold import call_up_early, refold_due
+from app.operations.folding.take_up_policy import TakingUp
+from app.store.folding.due_marks import next_due
+from reconcile.instants import SECOND, Duration, Instant
+
+log = structlog.get_logger()
+
+IDLE_S: Final = 1.0
+"""Longest sleep: other processes (a command, a second receiver) set orders due without a signal."""
+
+TRY_AGAIN_S: Final = 1.0
+"""Pause after the store could not take a round's work: a full disk or a busy database."""
+
+STEP: Final[Duration] = SECOND
+"""A clock that goes back by more has been set; by less it is only kept right."""
+
+REST_SHARE: Final = 12.0
+"""Under load the worker rests this many times as long as it worked: at most 1/13 of one core."""
+
+BUSY_DELIVERIES: Final = 50
+"""Deliveries committed during a rest or a round from which on the door counts as busy."""
+
+SMALL_BATCH: Final = 50
+"""Orders folded at a time while the door is busy, so that no acknowledgement waits long."""
+
+
+class FoldWorker:
+    """Folds until it is stopped. `alive` tells readiness whether it is running."""
+
+    def __init__(self, desk: Desk, *, batch: int) -> None:
+        self._desk = desk
+        self._store = desk.store
+        self._batch = batch
+        self._taking_up = TakingUp(desk)
+        self._stopping = False
+        self._latest: Instant | None = None
+        self.alive = False
+
+    def stop(self) -> None:
+        """End after the round under way: to cancel one could leave its transaction half open."""
+        self._stopping = True
+        self._store.evidence_arrived.set()
+
+    async def run(self) -> None:
+        """Fold due orders until stopped, or until an error that stays."""
+        self.alive = True
+        try:
+            while not self._stopping:
+                try:
+                    await self._round()
+                except StoreUnavailable as error:
+                    # A full disk or a busy database: the marks stay, and the door still answers.
+                    log.warning("orders not folded", error_class=type(error).__name__)
+                    await asyncio.sleep(TRY_AGAIN_S)
+        finally:
+            self.alive = False
+
+    async def _round(self) -> None:
+        journal = self._store.journal
+        committed, began = journal.committed, perf_counter()
+        self._store.evidence_arrived.clear()
+        await self._after_a_clock_that_was_ahead()
+        done = await self._taking_up.some() or await self._fold(committed)
+        worked = perf_counter() - began
+        if done == 0:
+            await self._wait()
+        elif journal.committed - committed >= BUSY_DELIVERIES or journal.depth:
+            await self._rest(worked * REST_SHARE)
+        else:
+            await asyncio.sleep(0)
+        self._seen = committed
+
+    async def _after_a_clock_that_was_ahead(self) -> None:
+        """At the start, and when the clock has been set back."""
+        now, latest = self._desk.clock.now(), self._latest
+        if latest is None or now < latest - STEP:
+            count = await call_up_early(self._desk)
+            if count:
+                log.warning("orders waited for a clock that was ahead", count=count)
+        self._latest = now
+
+    async def _fold(self, committed: int) -> int:
+        folded = await refold_due(self._desk, limit=self._size(committed))
+        if folded:
+            log.debug("folded", count=folded)
+        return folded
+
+    _seen = 0
+
+    def _size(self, committed: int) -> int:
+        busy = committed - self._seen >= BUSY_DELIVERIES
+        return min(SMALL_BATCH, self._batch) if busy else self._batch
+
+    async def _rest(self, seconds: float) -> None:
+        """Rest, but no longer than the load lasts."""
+        journal = self._store.journal
+        ends = perf_counter() + seconds
+        while (left := ends - perf_counter()) > 0:
+            committed = journal.committed
+            await asyncio.sleep(min(left, 0.05))
+            if self._stopping or (journal.committed == committed and not journal.depth):
+                return
+
+    async def _wait(self) -> None:
+        """Until evidence arrives, the next mark comes due, or a second has gone by."""
+        async with self._store.reading() as connection:
+            due = await next_due(connection)
+        seconds = IDLE_S
+        if due is not None:
+            seconds = min(seconds, max((due - self._desk.clock.now()) / SECOND, 0.0))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._store.evidence_arrived.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,1 @@
+"""Before real money moves: the rehearsal, the endpoint's trial, the checklist."""

@@ -1,0 +1,48 @@
+"""The outcome feed: revisions in publishing order, without gaps, with a wait for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Any, Final
+
+from app.operations.desk import Desk
+from app.store.folding.ledgers import feed
+from app.store.folding.published import Published
+from reconcile.instants import format_instant
+
+__all__ = ["Published", "outcome_document", "read_feed"]
+
+LOOK_AGAIN_S: Final = 0.2
+"""How often a waiting reader looks. It costs one indexed read."""
+
+
+async def read_feed(desk: Desk, *, after: int, limit: int, wait_s: float) -> list[Published]:
+    """Revisions after a cursor. Waits up to `wait_s` seconds for the first, then returns none."""
+    ends = monotonic() + wait_s
+    while True:
+        async with desk.store.reading() as connection:
+            found = await feed(connection, after=after, limit=limit)
+        left = ends - monotonic()
+        if found or left <= 0 or desk.store.closing.is_set():
+            return found
+        await asyncio.sleep(min(LOOK_AGAIN_S, left))
+
+
+def outcome_document(published: Published) -> dict[str, Any]:
+    """One entry of the feed as JSON values; the shop's notifications carry the same."""
+    before = None
+    if published.before_outcome is not None:
+        before = {
+            "outcome": published.before_outcome,
+            "fulfillable": published.before_fulfillable,
+        }
+    return {
+        "id": published.seq,
+        "order": published.order,
+        "outcome": published.outcome,
+        "fulfillable": published.fulfillable,
+        "before": before,
+        "because": list(published.because),
+        "at": format_instant(published.at),
+    }

@@ -1,0 +1,107 @@
+"""Reads ledgers: always folded from what is stored now, never from the cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from app.errors import NotFoundError
+from app.operations.desk import Desk
+from app.store.folding.histories import gather
+from app.store.folding.ledgers import listed_orders
+from app.store.keeping.retention import Pruned, pruned_among
+from app.words import counted
+from reconcile.explain import ledger_document
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import Instant, format_instant
+from reconcile.ledger import Ledger
+
+FOLDS_IN_A_ROW: Final = 25
+"""About a millisecond of folding, between which other requests have their turn."""
+
+
+async def explain_order(desk: Desk, order: str, *, as_of: Instant | None = None) -> Ledger:
+    """One order's ledger as of an instant, by default now.
+
+    Raises NotFoundError for an order of which nothing was known by then.
+    """
+    return (await _explained(desk, order, as_of))[0]
+
+
+async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None) -> dict[str, Any]:
+    """The same as JSON values. Where any of the order's deliveries has been let go by now, `pruned`
+    says so after the fingerprint; elsewhere the document is the ledger's, which the fingerprint
+    covers to its last member but `as_of`. Raises as `explain_order` does."""
+    ledger, pruned = await _explained(desk, order, as_of)
+    told = {} if pruned is None else {"pruned": _pruned_document(pruned)}
+    return ledger_document(ledger) | told
+
+
+async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Ledger, Pruned | None]:
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        history = (await gather(connection, [order]))[order]
+        pruned = await pruned_among(connection, [d.delivery_id for d in history.deliveries])
+    instant = history.instant_at(now) if as_of is None else as_of
+    known = history.known_at(instant)
+    if not _spoken_of(known):
+        raise nothing_known(history, as_of)
+    return fold(known, policy=desk.policy, as_of=instant), pruned
+
+
+def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:
+    """The refusal of an order of which nothing was known by then; whether something is by now."""
+    if as_of is None or not _spoken_of(history):
+        return NotFoundError(f"nothing is known of order {history.order!r}")
+    return NotFoundError(
+        f"nothing is known of order {history.order!r} as of {format_instant(as_of)}; what is known "
+        "of it came later"
+    )
+
+
+def _pruned_document(pruned: Pruned) -> dict[str, Any]:
+    last = format_instant(pruned.last_at)
+    count = counted(pruned.deliveries, "delivery", "deliveries")
+    return {
+        "deliveries": pruned.deliveries,
+        "last_at": last,
+        "sentence": f"The bodies and headers of {count} were let go, the last at {last}; their "
+        "digests, dates, amounts and references are kept.",
+    }
+
+
+def _spoken_of(history: History) -> bool:
+    """Whether anything but another order's events is there."""
+    return bool(history.records) or any(
+        delivery.event.order in (None, history.order) for delivery in history.deliveries
+    )
+
+
+async def list_orders(
+    desk: Desk,
+    *,
+    after: str = "",
+    limit: int = 100,
+    outcome: str | None = None,
+    finding: str | None = None,
+) -> Sequence[Ledger]:
+    """Ledgers of orders in the order of their references, folded as of now.
+
+    Which orders match is taken from the ledger cache, so an order that became due within the last
+    moments may still be listed under its earlier outcome; the ledger returned is always current.
+    """
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        orders = await listed_orders(
+            connection, after=after, limit=limit, outcome=outcome, finding=finding
+        )
+        histories = await gather(connection, orders)
+    ledgers = []
+    for count, order in enumerate(orders, 1):
+        history = histories[order]
+        ledgers.append(fold(history, policy=desk.policy, as_of=history.instant_at(now)))
+        if count % FOLDS_IN_A_ROW == 0:
+            await asyncio.sleep(0)  # a long page must not keep deliveries waiting
+    return ledgers

@@ -1,0 +1,104 @@
+"""The state of the store in a few numbers; also the proof that it can be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from app.errors import StorePoisoned, StoreUnavailable
+from app.operations.desk import Desk
+from app.store.database.safety import unsafe_standbys
+from app.store.evidence.unsealed import count_unsealed, log_size
+from app.store.folding.due_marks import count_due, next_due
+from app.store.folding.ledgers import outcome_counts
+from app.store.folding.outbox import notification_counts
+from reconcile.ledger import OUTCOMES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreState:
+    """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
+
+    notifications  how many wait for the shop, and how many were given up
+    sealed   how many leaves the log has, and how many rows wait for one
+    free     bytes that are free on the database's disk; None where a server looks after it
+    refuses  why nothing can be written now, one sentence; None when it can
+    """
+
+    due: int
+    queue: int
+    outcomes: Mapping[str, int]
+    free: int | None
+    refuses: str | None
+    notifications: tuple[int, int]
+    sealed: tuple[int, int]
+
+
+async def unsafe(desk: Desk) -> list[str]:
+    """What would be lost if a standby of the database took over, one sentence each."""
+    async with desk.store.reading() as connection:
+        return await unsafe_standbys(connection)
+
+
+COUNTED_S: Final = 1.0
+"""Seconds for which orders by outcome are not counted again: that reads the row of every order, and
+anybody may ask."""
+
+
+class Outcomes:
+    """How many orders have each outcome, counted by one at a time, and seldom."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._counts: dict[str, int] = {}
+        self._counted_until = 0.0
+
+    async def counted(self, desk: Desk) -> Mapping[str, int]:
+        """As they were within the last second."""
+        async with self._turn:
+            if asyncio.get_running_loop().time() >= self._counted_until:
+                async with desk.store.reading() as connection:
+                    counts = await outcome_counts(connection)
+                self._counts = dict.fromkeys(OUTCOMES, 0) | counts
+                self._counted_until = asyncio.get_running_loop().time() + COUNTED_S
+        return self._counts
+
+
+async def refusal(desk: Desk) -> str | None:
+    """Why nothing can be written now, one sentence; None when it can.
+
+    Raises StoreUnavailable or StorePoisoned when the store cannot even be read.
+    """
+    store = desk.store
+    if store.writer.poison is not None:
+        raise StorePoisoned(store.writer.poison)
+    async with store.reading() as connection:
+        await next_due(connection)
+    if store.journal.stalled is not None:
+        return store.journal.stalled  # the check would wait, too
+    try:
+        await store.writer.check()
+    except StoreUnavailable as error:
+        return str(error)
+    return None
+
+
+async def store_state(desk: Desk, outcomes: Outcomes) -> StoreState:
+    """Raises as `refusal` does."""
+    store, refuses = desk.store, await refusal(desk)
+    counts = await outcomes.counted(desk)
+    async with store.reading() as connection:
+        due = await count_due(connection, now=desk.clock.now())
+        notifications = await notification_counts(connection)
+        sealed = await log_size(connection), await count_unsealed(connection)
+    return StoreState(
+        due=due,
+        queue=store.journal.depth,
+        outcomes=counts,
+        free=store.writer.space.free_bytes(),
+        refuses=refuses,
+        notifications=notifications,
+        sealed=sealed,
+    )

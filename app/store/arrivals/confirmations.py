@@ -1,0 +1,179 @@
+"""Events that do not count by themselves, and when their provider is to be asked next.
+
+A row is written in the transaction that stores an arrival of its event, a repeated one too: where
+the event says no more than that something changed, it may have changed again. It is taken for a
+while by whoever asks, and removed once an answer that settles it is stored, unless the event came
+again meanwhile. A row whose taker died comes due again by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.sql.mapping import EVENT_COLUMNS, EVENT_SELECT, delivery_of
+from app.store.sql.statements import Script, inserting
+from reconcile.events import Event, Standing
+from reconcile.instants import Duration, Instant
+
+UNCONFIRMED: Final[Standing] = "unconfirmed"
+
+_COLUMNS = ("source", "event_id", "digest", "asked_since", "due_at", "tries")
+_SAME = "source=:source AND event_id=:event_id AND digest=:digest"
+_TAKEN = f"{_SAME} AND due_at=:taken_until"
+_OF_EVENT = (
+    "events.event_id=confirmations.event_id AND events.source=confirmations.source "
+    "AND events.digest=confirmations.digest"
+)
+_FINAL_ANSWER = (
+    "SELECT 1 FROM events AS answer WHERE answer.order_key=events.order_key "
+    "AND answer.source=events.source AND answer.standing='fetched' "
+    "AND answer.received_at >= events.received_at "
+    "AND (answer.claim NOT IN ('pending', 'unrecognized') OR answer.kind=:not_known)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """One event to ask about. `tries`: how often the provider has been asked before; `taken_until`:
+    when it comes due again if nothing becomes of it."""
+
+    event: Event
+    asked_since: Instant
+    tries: int
+    taken_until: Instant
+
+
+def awaiting(dialect: str, events: Sequence[tuple[Event, Instant]]) -> Script[None]:
+    """Note that these events (each with its arrival) are to be asked about, at once."""
+    if events:
+        rows = {event.key: received for event, received in events}
+        yield from inserting(
+            dialect,
+            table="confirmations",
+            columns=_COLUMNS,
+            rows=[(*key, received, received, 0) for key, received in sorted(rows.items())],
+            conflict="ON CONFLICT (event_id, source, digest) DO UPDATE SET due_at=excluded.due_at",
+        )
+
+
+async def any_due(connection: AsyncConnection, source: str, *, now: Instant) -> bool:
+    """Whether there is anything to ask about, without taking it."""
+    found = await connection.execute(
+        text("SELECT 1 FROM confirmations WHERE source=:source AND due_at <= :now LIMIT 1"),
+        {"source": source, "now": now},
+    )
+    return found.first() is not None
+
+
+async def take_due(
+    connection: AsyncConnection, source: str, *, now: Instant, limit: int, lease: Duration
+) -> list[Confirmation]:
+    """Up to `limit` of a source that are due, the least often asked first; theirs again after
+    `lease`."""
+    skip = "" if connection.dialect.name == "sqlite" else "FOR UPDATE OF confirmations SKIP LOCKED"
+    rows = await connection.execute(
+        text(
+            f"SELECT {EVENT_SELECT}, asked_since, tries FROM confirmations "  # noqa: S608
+            "JOIN events USING (event_id, source, digest) "
+            "WHERE confirmations.source=:source AND due_at <= :now "
+            f"ORDER BY tries, due_at LIMIT :limit {skip}"
+        ),
+        {"source": source, "now": now, "limit": limit},
+    )
+    width = len(EVENT_COLUMNS)
+    taken = [
+        Confirmation(
+            event=delivery_of(row[:width]).event,
+            asked_since=row[width],
+            tries=row[width + 1],
+            taken_until=now + lease,
+        )
+        for row in rows
+    ]
+    for each in taken:
+        await connection.execute(
+            text(f"UPDATE confirmations SET due_at=:until WHERE {_SAME}"),  # noqa: S608
+            {"until": each.taken_until, **_key(each.event)},
+        )
+    return taken
+
+
+async def put_off(connection: AsyncConnection, taken: Confirmation, *, until: Instant) -> None:
+    """Ask again at `until`; at once where the event came again meanwhile."""
+    await connection.execute(
+        text(
+            "UPDATE confirmations SET tries=tries+1, "  # noqa: S608
+            "due_at=CASE WHEN due_at=:taken_until THEN :until ELSE due_at END "
+            f"WHERE {_SAME}"
+        ),
+        {"until": until, **_held(taken)},
+    )
+
+
+async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
+    """Ask no more about this event, unless it came again meanwhile."""
+    await connection.execute(
+        text(f"DELETE FROM confirmations WHERE {_TAKEN}"),  # noqa: S608
+        _held(taken),
+    )
+
+
+async def let_most_asked_go(connection: AsyncConnection, source: str, *, keep: int) -> int:
+    """Ask no more about those beyond `keep` that were asked about most; how many those were."""
+    # What an arrival of this moment holds is let be: nobody waits for the other.
+    skip = "" if connection.dialect.name == "sqlite" else "FOR UPDATE SKIP LOCKED"
+    gone = await connection.execute(
+        text(
+            # Materialized, so that it is run once: see `claim_orders`.
+            "DELETE FROM confirmations WHERE (event_id, source, digest) IN "  # noqa: S608
+            "(WITH most AS MATERIALIZED (SELECT event_id, source, digest FROM confirmations "
+            f"WHERE source=:source ORDER BY tries, due_at LIMIT 1000000000 OFFSET :keep {skip}) "
+            "SELECT event_id, source, digest FROM most)"
+        ),
+        {"source": source, "keep": keep},
+    )
+    return int(gone.rowcount)
+
+
+async def await_again(connection: AsyncConnection, *, now: Instant, not_known: str) -> None:
+    """After the index was rebuilt: ask about every unconfirmed event that no final answer came
+    after, and about no other but those that waited before.
+
+    not_known  the kind of an answer that is final though it claims nothing
+    """
+    await connection.execute(
+        text(
+            "DELETE FROM confirmations WHERE NOT EXISTS (SELECT 1 FROM events WHERE "  # noqa: S608
+            f"{_OF_EVENT} AND standing='{UNCONFIRMED}')"
+        )
+    )
+    await connection.execute(
+        text(
+            f"INSERT INTO confirmations ({', '.join(_COLUMNS)}) "  # noqa: S608
+            "SELECT source, event_id, digest, :now, :now, 0 FROM events "
+            f"WHERE standing='{UNCONFIRMED}' AND NOT EXISTS ({_FINAL_ANSWER}) "
+            "ON CONFLICT DO NOTHING"
+        ),
+        {"now": now, "not_known": not_known},
+    )
+
+
+async def waiting_count(connection: AsyncConnection, source: str) -> int:
+    """How many events of a source wait for their provider's word."""
+    found = await connection.execute(
+        text("SELECT count(*) FROM confirmations WHERE source=:source"), {"source": source}
+    )
+    return int(found.scalar_one())
+
+
+def _key(event: Event) -> dict[str, str]:
+    return {"source": event.source, "event_id": event.event_id, "digest": event.digest}
+
+
+def _held(taken: Confirmation) -> dict[str, str | int]:
+    return {**_key(taken.event), "taken_until": taken.taken_until}

@@ -1,0 +1,349 @@
+"""One transaction's worth of arrivals: verdicts, rows, links and due marks.
+
+The steps are numbered; each reads or writes for the whole batch at once:
+
+1. which event ids and links are known   4. which orders become due
+2. each arrival's verdict                5. write everything
+3. each new event's order
+
+`append_alone` takes 1 last: it judges as if nothing were known, and the one statement that writes
+asks whether that is so, and writes nothing if not. Then the batch is appended as usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.arrivals import arriving
+from app.store.arrivals.confirmations import UNCONFIRMED, awaiting
+from app.store.arrivals.links import Linking, LinkMemory, Links, keys_of
+from app.store.arrivals.phones import PhoneNote, noting_phones, phone_note
+from app.store.database.locks_shared import LINKING, taking
+from app.store.evidence.leaves import DELIVERY
+from app.store.evidence.unsealed import marking
+from app.store.sql.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
+from app.store.sql.statements import (
+    Script,
+    at_once,
+    inserting,
+    run,
+    selecting,
+    together,
+)
+from reconcile.events import Event
+from reconcile.instants import Instant
+
+StoredVerdict = Literal["stored", "duplicate", "duplicate_with_different_body", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The body of a request that brought several events, and its SHA-256."""
+
+    digest: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One verified delivery on its way into the store.
+
+    headers  `name: value` lines, Latin-1, credentials left out
+    event    what the body says; None where it could not be read
+    problem  why it could not be read, one sentence
+    whole    of one of several events in one request: the whole body, of which `body` is a part
+    customer  keyed digest of the phone number of the event's customer, if it names one
+    """
+
+    delivery_id: str
+    received_at: Instant
+    source: str
+    digest: str
+    headers: str
+    body: bytes
+    event: Event | None
+    problem: str | None = None
+    whole: Whole | None = None
+    customer: bytes | None = None
+
+
+NewEvent = tuple[Event, str, Instant]
+"""An event, the delivery that first brought it, and when."""
+
+Bodies = dict[str, tuple[str | None, str | None]]
+"""Digest of each body of one event id, to the order it is kept under and the order it names."""
+
+
+@dataclass(slots=True)
+class KnownEvents:
+    """The bodies that are known of each event id: stored ones, and those of this transaction."""
+
+    bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
+
+    def load(self, dialect: str, events: Sequence[Event]) -> Script[None]:
+        """Load what is stored under the ids of these events."""
+        rows = yield from selecting(
+            dialect,
+            sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
+            "WHERE event_id IN ({})",
+            values={event.event_id for event in events},
+        )
+        for event_id, source, digest, order_key, order_ref in rows:
+            self.bodies.setdefault((source, event_id), {})[digest] = (order_key, order_ref)
+
+    def judge(self, event: Event, linking: Linking) -> StoredVerdict:
+        """The verdict of one more arrival of an event; it is known from now on."""
+        key = (event.source, event.event_id)
+        bodies = self.bodies.get(key)
+        if bodies is None:
+            self.bodies[key] = {event.digest: (None, event.order)}
+            return "stored"
+        if event.digest in bodies:
+            return "duplicate"
+        linking.torn.add(key)
+        bodies[event.digest] = (None, event.order)
+        return "duplicate_with_different_body"
+
+    def order_of(self, event: Event) -> str | None:
+        """The order that an earlier body of the same id is kept under."""
+        bodies = self.bodies.get((event.source, event.event_id), {})
+        return next((key for key, _ in bodies.values() if key is not None), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Arrivals with their verdicts, and what is to be written of them.
+
+    fresh  events that are not known yet
+    """
+
+    arrivals: Sequence[Arrival]
+    verdicts: list[StoredVerdict]
+    fresh: list[NewEvent]
+    linking: Linking
+    known: KnownEvents
+
+
+class Appended(NamedTuple):
+    """The verdict of each arrival, and links that are committed when the arrivals are."""
+
+    verdicts: list[StoredVerdict]
+    links: Links
+
+
+def append(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Appended]:
+    """Write the arrivals; the caller's transaction makes them durable, then remembers the links."""
+    yield from taking(dialect, LINKING)
+    judged = yield from _judging(dialect, arrivals, memory)
+    yield from at_once(dialect, _writing(dialect, judged))
+    return Appended(judged.verdicts, judged.linking.links)
+
+
+def append_alone(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Appended]:
+    """The same as a whole transaction, nearly always one statement."""
+    supposed = _all_new(arrivals, memory)
+    if supposed is not None:
+        rows, made = supposed
+        links = [(*key, order) for key, order in made.items()]
+        if (yield arriving.written(dialect, rows, links))[0][0]:
+            return Appended(["stored"] * len(rows), made)
+    return (yield from append(dialect, arrivals, memory))
+
+
+def _all_new(
+    arrivals: Sequence[Arrival], memory: LinkMemory
+) -> tuple[list[arriving.Row], Links] | None:
+    """What is to be written if nothing is stored that speaks against it: rows, and the links that
+    they make. None where it is more than new events, each of a body of its own, that count by
+    themselves and of which the order is known without asking."""
+    if len(arrivals) > arriving.MOST:
+        return None
+    known, made, ids = memory.orders, Links(), set()
+    rows = []
+    for arrival in arrivals:
+        event = arrival.event
+        if event is None or arrival.whole is not None or event.standing == UNCONFIRMED:
+            return None
+        keys, order = keys_of(event), event.order
+        for key in keys:
+            linked = known.get(key) or made.get(key)
+            if order is None:
+                order = linked
+            elif linked is not None and linked != order:
+                return None
+        if order is None:
+            return None
+        for key in keys:
+            if key not in known:
+                made[key] = order
+        ids.add(event.event_id)
+        said = event_row(
+            event,
+            order_key=order,
+            delivery_id=arrival.delivery_id,
+            received_at=arrival.received_at,
+        )
+        rows.append((*_delivery_row(arrival, "stored"), *said, arrival.customer))
+    return (rows, made) if len(ids) == len(rows) else None
+
+
+def _judging(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
+    """What is to become of the arrivals. Only asks."""
+    known, linking = KnownEvents(), Linking(memory)
+    verdicts: list[StoredVerdict] = []
+    fresh: list[NewEvent] = []
+    events = [arrival.event for arrival in arrivals if arrival.event is not None]
+    asking = known.load(dialect, events), *linking.loading(dialect, events)
+    yield from together(dialect, *asking)  # 1
+    for arrival in arrivals:  # 2
+        event = arrival.event
+        verdict = "unreadable" if event is None else known.judge(event, linking)
+        verdicts.append(verdict)
+        if event is not None and verdict != "duplicate":
+            fresh.append((event, arrival.delivery_id, arrival.received_at))
+    yield from linking.assign(dialect, [event for event, _, _ in fresh])  # 3
+    return Judged(arrivals=arrivals, verdicts=verdicts, fresh=fresh, linking=linking, known=known)
+
+
+def _writing(dialect: str, judged: Judged) -> Script[None]:  # 5
+    """Write all of it. Only writes, and no row twice."""
+    arrivals, linking = judged.arrivals, judged.linking
+    pairs = list(zip(arrivals, judged.verdicts, strict=True))
+    rows = [_delivery_row(arrival, verdict) for arrival, verdict in pairs]
+    new = [arrival for arrival, verdict in pairs if verdict != "duplicate"]
+    yield from inserting(dialect, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
+    yield from _keeping_whole(dialect, new)
+    yield from write_index(dialect, linking, judged.fresh)
+    yield from noting_phones(dialect, _customers(new, linking))
+    yield from awaiting(dialect, _unconfirmed(arrivals))
+    yield from marking_due(dialect, _due(judged))  # 4
+    yield from marking(dialect, DELIVERY, [arrival.delivery_id for arrival in arrivals])
+
+
+async def keep_arrivals(
+    connection: AsyncConnection, arrivals: Sequence[Arrival]
+) -> list[StoredVerdict]:
+    """Write arrivals in a transaction of the caller's, beside whatever the journal writes."""
+    script = append(connection.dialect.name, arrivals, LinkMemory())
+    return (await run(connection, script)).verdicts
+
+
+def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
+    """Events to ask about, redelivered ones too: see `confirmations`."""
+    return [
+        (a.event, a.received_at)
+        for a in arrivals
+        if a.event is not None and a.event.standing == UNCONFIRMED
+    ]
+
+
+def _customers(arrivals: Sequence[Arrival], linking: Linking) -> Iterator[PhoneNote]:
+    for arrival in arrivals:
+        if arrival.customer is not None and arrival.event is not None:
+            yield phone_note(
+                arrival.customer,
+                linking.orders.get(arrival.event.key),
+                arrival.delivery_id,
+                arrival.received_at,
+            )
+
+
+_KEPT_AGAIN = "ON CONFLICT (digest) DO UPDATE SET body=excluded.body WHERE envelopes.body IS NULL"
+_LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
+
+
+def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:
+    """Bodies of several events, each once, however often they came. One that was let go is kept
+    again for a part that is new and could be read: another source may have sent the same. What
+    cannot be read is new however often it comes, and would bring back what was erased."""
+    bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
+    read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
+    for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
+        if digests:
+            yield from inserting(
+                dialect,
+                table="envelopes",
+                columns=("digest", "body"),
+                rows=[(digest, bodies[digest]) for digest in sorted(digests)],
+                conflict=conflict,
+            )
+
+
+def _due(judged: Judged) -> dict[str, Instant]:
+    """Every order of which something was said, and when it was said first."""
+    known, linking = judged.known, judged.linking
+    due: dict[str, Instant] = {}
+    latest = 0
+    for arrival in judged.arrivals:
+        event = arrival.event
+        if event is None:
+            continue
+        order = linking.orders.get(event.key) or known.order_of(event)
+        received = arrival.received_at
+        latest = max(latest, received)
+        if order is not None:
+            due[order] = min(received, due.get(order, received))
+    for order in linking.touched():
+        due.setdefault(order, latest)
+    return due
+
+
+def _delivery_row(arrival: Arrival, verdict: StoredVerdict) -> tuple[object, ...]:
+    event = arrival.event
+    return (
+        arrival.delivery_id,
+        arrival.received_at,
+        arrival.source,
+        verdict,
+        None if event is None else event.event_id,
+        arrival.digest,
+        len(arrival.body),
+        arrival.headers,
+        None if verdict == "duplicate" else arrival.body,
+        arrival.problem,
+        None if arrival.whole is None else arrival.whole.digest,
+    )
+
+
+def write_index(dialect: str, linking: Linking, fresh: Sequence[NewEvent]) -> Script[None]:
+    """Write new events, links, adoptions and contested pairs."""
+    if fresh:
+        orders = linking.orders
+        yield from inserting(
+            dialect,
+            table="events",
+            columns=EVENT_COLUMNS,
+            rows=[
+                event_row(
+                    event,
+                    order_key=orders.get(event.key),
+                    delivery_id=delivery_id,
+                    received_at=received_at,
+                )
+                for event, delivery_id, received_at in fresh
+            ],
+        )
+    yield from linking.write(dialect)
+
+
+def marking_due(dialect: str, due: dict[str, Instant]) -> Script[None]:
+    """Set orders due: new evidence has arrived, so a fold under way must not clear the mark.
+
+    An order that has been waiting keeps its place: it is not put behind those that came later.
+    Marks are touched in the order of their keys, here and in publishing, so that two transactions
+    never wait for each other.
+    """
+    if due:
+        yield from inserting(
+            dialect,
+            table="order_due",
+            columns=("order_key", "due_at", "generation"),
+            rows=[(order, at, 1) for order, at in sorted(due.items())],
+            conflict="ON CONFLICT (order_key) DO UPDATE SET generation=order_due.generation+1, "
+            "due_at=CASE WHEN order_due.due_at <= excluded.due_at THEN order_due.due_at "
+            "ELSE excluded.due_at END",
+        )

@@ -1,0 +1,222 @@
+"""Group commit: many requests share one transaction, and none is answered before it is durable.
+
+A request hands in its arrival and waits. One task takes whatever has gathered, writes it in one
+transaction and then tells each request its verdict. While the disk works, the next batch gathers,
+so batches grow with the load and nothing waits for a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from app.errors import StoreUnavailable
+from app.store.arrivals.intake import Arrival, StoredVerdict, append, append_alone
+from app.store.arrivals.links import LinkMemory, Links
+from app.store.arrivals.rejections import Rejection, RejectionRing
+from app.store.database.writer import Writer
+from app.store.sql.statements import Script
+
+log = structlog.get_logger()
+
+PATIENCE_S: Final = 2.5
+"""How long a batch may take until its senders are told to come again: a provider hangs up on who
+says nothing, some after five seconds. Whoever comes just after one has begun may wait for two."""
+
+_SLOW: Final = "the store has not finished a write for some seconds; try again"
+
+
+class Waiter(Protocol):
+    """Whoever waits for a verdict: a future, or what answers by itself. Told once, in the loop."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+        ...
+
+    def set_result(self, result: StoredVerdict, /) -> None:
+        """The item is durably committed."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """It may or may not have been kept."""
+        ...
+
+
+_Waiting = tuple[Arrival | Rejection, Waiter]
+
+
+class Journal:
+    """The queue in front of the writer. `run` must be running for `submit` to return."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        ring: RejectionRing,
+        queue_limit: int,
+        batch_limit: int,
+        on_commit: Callable[[int], None],
+    ) -> None:
+        """queue_limit: arrivals that may wait; beyond it they are refused, never dropped silently.
+        batch_limit: arrivals in one transaction, which bounds how long the others wait.
+        on_commit: called with the number of arrivals after each commit.
+        """
+        self._writer = writer
+        self._dialect = writer.dialect
+        self._ring = ring
+        self._queue_limit = queue_limit
+        self._batch_limit = batch_limit
+        self._on_commit = on_commit
+        self._waiting: deque[_Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._memory = LinkMemory()
+        self._under_way: list[_Waiting] = []
+        self._closing = False
+        self.stalled: str | None = None
+        """Why nothing is taken at present, one sentence: a write takes too long. None otherwise."""
+        self.committed = 0
+        """Arrivals committed since the start."""
+
+    @property
+    def depth(self) -> int:
+        """Arrivals and rejections that wait to be written."""
+        return len(self._waiting)
+
+    async def submit(self, item: Arrival | Rejection) -> StoredVerdict:
+        """Returns once the item is durably committed.
+
+        Raises StoreUnavailable when the queue is full or the store cannot write now, StorePoisoned
+        when it never will again. In both cases the item may or may not have been kept.
+        """
+        return (await self.submit_all([item]))[0]
+
+    async def submit_all(self, items: Sequence[Arrival | Rejection]) -> list[StoredVerdict]:
+        """The same for all parts of one request, for which there is room together or not at all.
+
+        As long as there is room for one they are taken, so that a request of more parts than may
+        wait is stored too. Raises as `submit` does; some may have been kept then.
+        """
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[StoredVerdict]] = [loop.create_future() for _ in items]
+        self.enter(items, answers)
+        if len(answers) == 1:
+            return [await answers[0]]
+        return await asyncio.gather(*answers)
+
+    def enter(self, items: Sequence[Arrival | Rejection], waiters: Sequence[Waiter]) -> None:
+        """The same without waiting: each item's waiter is told later.
+
+        Raises StoreUnavailable when the queue is full, or while a write takes too long; then none
+        is told.
+        """
+        if self.stalled is not None:
+            raise StoreUnavailable(self.stalled)
+        # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
+        arrives = isinstance(items[0], Arrival)
+        limit = self._queue_limit if arrives else (self._queue_limit + 1) // 2
+        if len(self._waiting) >= limit or self._closing:
+            raise StoreUnavailable("too many deliveries are waiting to be written; try again")
+        if not self._waiting:
+            self._wake.set()
+        self._waiting.extend(zip(items, waiters, strict=True))
+
+    async def run(self) -> None:
+        """Write batches until `close` was called and nothing waits."""
+        while not (self._closing and not self._waiting):
+            await self._wake.wait()
+            self._wake.clear()
+            await asyncio.sleep(0)  # lets every request that is ready hand in its arrival
+            while self._waiting:
+                await self._write(self._take())
+
+    def close(self) -> None:
+        """Take nothing more; `run` ends when all that waits is written."""
+        self._closing = True
+        self._wake.set()
+
+    def abandon(self) -> None:
+        """Take nothing more, and refuse what waits: nobody is there to write it any more."""
+        self.close()
+        while self._waiting:
+            _, answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_exception(StoreUnavailable("nothing is written any more; try again"))
+
+    def _take(self) -> list[_Waiting]:
+        count = min(len(self._waiting), self._batch_limit)
+        return [self._waiting.popleft() for _ in range(count)]
+
+    async def _write(self, batch: list[_Waiting]) -> None:
+        told: Sequence[StoredVerdict] | Exception
+        loop = asyncio.get_running_loop()
+        began, self._under_way = loop.time(), batch
+        patience = loop.call_later(PATIENCE_S, self._lose_patience)
+        try:
+            told = await self._commit([item for item, _ in batch])
+        except Exception as error:
+            # Every request learns of it and answers 503; the writer has judged how bad it is.
+            self._memory.forget()
+            told = error
+        finally:
+            patience.cancel()
+        self._under_way = []
+        if self.stalled is None:
+            # The next batch is on its way to the disk before these are answered.
+            loop.call_soon(_tell, [waiter for _, waiter in batch], told)
+            return
+        self.stalled = None
+        log.warning(
+            "the slow write has ended",
+            batch=len(batch),
+            seconds=round(loop.time() - began, 1),
+            error_class=type(told).__name__ if isinstance(told, Exception) else None,
+        )
+
+    def _lose_patience(self) -> None:
+        """Tell all that wait to come again, those too whose batch is under way: what becomes of it
+        nobody knows yet. What has not been begun is let go, and nothing more is taken meanwhile."""
+        self.stalled = _SLOW
+        log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
+        waiting = [*self._under_way, *self._waiting]
+        self._waiting.clear()
+        _tell([waiter for _, waiter in waiting], StoreUnavailable(self.stalled))
+
+    async def _commit(self, items: list[Arrival | Rejection]) -> list[StoredVerdict]:
+        arrivals = [item for item in items if isinstance(item, Arrival)]
+        rejections = [item for item in items if isinstance(item, Rejection)]
+        verdicts, links = await self._writer.commit(self._writing(arrivals, rejections))
+        self._memory.add(links)
+        if arrivals:
+            self.committed += len(arrivals)
+            self._on_commit(len(arrivals))
+        if not rejections:
+            return verdicts
+        told = iter(verdicts)
+        return [next(told) if isinstance(item, Arrival) else "stored" for item in items]
+
+    def _writing(
+        self, arrivals: list[Arrival], rejections: list[Rejection]
+    ) -> Script[tuple[list[StoredVerdict], Links]]:
+        verdicts: list[StoredVerdict] = []
+        links = Links()
+        if arrivals:
+            appending = append if rejections else append_alone
+            verdicts, links = yield from appending(self._dialect, arrivals, self._memory)
+        if rejections:
+            yield from self._ring.append(self._dialect, rejections)
+        return verdicts, links
+
+
+def _tell(waiters: Sequence[Waiter], told: Sequence[StoredVerdict] | Exception) -> None:
+    if isinstance(told, Exception):
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(told)
+        return
+    for waiter, verdict in zip(waiters, told, strict=True):
+        if not waiter.done():
+            waiter.set_result(verdict)

@@ -1,0 +1,242 @@
+"""Which order a payment or a session belongs to, and the events that are waiting to know.
+
+A nameless event (one that names no order) goes to the order its payment or session is linked to.
+If there is none yet it waits as an orphan, and the transaction that makes the link adopts it.
+The first link of a reference stays; a second order that names it makes the two contested, and
+each order's history then holds what touches it of the other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from app.store.sql import arrays
+from app.store.sql.statements import Script, inserting, selecting, together
+from reconcile.events import Event
+
+LinkKey = tuple[str, str, str]
+"""(reference, kind, source)"""
+
+Links = dict[LinkKey, str]
+"""Each with the order it belongs to."""
+
+LINKS_REMEMBERED = 100_000
+"""Links kept in memory, about 20 MB at most; beyond it the memory starts afresh."""
+
+_ORPHANS = (
+    'SELECT "row", source, event_id, payment, session FROM events WHERE order_key IS NULL AND '
+)
+
+
+class LinkMemory:
+    """Links known to be committed. A link never changes, so remembering one is always right."""
+
+    def __init__(self) -> None:
+        self.orders: Links = {}
+        """The order a reference belongs to, as far as it is remembered."""
+
+    def add(self, links: Links) -> None:
+        """Remember committed links."""
+        if len(self.orders) + len(links) > LINKS_REMEMBERED:
+            self.orders.clear()
+        self.orders.update(links)
+
+    def forget(self) -> None:
+        """Remember nothing: the database may have been rebuilt while we could not reach it."""
+        self.orders.clear()
+
+
+@dataclass(slots=True)
+class Linking:
+    """The links of one transaction: found, made, and what they adopt or contest.
+
+    orders   the order of each new event that has one, by the event's key
+    torn     (source, event id) of which bodies of several orders may be stored
+    orphans  whether any stored event is waiting for its order
+    """
+
+    memory: LinkMemory
+    orders: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    links: Links = field(default_factory=dict)
+    made: Links = field(default_factory=dict)
+    adopted: dict[int, str] = field(default_factory=dict)
+    contested: set[tuple[str, str]] = field(default_factory=set)
+    torn: set[tuple[str, str]] = field(default_factory=set)
+    orphans: bool = True
+
+    def contest(self, one: str | None, other: str | None) -> None:
+        """Two orders share a reference or an event id; each must see the other."""
+        if one is not None and other is not None and one != other:
+            self.contested |= {(one, other), (other, one)}
+
+    def touched(self) -> Iterable[str]:
+        """Orders that changed through links alone."""
+        yield from self.adopted.values()
+        for one, _ in self.contested:
+            yield one
+
+    def loading(self, dialect: str, events: Sequence[Event]) -> tuple[Script[None], Script[None]]:
+        """What `assign` must know first: the links of these events, and whether there are orphans.
+
+        Two scripts, neither of which rests on the other.
+        """
+        keys = [key for event in events for key in keys_of(event)]
+        return self._load(dialect, keys), self._look_for_orphans()
+
+    def assign(self, dialect: str, fresh: Sequence[Event]) -> Script[None]:
+        """Give each new event its order, link its references, and adopt orphans."""
+        nameless = []
+        for event in fresh:
+            keys = keys_of(event)
+            if event.order is None:
+                nameless.append((event, keys))
+            else:
+                self.orders[event.key] = event.order
+                self.join(keys, event.order)
+        known = -1
+        while known != len(self.made):  # an adopted orphan may link what a nameless one needs
+            known = len(self.made)
+            if nameless:
+                self._assign_nameless(nameless)
+            yield from self._adopt(dialect)
+        yield from self._contest_bodies(dialect)
+
+    def link(self, dialect: str, links: Links) -> Script[None]:
+        """Link references that a record names, such as an opened session's, and write it all."""
+        loading = self._load(dialect, list(links)), self._look_for_orphans()
+        yield from together(dialect, *loading)
+        for key, order in links.items():
+            self.join([key], order)
+        yield from self._adopt(dialect)
+        yield from self._contest_bodies(dialect)
+        yield from self.write(dialect)
+
+    def write(self, dialect: str) -> Script[None]:
+        """Write the links, the adoptions and the contested pairs."""
+        if self.made:
+            yield from inserting(
+                dialect,
+                table="links",
+                columns=("reference", "kind", "source", "order_key"),
+                rows=[(*key, order) for key, order in self.made.items()],
+                conflict="ON CONFLICT DO NOTHING",
+            )
+        yield from self._write_adopted(dialect)
+        if self.contested:
+            yield from inserting(
+                dialect,
+                table="contested",
+                columns=("order_key", "other"),
+                rows=sorted(self.contested),
+                conflict="ON CONFLICT DO NOTHING",
+            )
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _write_adopted(self, dialect: str) -> Script[None]:
+        if dialect == "sqlite":
+            for row, order in self.adopted.items():
+                yield 'UPDATE events SET order_key=? WHERE "row"=?', (order, row)
+        elif self.adopted:
+            yield arrays.ADOPTED, (list(self.adopted), list(self.adopted.values()))
+
+    def _load(self, dialect: str, keys: list[LinkKey]) -> Script[None]:
+        known = self.memory.orders
+        self.links |= {key: known[key] for key in keys if key in known}
+        missing = {key[0] for key in keys if key not in known}
+        if missing:
+            rows = yield from selecting(
+                dialect,
+                sql="SELECT reference, kind, source, order_key FROM links WHERE reference IN ({})",
+                values=missing,
+            )
+            self.links |= {(row[0], row[1], row[2]): row[3] for row in rows}
+
+    def _look_for_orphans(self) -> Script[None]:
+        rows = yield "SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1", ()
+        self.orphans = bool(rows)
+
+    def join(self, keys: Iterable[LinkKey], order: str) -> None:
+        """Link references to an order; one that is linked to another makes the two contested."""
+        for key in keys:
+            linked = self.links.get(key)
+            if linked is None:
+                self.links[key] = self.made[key] = order
+            elif linked != order:
+                self.contest(order, linked)
+
+    def _assign_nameless(self, nameless: Sequence[tuple[Event, list[LinkKey]]]) -> None:
+        """Until no link is new: one nameless event may link what another needs."""
+        known = -1
+        while known != len(self.links):
+            known = len(self.links)
+            for event, keys in nameless:
+                order = self._linked(keys)
+                if order is not None:
+                    self.orders[event.key] = order
+                    self.join(keys, order)
+
+    def _linked(self, keys: Iterable[LinkKey]) -> str | None:
+        return next((self.links[key] for key in keys if key in self.links), None)
+
+    def _adopt(self, dialect: str) -> Script[None]:
+        """Orphans of the new links, and of the links that those orphans make in turn."""
+        if not self.orphans:
+            return
+        tried: set[LinkKey] = set()
+        while keys := self.made.keys() - tried:
+            tried |= keys
+            questions = [
+                selecting(dialect, sql=f"{_ORPHANS}{kind} IN ({{}})", values=references)
+                for kind in ("payment", "session")
+                if (references := {reference for reference, of, _ in keys if of == kind})
+            ]
+            for rows in (yield from together(dialect, *questions)):
+                self._adopt_rows(rows)
+
+    def _adopt_rows(self, rows: Iterable[tuple[int, str, str, str | None, str | None]]) -> None:
+        for row, source, event_id, payment, session in rows:
+            keys = _keys(source, payment, session)
+            order = self._linked(keys)
+            if order is not None and row not in self.adopted:
+                self.adopted[row] = order
+                self.torn.add((source, event_id))
+                self.join(keys, order)
+
+    def _contest_bodies(self, dialect: str) -> Script[None]:
+        """One event id in several orders: only now is it known which, nameless bodies included."""
+        if not self.torn:
+            return
+        rows = yield from selecting(
+            dialect,
+            sql='SELECT source, event_id, "row", order_key, order_ref FROM events '
+            "WHERE event_id IN ({})",
+            values={event_id for _, event_id in self.torn},
+        )
+        orders: dict[tuple[str, str], set[str | None]] = {key: set() for key in self.torn}
+        for source, event_id, row, order_key, order_ref in rows:
+            if (source, event_id) in orders:
+                order = order_ref or order_key or self.adopted.get(row)
+                orders[source, event_id].add(order)
+        for (source, event_id, _), new in self.orders.items():
+            if (source, event_id) in orders:
+                orders[source, event_id].add(new)
+        for found in orders.values():
+            for one, other in combinations(found, 2):
+                self.contest(one, other)
+
+
+def keys_of(event: Event) -> list[LinkKey]:
+    """The references of an event that lead to an order."""
+    return _keys(event.source, event.payment, event.session)
+
+
+def _keys(source: str, payment: str | None, session: str | None) -> list[LinkKey]:
+    keys = []
+    if payment is not None:
+        keys.append((payment, "payment", source))
+    if session is not None:
+        keys.append((session, "session", source))
+    return keys

@@ -1,0 +1,1 @@
+"""The log in which everything is sealed, and what proofs are made of."""

@@ -1,0 +1,1 @@
+"""Books, statements, takings, runs, breaks and closed periods."""

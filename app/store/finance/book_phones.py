@@ -1,0 +1,79 @@
+"""The phone numbers in imported order books: found, counted, and let go of one by one.
+
+What was let go stays empty, not NULL, so that a later version of the line does not bring it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.finance.book_lines import ERASED
+from app.store.finance.imports import newest_published
+from app.store.sql.statements import select_in
+from reconcile.instants import Instant
+
+LineKey = tuple[str, str, int]
+"""(match_key, kind, since): one version of one line."""
+
+_KEYS = "SELECT match_key, kind, since FROM book_lines "
+
+
+async def references_in_books(connection: AsyncConnection, phone: str, *, limit: int) -> list[str]:
+    """References of lines that name this number. No index: a book is looked through."""
+    rows = await connection.execute(
+        text(
+            "SELECT DISTINCT reference FROM book_lines WHERE phone = :phone "
+            "ORDER BY reference LIMIT :limit"
+        ),
+        {"phone": phone, "limit": limit},
+    )
+    return [row[0] for row in rows]
+
+
+async def lines_with(
+    connection: AsyncConnection, *, phones: Iterable[str] = (), keys: Iterable[str] = ()
+) -> list[LineKey]:
+    """All versions of lines that name one of these numbers, or that have one of these keys and
+    name any."""
+    found = await select_in(connection, sql=f"{_KEYS} WHERE phone IN ({{}})", values=phones)
+    found += await select_in(
+        connection, sql=f"{_KEYS} WHERE phone > '' AND match_key IN ({{}})", values=keys
+    )
+    return sorted({(row[0], row[1], row[2]) for row in found})
+
+
+async def old_lines(
+    connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
+) -> list[LineKey]:
+    """Versions with a number that were imported before an instant, by key."""
+    match_key, kind, since = after or ("", "", 0)
+    rows = await connection.execute(
+        text(
+            f"{_KEYS} WHERE phone > '' AND since <= :number "
+            "AND (match_key, kind, since) > (:match_key, :kind, :since) "
+            "ORDER BY match_key, kind, since LIMIT :limit"
+        ),
+        {
+            "number": await newest_published(connection, as_of=before),
+            "match_key": match_key,
+            "kind": kind,
+            "since": since,
+            "limit": limit,
+        },
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def empty_lines(connection: AsyncConnection, lines: Sequence[LineKey]) -> None:
+    """Let the numbers of these versions go."""
+    for match_key, kind, since in lines:
+        await connection.execute(
+            text(
+                "UPDATE book_lines SET phone = :erased "
+                "WHERE match_key = :match_key AND kind = :kind AND since = :since"
+            ),
+            {"erased": ERASED, "match_key": match_key, "kind": kind, "since": since},
+        )

@@ -1,0 +1,119 @@
+"""Rebuilds the index over raw bytes: events, links and contested pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.arrivals.deliveries import RawDelivery
+from app.store.arrivals.intake import KnownEvents, NewEvent, StoredVerdict, marking_due, write_index
+from app.store.arrivals.links import Linking, LinkMemory
+from app.store.arrivals.phones import PhoneNote, noting_phones, phone_note
+from app.store.folding.due_marks import mark_all_due
+from app.store.sql.statements import Script, run, together
+from reconcile.events import Event
+from reconcile.instants import Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reread:
+    """One delivery read again: its event, or why there is none. `customer`: as in `Arrival`."""
+
+    delivery: RawDelivery
+    event: Event | None = None
+    problem: str | None = None
+    customer: bytes | None = None
+
+
+async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
+    """Empty the index, and set every order due: what it rests on is about to change."""
+    for table in ("events", "links", "contested"):
+        await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608
+    await mark_all_due(connection, now=now)
+    await run(connection, _linking_records(connection.dialect.name))
+
+
+def _linking_records(dialect: str) -> Script[None]:
+    """Link the sessions that records name, in the order in which they were written down."""
+    rows = yield (
+        "SELECT session, source, order_key FROM records "
+        "WHERE session IS NOT NULL AND source IS NOT NULL ORDER BY recorded_at, id",
+        (),
+    )
+    linking = Linking(LinkMemory())
+    for session, source, order in rows:
+        linking.join([(session, "session", source)], order)
+    yield from linking.write(dialect)
+
+
+async def index_again(
+    connection: AsyncConnection, rereads: Sequence[Reread], *, now: Instant
+) -> list[StoredVerdict]:
+    """Index some deliveries, in the order of their arrival, and correct their verdicts."""
+    verdicts = await run(connection, _indexing(connection.dialect.name, rereads, now))
+    for reread, verdict in zip(rereads, verdicts, strict=True):
+        await _correct(connection, reread, verdict)
+    return verdicts
+
+
+def _indexing(dialect: str, rereads: Sequence[Reread], now: Instant) -> Script[list[StoredVerdict]]:
+    known, linking = KnownEvents(), Linking(LinkMemory())
+    verdicts: list[StoredVerdict] = []
+    fresh: list[NewEvent] = []
+    events = [reread.event for reread in rereads if reread.event is not None]
+    yield from together(dialect, known.load(dialect, events), *linking.loading(dialect, events))
+    for reread in rereads:
+        event, delivery = reread.event, reread.delivery
+        verdict = "unreadable" if event is None else known.judge(event, linking)
+        verdicts.append(verdict)
+        if event is not None and verdict != "duplicate":
+            fresh.append((event, delivery.delivery_id, delivery.received_at))
+    yield from linking.assign(dialect, [event for event, _, _ in fresh])
+    yield from write_index(dialect, linking, fresh)
+    yield from noting_phones(dialect, _customers(rereads, linking))
+    orders = {*linking.orders.values(), *linking.touched()}
+    yield from marking_due(dialect, dict.fromkeys(sorted(orders), now))
+    return verdicts
+
+
+def _customers(rereads: Sequence[Reread], linking: Linking) -> Iterator[PhoneNote]:
+    for reread in rereads:
+        if reread.customer is not None and reread.event is not None:
+            order, delivery = linking.orders.get(reread.event.key), reread.delivery
+            yield phone_note(reread.customer, order, delivery.delivery_id, delivery.received_at)
+
+
+async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
+    """Write the verdict that the door would give now, and let bodiless redeliveries follow."""
+    delivery, event = reread.delivery, reread.event
+    event_id = None if event is None else event.event_id
+    if (verdict, event_id) == (delivery.verdict, delivery.event_id):
+        return
+    values = {
+        "verdict": verdict,
+        "event_id": event_id,
+        "problem": reread.problem,
+        "id": delivery.delivery_id,
+        "was": delivery.event_id,
+        "source": delivery.source,
+        "digest": delivery.digest,
+    }
+    await connection.execute(
+        text(
+            "UPDATE deliveries SET verdict=:verdict, event_id=:event_id, problem=:problem "
+            "WHERE id=:id"
+        ),
+        values,
+    )
+    # Redeliveries of a body that could not be read in between have no id to be found by.
+    same_id = "event_id IS NULL" if delivery.event_id is None else "event_id=:was"
+    await connection.execute(
+        text(
+            "UPDATE deliveries SET event_id=:event_id WHERE verdict='duplicate' AND body IS NULL "  # noqa: S608
+            f"AND {same_id} AND source=:source AND digest=:digest"
+        ),
+        values,
+    )

@@ -1,0 +1,1 @@
+"""Copies that are made and put back, and rows that are let go."""

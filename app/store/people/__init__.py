@@ -1,0 +1,1 @@
+"""Who may come in, who did what, and what was stated."""

@@ -1,0 +1,1 @@
+"""How statements are written, what their rows mean, how they reach either database."""
