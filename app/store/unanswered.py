@@ -67,13 +67,17 @@ async def unanswered(connection: AsyncConnection, key: str) -> Unanswered | None
 
 
 async def due_unanswered(
-    connection: AsyncConnection, *, now: Instant, limit: int
+    connection: AsyncConnection, *, now: Instant, beyond: Instant, limit: int
 ) -> Sequence[Unanswered]:
-    """Up to `limit` that are due and that nobody holds, the longest waiting first."""
+    """Up to `limit` that are due and that nobody holds, the longest waiting first.
+
+    beyond  what waits or is held for longer was put there by a clock that was ahead: it is due
+    """
     return await _select(
         connection,
-        "WHERE due_at <= :now AND held_until <= :now ORDER BY due_at LIMIT :limit",
-        {"now": now, "limit": limit},
+        "WHERE (due_at <= :now OR due_at > :beyond) "
+        "AND (held_until <= :now OR held_until > :beyond) ORDER BY due_at LIMIT :limit",
+        {"now": now, "beyond": beyond, "limit": limit},
     )
 
 
@@ -83,14 +87,19 @@ async def unanswered_of(connection: AsyncConnection, orders: Sequence[str]) -> l
     return [_unanswered(row) for row in rows]
 
 
-async def hold(connection: AsyncConnection, key: str, *, now: Instant, until: Instant) -> bool:
-    """Take the right to ask. False where another has it, or nothing is left to ask."""
+async def hold(
+    connection: AsyncConnection, key: str, *, now: Instant, until: Instant, beyond: Instant
+) -> bool:
+    """Take the right to ask. False where another has it, or nothing is left to ask.
+
+    beyond  who holds it for longer has had a clock that was ahead, and holds it no more
+    """
     taken = await connection.execute(
         text(
-            "UPDATE unanswered SET held_until=:until WHERE key=:key AND held_until <= :now "
-            "RETURNING key"
+            "UPDATE unanswered SET held_until=:until "
+            "WHERE key=:key AND (held_until <= :now OR held_until > :beyond) RETURNING key"
         ),
-        {"key": key, "now": now, "until": until},
+        {"key": key, "now": now, "until": until, "beyond": beyond},
     )
     return taken.first() is not None
 

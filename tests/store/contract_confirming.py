@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.store.arrivals.confirmations import (
+    Asking,
     Confirmation,
     any_due,
     await_again,
@@ -16,7 +17,7 @@ from app.store.arrivals.confirmations import (
 )
 from app.store.arrivals.intake import keep_arrivals
 from app.store.store import Store
-from reconcile.instants import MINUTE
+from reconcile.instants import HOUR, MINUTE
 from tests.reconcile.build import seconds
 from tests.store.builders import arrival, keep, opened, rows, said
 
@@ -27,12 +28,17 @@ async def tell(store: Store, name: str, *, at: int = 0, **fields: Any) -> None:
     await keep(store, arrival(event, at=at))
 
 
+def asking(*, at: int, source: str = "shop") -> Asking:
+    """Whose events, and when."""
+    return Asking(source=source, now=seconds(at), lease=MINUTE, longest=HOUR)
+
+
 async def take(
     store: Store, *, at: int = 0, limit: int = 10, source: str = "shop"
 ) -> list[Confirmation]:
     """What whoever asks would take now."""
     async with store.writing() as connection:
-        return await take_due(connection, source, now=seconds(at), limit=limit, lease=MINUTE)
+        return await take_due(connection, asking(at=at, source=source), limit=limit)
 
 
 def names(taken: list[Confirmation]) -> list[str]:
@@ -56,9 +62,21 @@ class ConfirmingContract:
         assert names(await take(store, at=65)) == ["e1", "e2"]
         assert names(await take(store, at=5, source="till")) == ["other"]
         async with store.reading() as connection:
-            assert await any_due(connection, "shop", now=seconds(125))
-            assert not await any_due(connection, "shop", now=seconds(124))
+            assert await any_due(connection, asking(at=125))
+            assert not await any_due(connection, asking(at=124))
             assert await waiting_count(connection, "shop") == 2
+
+    async def test_a_clock_that_was_ahead_puts_nothing_off(self, store: Store) -> None:
+        """Neither what was heard by it, which is asked about at once, nor what was put off."""
+        await tell(store, "asked")
+        (asked,) = await take(store)
+        await tell(store, "heard", at=71)
+        async with store.writing() as connection:
+            await put_off(connection, asked, until=seconds(10 + 3_600 + 61))
+            assert not await any_due(connection, asking(at=11))
+            assert await any_due(connection, asking(at=10))
+        assert names(await take(store, at=10)) == ["heard", "asked"]
+        assert await take(store, at=10) == []
 
     async def test_the_least_asked_come_first(self, store: Store) -> None:
         """So what is asked about in vain holds up nothing new."""
@@ -119,7 +137,7 @@ class ConfirmingContract:
             answer = said(f"a-{name}", claim, order=f"O-{name}", standing="fetched", kind=kind)
             await keep(store, arrival(answer, at=10))
         async with store.writing() as connection:
-            for each in await take_due(connection, "shop", now=seconds(30), limit=9, lease=MINUTE):
+            for each in await take_due(connection, asking(at=30), limit=9):
                 await settle(connection, each)
         async with store.writing() as connection:
             await await_again(connection, now=seconds(40), not_known="not_found")

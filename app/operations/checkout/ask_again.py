@@ -16,7 +16,13 @@ import structlog
 from app.checkout.client import CheckoutClient
 from app.checkout.faults import CheckoutBusyError, CheckoutDeniedError
 from app.checkout.payment import payment_with
-from app.operations.checkout.ask_session import ask_and_record, give_up, key_spent, take
+from app.operations.checkout.ask_session import (
+    ask_and_record,
+    give_up,
+    key_spent,
+    never_after,
+    take,
+)
 from app.operations.desk import Desk
 from app.operations.rounds import Rounds
 from app.store.folding.records import records_of
@@ -37,8 +43,10 @@ DENIED_S: Final = 30.0
 async def ask_again_due(desk: Desk, client: CheckoutClient) -> int:
     """Ask about every request that is due and that nobody holds, up to AT_ONCE. How many were."""
     limit = AT_ONCE if client.denied is None else 1
+    now = desk.clock.now()
     async with desk.store.reading() as connection:
-        due = await due_unanswered(connection, now=desk.clock.now(), limit=limit)
+        beyond = never_after(client, now=now)
+        due = await due_unanswered(connection, now=now, beyond=beyond, limit=limit)
     await asyncio.gather(*(_ask_again(desk, client, row) for row in due))
     return len(due)
 

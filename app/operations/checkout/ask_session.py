@@ -58,6 +58,12 @@ def hold_for(client: CheckoutClient) -> Duration:
     return round(client.settings.retry.total_s * SECOND) + SPARE
 
 
+def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
+    """Nothing is put off or held beyond it, but by a clock that was ahead. It leaves more than a
+    quarter of an hour for clocks of several machines that differ."""
+    return now + hold_for(client) + LONGEST_PAUSE
+
+
 async def take(
     desk: Desk, client: CheckoutClient, payment: Payment, row: Unanswered | None = None
 ) -> Unanswered | None:
@@ -67,7 +73,8 @@ async def take(
     async with desk.store.writing() as connection:
         if row is not None:
             await note_unanswered(connection, row)
-        if not await hold(connection, key, now=now, until=now + hold_for(client)):
+        until, beyond = now + hold_for(client), never_after(client, now=now)
+        if not await hold(connection, key, now=now, until=until, beyond=beyond):
             return None
         # Looked at with the row in hand: another process may have recorded the answer before.
         current = payment_with(await records_of(connection, order), key)

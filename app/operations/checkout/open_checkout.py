@@ -36,6 +36,7 @@ from app.operations.checkout.ask_session import (
     give_up,
     hold_for,
     key_spent,
+    never_after,
     take,
 )
 from app.operations.desk import Desk
@@ -285,7 +286,8 @@ class _Opening:
             row = await unanswered(connection, payment.key)
         if row is not None:
             check_same_phone(payment, self._request, sent=row.request)
-            if row.held_until > self._desk.clock.now():
+            now = self._desk.clock.now()
+            if now < row.held_until <= never_after(self._client, now=now):
                 return None
         # What an earlier version of this program has committed has no row yet.
         spare = self._row(payment.key, held_until=0)

@@ -24,6 +24,7 @@ from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
 from app.providers.reading import Unreadable
 from app.providers.source import Source
 from app.store.arrivals.confirmations import (
+    Asking,
     Confirmation,
     any_due,
     let_most_asked_go,
@@ -73,11 +74,12 @@ async def confirm_due(confirmer: Confirmer, source: str) -> int:
     """Ask about what is due now of one source, up to AT_ONCE events. Returns how many were."""
     desk = confirmer.desk
     now = desk.clock.now()
+    asking = Asking(source=source, now=now, lease=LEASE, longest=LONGEST_PAUSE)
     async with desk.store.reading() as connection:
-        if not await any_due(connection, source, now=now):
+        if not await any_due(connection, asking):
             return 0
     async with desk.store.writing() as connection:
-        due = await take_due(connection, source, now=now, limit=AT_ONCE, lease=LEASE)
+        due = await take_due(connection, asking, limit=AT_ONCE)
     ended = await asyncio.gather(
         *(_confirm(confirmer, each) for each in due), return_exceptions=True
     )

@@ -3,7 +3,8 @@
 A row is written in the transaction that stores an arrival of its event, a repeated one too: where
 the event says no more than that something changed, it may have changed again. It is taken for a
 while by whoever asks, and removed once an answer that settles it is stored, unless the event came
-again meanwhile. A row whose taker died comes due again by itself.
+again meanwhile. A row whose taker died comes due again by itself, and so does one that only a clock
+that was ahead can have put off for so long.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ UNCONFIRMED: Final[Standing] = "unconfirmed"
 _COLUMNS = ("source", "event_id", "digest", "asked_since", "due_at", "tries")
 _SAME = "source=:source AND event_id=:event_id AND digest=:digest"
 _TAKEN = f"{_SAME} AND due_at=:taken_until"
+_DUE = (
+    "confirmations.source=:source AND "
+    "(due_at <= :now OR due_at > :longest OR (tries=0 AND due_at > :leased))"
+)
 _OF_EVENT = (
     "events.event_id=confirmations.event_id AND events.source=confirmations.source "
     "AND events.digest=confirmations.digest"
@@ -61,29 +66,49 @@ def awaiting(dialect: str, events: Sequence[tuple[Event, Instant]]) -> Script[No
         )
 
 
-async def any_due(connection: AsyncConnection, source: str, *, now: Instant) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """Whose events are asked about, and when: `lease` is how long whoever takes one has for it,
+    `longest` the longest pause between two questions."""
+
+    source: str
+    now: Instant
+    lease: Duration
+    longest: Duration
+
+    @property
+    def words(self) -> dict[str, str | int]:
+        """For a statement with _DUE."""
+        leased = self.now + self.lease
+        return {
+            "source": self.source,
+            "now": self.now,
+            "leased": leased,
+            "longest": leased + self.longest,
+        }
+
+
+async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
     """Whether there is anything to ask about, without taking it."""
     found = await connection.execute(
-        text("SELECT 1 FROM confirmations WHERE source=:source AND due_at <= :now LIMIT 1"),
-        {"source": source, "now": now},
+        text(f"SELECT 1 FROM confirmations WHERE {_DUE} LIMIT 1"),  # noqa: S608
+        asking.words,
     )
     return found.first() is not None
 
 
 async def take_due(
-    connection: AsyncConnection, source: str, *, now: Instant, limit: int, lease: Duration
+    connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Up to `limit` of a source that are due, the least often asked first; theirs again after
-    `lease`."""
+    """Up to `limit` that are due, the least often asked first; theirs again after the lease."""
     skip = "" if connection.dialect.name == "sqlite" else "FOR UPDATE OF confirmations SKIP LOCKED"
     rows = await connection.execute(
         text(
             f"SELECT {EVENT_SELECT}, asked_since, tries FROM confirmations "  # noqa: S608
             "JOIN events USING (event_id, source, digest) "
-            "WHERE confirmations.source=:source AND due_at <= :now "
-            f"ORDER BY tries, due_at LIMIT :limit {skip}"
+            f"WHERE {_DUE} ORDER BY tries, due_at LIMIT :limit {skip}"
         ),
-        {"source": source, "now": now, "limit": limit},
+        {**asking.words, "limit": limit},
     )
     width = len(EVENT_COLUMNS)
     taken = [
@@ -91,7 +116,7 @@ async def take_due(
             event=delivery_of(row[:width]).event,
             asked_since=row[width],
             tries=row[width + 1],
-            taken_until=now + lease,
+            taken_until=asking.now + asking.lease,
         )
         for row in rows
     ]

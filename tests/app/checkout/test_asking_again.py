@@ -13,9 +13,9 @@ from app.checkout.backoff import RetrySettings
 from app.checkout.client import CheckoutClient
 from app.errors import UnreachableError
 from app.operations.checkout.ask_again import ask_again_due, asking_again
-from app.operations.checkout.ask_session import LONGEST_PAUSE, TELL_AFTER, pause_after
+from app.operations.checkout.ask_session import LONGEST_PAUSE, TELL_AFTER, hold_for, pause_after
 from app.operations.rounds import Rounds
-from reconcile.instants import HOUR, MINUTE, SECOND
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND
 from tests.app.checkout.conftest import Shop
 from tests.app.checkout.service import LATE, PHONE, answer, drop, opened, service
 from tests.waiting import PATIENCE_S
@@ -73,6 +73,23 @@ async def test_what_died_before_its_answer_is_asked_again(shop: Shop) -> None:
         assert await ask_again_due(shop.desk, client) == 0
         shop.clock.put(held + SECOND)
         assert await ask_again_due(shop.desk, client) == 1
+    assert await shop.kinds() == ["requested", "unknown", "opened"]
+
+
+@pytest.mark.parametrize("by", ["the task", "a caller"])
+async def test_a_clock_that_was_ahead_holds_nothing_up(shop: Shop, by: str) -> None:
+    """It put a request off, or held it, until an instant that may never come."""
+    async with service(drop, opened()) as pay, pay.client(ONCE) as client:
+        await shop.open(client)
+        longest = shop.clock.now() + hold_for(client) + LONGEST_PAUSE
+        for until, asked in ((longest, 0), (longest + DAY, 1)):
+            async with shop.store.writing() as connection:
+                sql = f"UPDATE unanswered SET due_at={until}, held_until={until}"
+                await connection.execute(text(sql))
+            if by == "the task":
+                assert await ask_again_due(shop.desk, client) == asked
+            elif asked:
+                await shop.open(client)
     assert await shop.kinds() == ["requested", "unknown", "opened"]
 
 
@@ -136,7 +153,9 @@ async def test_the_task_frees_what_its_predecessor_held_and_asks(shop: Shop) -> 
     async with service(drop, opened()) as pay, pay.client(ONCE) as client:
         await shop.open(client)
         async with shop.store.writing() as connection:
-            await connection.execute(text(f"UPDATE unanswered SET due_at=0, held_until={2**60}"))
+            held = shop.clock.now() + MINUTE
+            sql = f"UPDATE unanswered SET due_at=0, held_until={held}"
+            await connection.execute(text(sql))
         async with asking(shop, client) as task:
             await asyncio.wait_for(pay.until(2), PATIENCE_S)
             assert task.alive

@@ -17,7 +17,7 @@ from app.operations.watching import health
 from app.store.database.space import Space
 from app.store.store import Store
 from app.store.unanswered import Unanswered, note_unanswered
-from reconcile.instants import DAY
+from reconcile.instants import MINUTE
 from tests.app.web.driving import Driver, driving, event
 from tests.store.test_journal import (
     a_busy_database,
@@ -221,7 +221,7 @@ async def test_a_start_with_too_little_room(
     async with driving(tmp_path, **sessions) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
         await driver.api("GET", "/orders")  # makes the token
-        await held_until_tomorrow(driver)
+        await held_for_a_while(driver)
     free[0] = 64 * 1024 * 1024 - 1
     async with driving(tmp_path, **sessions) as again:
         again.token = driver.token
@@ -236,9 +236,9 @@ async def test_a_start_with_too_little_room(
         assert (await again.send(event("e2"))).status_code == 200
 
 
-async def held_until_tomorrow(driver: Driver) -> None:
-    """A request that a process held when it died, and that is not due for a long time."""
-    later = driver.clock.now() + DAY
+async def held_for_a_while(driver: Driver) -> None:
+    """A request that a process held when it died, and that is not due for some time."""
+    later = driver.clock.now() + 10 * MINUTE
     async with driver.service.store.writing() as connection:
         entry = Unanswered(
             key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later
