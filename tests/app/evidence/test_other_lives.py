@@ -15,10 +15,12 @@ from app.operations.keeping.erase import Asked, erase
 from app.operations.keeping.erase_rules import Rules
 from app.providers.profile import load_profile
 from app.providers.source import Source
+from app.store.folding.records import add_records
 from tests.app.evidence.conftest import build
 from tests.app.evidence.world import LATER, NAME, PHONE, live_through
 from tests.app.web.driving import Driver, driving, environ, event
 from tests.reconcile.build import T
+from tests.store.contract_histories import session_opened
 
 
 def steps(archive: bytes) -> dict[str, bool | None]:
@@ -74,6 +76,20 @@ async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Pat
     files = unpack(archive)
     assert json.loads(files["ledger.json"])["outcome"] == "unresolved"
     assert len([each for each in files if each.startswith("delivery-")]) == 2
+    assert verify_evidence(archive).valid
+
+
+async def test_a_session_that_was_opened_for_another_order_is_told(tmp_path: Path) -> None:
+    """It is why this order is not paid: the letter names the other one."""
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        async with driver.desk.store.writing() as connection:
+            await add_records(connection, [session_opened("ORD-2", "cs_1")])
+        driver.clock.put(LATER)
+        archive = await build(driver, tmp_path)
+    files = unpack(archive)
+    assert json.loads(files["ledger.json"])["outcome"] == "unresolved"
+    assert "of another order, ORD-2" in files["report.html"].decode()
     assert verify_evidence(archive).valid
 
 
