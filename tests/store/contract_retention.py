@@ -253,9 +253,13 @@ NEW_COLUMNS = ("pruned_at", "envelope", "standing")
 
 
 def to_first_version(connection: Any) -> None:
-    """Nothing but the first version's tables; tests may share a server's database."""
-    metadata.drop_all(connection)
-    connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
+    """Nothing but the first version's tables, whatever was there before."""
+    if connection.dialect.name == "sqlite":
+        metadata.drop_all(connection)
+        connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
+    else:  # functions and types would outlive their tables
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+        connection.exec_driver_sql("CREATE SCHEMA public")
     config = schema.alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, "0001")
