@@ -1,65 +1,174 @@
-"""Arrivals without end, and whether what was acknowledged is there afterwards."""
+"""A provider that goes on whatever it is answered, and what comes of it: what is there afterwards,
+how often, and with what effect."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 
 from app.errors import StoreUnavailable
+from app.operations.folding.refold import CLAIM, refold_due, refold_until_quiet
 from app.store.store import Store
+from reconcile.events import Event
+from reconcile.fold import fold
+from reconcile.instants import SECOND, Instant
 from tests.postgres.conftest import ask_in_loop
-from tests.store.builders import arrival, said
-from tests.waiting import soon
+from tests.reconcile.build import POLICY, seconds
+from tests.store.builders import arrival, desk, histories, opened, rows, said
+from tests.store.contract_ledgers import DUE, paid, quiet
+from tests.waiting import LOOK_S, soon
 
 SENDERS = 8
+PARTS = 4
+"""Events of an order; the last of them pays it."""
+
 _numbers = count()
 
 
 @dataclass(slots=True)
 class Load:
-    """What came of the arrivals so far: ids that were acknowledged, and how many were refused."""
+    """What came of the arrivals so far.
+
+    acknowledged  ids of deliveries
+    times         when each of them was acknowledged, as the loop counts
+    events        ids of their events
+    orders        those whose payment is among them
+    refused       arrivals that found no server
+    kept          events that were refused, and were there all the same when they came again
+    gaps          seconds from a server that is there again to the next acknowledgement
+    """
 
     acknowledged: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    events: set[str] = field(default_factory=set)
+    orders: set[str] = field(default_factory=set)
     refused: int = 0
+    kept: int = 0
+    gaps: list[float] = field(default_factory=list)
 
     async def reach(self, more: int, *, refusals: int = 0) -> None:
         """Until so many more are acknowledged, and so many refused."""
         wanted, refused = len(self.acknowledged) + more, self.refused + refusals
         await soon(lambda: len(self.acknowledged) >= wanted and self.refused >= refused)
 
+    async def go_on(self, more: int) -> None:
+        """The same, now that a server is there again: whoever asks from now on finds it, so that
+        nobody is refused but those who were being answered."""
+        since, before, refused = asyncio.get_running_loop().time(), len(self.times), self.refused
+        await self.reach(more)
+        self.gaps.append(max(0.0, self.times[before] - since))
+        assert self.refused - refused <= SENDERS
+
     async def lost(self, url: str) -> set[str]:
         """Those that were acknowledged and are not in the database."""
         found = await ask_in_loop(url, "SELECT id FROM deliveries")
         return set(self.acknowledged) - {row[0] for row in found}
 
+    def __str__(self) -> str:
+        silence = max((b - a for a, b in pairwise(self.times)), default=0.0)
+        gaps = "".join(f", gap {gap:.2f} s" for gap in self.gaps)
+        return (
+            f"{len(self.acknowledged):,} acknowledgements, {self.refused:,} refused and sent again,"
+            f" {self.kept} of them kept before; silent for {silence:.2f} s at most{gaps}"
+        )
+
 
 @asynccontextmanager
 async def under_load(*stores: Store) -> AsyncIterator[Load]:
-    """Senders that go on whatever they are answered, until the block ends."""
-    load = Load()
-    ending = asyncio.Event()
+    """Senders and a worker for each store, until the block ends. What is refused is sent again, and
+    each payment once more when the next order is paid."""
+    load, ending = Load(), asyncio.Event()
 
-    async def send(store: Store, order: str) -> None:
+    async def sent(store: Store, event: Event) -> bool:
         while not ending.is_set():
-            item = arrival(said(f"load{next(_numbers)}", order=order))
+            item = arrival(event)
             try:
-                await store.journal.submit(item)
+                verdict = await store.journal.submit(item)
             except StoreUnavailable:
-                load.refused += 1
+                # One that is stalled has its server, which is slow.
+                load.refused += store.journal.stalled is None
                 await asyncio.sleep(0.01)
             else:
                 load.acknowledged.append(item.delivery_id)
+                load.times.append(asyncio.get_running_loop().time())
+                load.kept += verdict == "duplicate" and event.event_id not in load.events
+                load.events.add(event.event_id)
+                return True
+        return False
 
-    senders = [
-        asyncio.create_task(send(store, f"O{number}"))
-        for store in stores
-        for number in range(SENDERS)
-    ]
+    async def send(store: Store) -> None:
+        last: list[Event] = []
+        while not ending.is_set():
+            order = f"O{next(_numbers)}"
+            *others, payment = events_of(order)
+            for event in (*others, payment, *last):
+                if await sent(store, event) and event is payment:
+                    load.orders.add(order)
+            last = [payment]
+
+    async def work(store: Store) -> None:
+        while not ending.is_set():
+            with suppress(StoreUnavailable):
+                await refold_due(desk(store, at=1), limit=100)
+            await asyncio.sleep(LOOK_S)
+
+    tasks = [asyncio.create_task(send(store)) for store in stores for _ in range(SENDERS)]
+    tasks += [asyncio.create_task(work(store)) for store in stores]
     try:
         yield load
     finally:
         ending.set()
-        await asyncio.gather(*senders)
+        await asyncio.gather(*tasks)
+
+
+def events_of(order: str) -> list[Event]:
+    """What is said of an order; the last of it pays."""
+    waiting = {"order": order, "payment": f"p-{order}", "order_money": DUE}
+    return [*(said(f"{order}-{n}", **waiting) for n in range(PARTS - 1)), paid(order)]
+
+
+# --- what is there afterwards ---------------------------------------------------------------------
+
+_STORED = (
+    "SELECT event_id FROM deliveries WHERE verdict = 'stored' "
+    "GROUP BY event_id, source HAVING count(*) > 1 "
+    "UNION SELECT event_id FROM events GROUP BY event_id, source HAVING count(*) > 1"
+)
+_RELEASED = (
+    "SELECT order_key, count(*) FROM revisions "
+    "WHERE fulfillable = 1 AND coalesce(before_fulfillable, 0) = 0 GROUP BY order_key"
+)
+
+
+async def stored_twice(store: Store) -> list[str]:
+    """Ids of events that are there more than once, or that more than one delivery is said to have
+    brought."""
+    return [row[0] for row in await rows(store, _STORED)]
+
+
+async def told_wrongly(store: Store, orders: Collection[str], *, as_of: Instant) -> list[str]:
+    """Those of the orders, of which each was paid once, that were not told once that they may be
+    fulfilled, or that have other money; and whatever was told so twice."""
+    told = {row[0]: row[1] for row in await rows(store, _RELEASED)}
+    wrong = [order for order in {*told, *orders} if told.get(order) != 1]
+    names = sorted(orders)
+    for start in range(0, len(names), 500):
+        for order, history in (await histories(store, names[start : start + 500])).items():
+            ledger = fold(history, policy=POLICY, as_of=as_of)
+            if [balance.captured for balance in ledger.balances] != [DUE.minor]:
+                wrong.append(order)
+    return wrong
+
+
+async def assert_kept_once(url: str, load: Load) -> None:
+    """Nothing that was acknowledged is lost, and nothing is there twice, or has had its effect
+    twice."""
+    assert await load.lost(url) == set()
+    async with opened(url) as store:
+        later = desk(store, at=1 + CLAIM // SECOND)
+        await refold_until_quiet(later, limit=500, progress=quiet)
+        assert await stored_twice(store) == []
+        assert await told_wrongly(store, load.orders, as_of=seconds(60)) == []

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -177,6 +177,14 @@ class Server:
     def said(self) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-3_000:]
+
+
+ENDINGS: dict[str, Callable[[Server], None]] = {
+    "killed": lambda server: server.kill(),
+    "stopped at once": lambda server: server.stop(signal.SIGQUIT),
+    "stopped fast": lambda server: server.stop(signal.SIGINT),
+}
+"""How a server can end."""
 
 
 def processes_of(pid: int) -> list[int]:

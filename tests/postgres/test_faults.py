@@ -10,7 +10,8 @@ import asyncio
 import itertools
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,25 @@ import asyncpg
 import pytest
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.operations.folding import refold
 from app.operations.watching.health import refusal
+from app.store.arrivals.intake import KnownEvents
 from app.store.database import engine, postgresql
 from app.store.database.safety import unsafe_standbys
 from app.store.store import Store, StoreSettings, open_store
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
-from tests.postgres.loading import under_load
+from tests.postgres.loading import (
+    Load,
+    assert_kept_once,
+    stored_twice,
+    told_wrongly,
+    under_load,
+)
 from tests.postgres.proxy import Proxy
-from tests.postgres.server import Programs, Server, programs
+from tests.postgres.server import ENDINGS, Programs, Server, programs
+from tests.reconcile.build import seconds
 from tests.store.builders import arrival, desk, keep, opened, rows, said
+from tests.store.contract_ledgers import paid
 from tests.waiting import LOOK_S, PATIENCE_S, soon, until
 
 pytestmark = pytest.mark.postgres
@@ -65,15 +76,10 @@ async def in_thread(work: Any, *words: Any) -> None:
 
 # --- the server ends ------------------------------------------------------------------------------
 
-ENDINGS = {
-    "killed": lambda server: server.kill(),
-    "stopped at once": lambda server: server.stop(signal.SIGQUIT),
-    "stopped fast": lambda server: server.stop(signal.SIGINT),
-}
 
-
-async def lost_by_an_ending(server: Server, url: str, ending: Any, *settings: str) -> set[str]:
-    """What is lost when the server ends under load and comes back, while the service stays up."""
+async def through_endings(server: Server, url: str, ending: Any, *settings: str) -> Load:
+    """What comes of a load when the server ends under it and comes back, while the service stays
+    up."""
     async with opened(url) as store, under_load(store) as load:
         for _ in range(2):
             await load.reach(150)
@@ -82,16 +88,19 @@ async def lost_by_an_ending(server: Server, url: str, ending: Any, *settings: st
             with pytest.raises(StoreUnavailable):
                 await refusal(desk(store))
             await in_thread(server.start, *settings)
-            await load.reach(20)
+            await load.go_on(20)
             await refusal(desk(store))
         assert store.writer.poison is None
-    return await load.lost(url)
+    return load
 
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 async def test_a_server_that_ends_and_comes_back(server: Server, own_url: str, ending: Any) -> None:
-    """Meanwhile everything is refused; afterwards the same process goes on, and nothing is lost."""
-    assert await lost_by_an_ending(server, own_url, ending) == set()
+    """Meanwhile everything is refused; afterwards the same process goes on at once, nothing is lost
+    and nothing doubled."""
+    load = await through_endings(server, own_url, ending)
+    await assert_kept_once(own_url, load)
+    print(load)
 
 
 async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
@@ -103,11 +112,39 @@ async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
     await in_thread(server.stop)
     await in_thread(server.start, *careless)
     try:
-        lost = await lost_by_an_ending(server, own_url, ENDINGS["killed"], *careless)
+        load = await through_endings(server, own_url, ENDINGS["killed"], *careless)
     finally:
         await in_thread(server.stop)
         await in_thread(server.start)
-    assert lost
+    assert await load.lost(own_url)
+
+
+async def test_what_is_stored_twice_is_caught(
+    own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: with receivers that take for new whatever comes, and a server that lets them."""
+    await ask_in_loop(
+        own_url, "ALTER TABLE events DROP CONSTRAINT uq_events_event_id_source_digest"
+    )
+    monkeypatch.setattr(KnownEvents, "judge", lambda *_: "stored")
+    async with opened(own_url) as store:
+        for _ in range(2):
+            await keep(store, arrival(paid("A")))
+        assert await stored_twice(store) == ["paid-A"]
+
+
+async def test_what_is_told_twice_is_caught(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: with workers that do not ask what was told before."""
+
+    async def nothing(*_: Any) -> dict[str, Any]:
+        return {}
+
+    monkeypatch.setattr(refold, "latest_positions", nothing)
+    async with opened(own_url) as store:
+        for _ in range(2):
+            await keep(store, arrival(paid("A")))
+            await refold.refold_due(desk(store, at=1), limit=1)
+        assert await told_wrongly(store, {"A"}, as_of=seconds(60)) == ["A"]
 
 
 async def test_a_server_that_stands_still(
@@ -133,7 +170,7 @@ async def test_a_server_that_stands_still(
 @pytest.mark.slow
 async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> None:
     """When the disk refuses to sync the log, the server stops by itself and starts again; nothing
-    that was acknowledged is lost, and the service goes on."""
+    that was acknowledged is lost or doubled, and the service goes on."""
     found, folder = place
     server, trace = Server(found, folder / "e"), folder / "e.trace"
     trace.touch()
@@ -152,7 +189,8 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
             await soon(lambda: trace.read_text().count("(INJECTED)") >= 2)
             await load.reach(20)
             assert store.writer.poison is None
-        assert await load.lost(url) == set()
+        await assert_kept_once(url, load)
+        print(load)
     finally:
         await in_thread(server.stop)
     assert "PANIC" in server.log.read_text()
@@ -223,11 +261,12 @@ async def no_longer_follows(standby: Server, primary: Server) -> None:
             await asyncio.sleep(LOOK_S)
 
 
+@asynccontextmanager
 async def failed_over(
     place: tuple[Programs, Path], name: str, *settings: str, meanwhile: int
-) -> tuple[set[str], list[str]]:
-    """What is lost when a primary dies that has acknowledged so many arrivals since its standby
-    left it, and the standby takes over; and what was said to be unsafe before."""
+) -> AsyncIterator[tuple[Load, str, list[str]]]:
+    """A primary dies that has acknowledged so many arrivals since its standby left it, and the
+    standby takes over: what came of the load, where it is, and what was called unsafe before."""
     found, folder = place
     primary, standby = Server(found, folder / f"{name}p"), Server(found, folder / f"{name}s")
     await in_thread(primary.make)
@@ -248,8 +287,8 @@ async def failed_over(
             await load.reach(meanwhile)
             await in_thread(primary.kill)
             await in_thread(standby.promote)
-            await load.reach(50)
-        return await load.lost(standby.url("postgres")), unsafe
+            await load.go_on(50)
+        yield load, standby.url("postgres"), unsafe
     finally:
         await in_thread(primary.stop)
         await in_thread(standby.stop)
@@ -257,17 +296,21 @@ async def failed_over(
 
 @pytest.mark.slow
 async def test_a_synchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
-    """Nothing that was acknowledged is lost, and the service goes on with the standby by itself."""
-    assert await failed_over(place, "y", SYNCHRONOUS, meanwhile=0) == (set(), [])
+    """Nothing that was acknowledged is lost or doubled, and the service goes on with the standby by
+    itself."""
+    async with failed_over(place, "y", SYNCHRONOUS, meanwhile=0) as (load, url, unsafe):
+        assert unsafe == []
+        await assert_kept_once(url, load)
+        print(load)
 
 
 @pytest.mark.slow
 async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
     """The control: it lacks the last moments, and we said before that it is unsafe."""
-    lost, unsafe = await failed_over(place, "a", meanwhile=20)
-    assert lost
-    assert len(unsafe) == 1
-    assert "asynchronous" in unsafe[0]
+    async with failed_over(place, "a", meanwhile=20) as (load, url, unsafe):
+        assert await load.lost(url)
+        assert len(unsafe) == 1
+        assert "asynchronous" in unsafe[0]
 
 
 async def test_a_wait_for_the_standby_that_is_broken_off(server: Server, own_url: str) -> None:
