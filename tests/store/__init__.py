@@ -4,5 +4,8 @@ import pytest
 
 pytest.register_assert_rewrite(
     "tests.store.builders",
-    *(f"tests.store.contract_{part}" for part in ("histories", "keeping", "ledgers", "verdicts")),
+    *(
+        f"tests.store.contract_{part}"
+        for part in ("each_version", "histories", "keeping", "ledgers", "upgrading", "verdicts")
+    ),
 )
