@@ -115,16 +115,22 @@ class Process:
 
 @contextmanager
 def running(
-    folder: Path, *words: str, script: str = "", stays: bool = True, **more: str
+    folder: Path,
+    *words: str,
+    script: str = "",
+    stays: bool = True,
+    within: Sequence[str] = (),
+    **more: str,
 ) -> Iterator[Process]:
     """A command, or a Python script, that is surely gone afterwards; by itself unless it stays.
 
     What stays begins with a database of the newest version, unless it is told of another.
+    within: words in front of the command, which become it (`exec`).
     """
     if stays and "DATABASE_URL" not in more:
         put_new(folder / "t.db")
     start = ["-c", script] if script else ["-m", "app"]
-    process = Process([sys.executable, *start, *words], environ(folder, **more))
+    process = Process([*within, sys.executable, *start, *words], environ(folder, **more))
     try:
         if stays:
             process.wait_until_ready()

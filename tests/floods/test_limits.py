@@ -19,6 +19,7 @@ from tests.app.web.driving import event, signed
 from tests.bench.slow import SlowClients
 from tests.e2e.processes import Process, serving
 from tests.e2e.test_service import now
+from tests.floods.memory import forget_peak, peak_mib
 from tests.floods.wire import connect, is_hung_up, post, status_of
 from tests.waiting import PATIENCE_S, until
 
@@ -245,17 +246,6 @@ def test_a_thousand_large_bodies_take_no_memory(service: Process) -> None:
 def kernel_bytes() -> int:
     """What the kernel may hold for a server that does not read."""
     return int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text().split()[2])
-
-
-def forget_peak(pid: int) -> None:
-    """From now on the most memory that it has held is what it holds now."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def peak_mib(pid: int) -> float:
-    """The most memory that the process has held: what it took and gave back is in it."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def test_long_bodies_all_at_once_share_what_there_is_for_them(patient: Process) -> None:

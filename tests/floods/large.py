@@ -1,0 +1,105 @@
+"""Senders of bodies without end: said to be 1 GB, in chunks that go on, or packed to burst."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from select import select
+
+from tests.floods.wire import post, status_of
+from tests.waiting import PATIENCE_S
+
+SENDERS = 4
+"""Connections that send at a time. Each may hold as much of a body as one may have, but no more."""
+
+ADDRESSES = 50
+"""From so many addresses: none is to use up its allowance of rejections."""
+
+_PLAIN = b"x" * 65_536
+_PACKED = gzip.compress(bytes(64 * 1024 * 1024))
+"""64 MiB in 64 KiB; members of a gzip stream may follow each other, so it can be sent for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of body: the request's head, what is sent again and again, and the status of it."""
+
+    head: bytes
+    piece: bytes
+    status: int
+
+
+KINDS = {
+    "declared": Kind(post("/webhooks/shop", length=10**9), _PLAIN, 413),
+    "chunked": Kind(
+        post("/webhooks/shop", "transfer-encoding: chunked", length=-1),
+        b"10000\r\n" + _PLAIN + b"\r\n",
+        413,
+    ),
+    "packed": Kind(post("/webhooks/shop", "content-encoding: gzip", length=10**9), _PACKED, 415),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How one came to its end: its kind, the status it was told (0: none), and whether it was the
+    server who ended it."""
+
+    kind: str
+    status: int
+    hung_up: bool
+
+
+def send_large(port: int, count: int, *, most: int) -> Counter[Ended]:
+    """Send so many, the kinds in turn, each until the server hangs up, or `most` bytes are sent."""
+    names = list(KINDS)
+
+    def send(number: int) -> Ended:
+        return _send(port, names[number % len(names)], f"127.0.9.{1 + number % ADDRESSES}", most)
+
+    with ThreadPoolExecutor(SENDERS) as pool:
+        return Counter(pool.map(send, range(count)))
+
+
+def _send(port: int, name: str, address: str, most: int) -> Ended:
+    kind, sent = KINDS[name], 0
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S, (address, 0)) as connection:
+        answer = _Answer(connection)
+        try:
+            connection.sendall(kind.head)
+            while sent < most:
+                connection.sendall(kind.piece)
+                sent += len(kind.piece)
+                answer.take()
+        except (BrokenPipeError, ConnectionResetError):
+            answer.take()
+            return Ended(name, answer.status, True)
+    return Ended(name, answer.status, False)
+
+
+class _Answer:
+    """What has been answered so far. It is read while we send: what is not read when the server
+    hangs up on a sender may be lost."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._found = b""
+        self._goes_on = True
+
+    @property
+    def status(self) -> int:
+        """Its status; 0 where there is none."""
+        return status_of(self._found) if self._found else 0
+
+    def take(self) -> None:
+        """Read what is there."""
+        while self._goes_on and select([self._connection], [], [], 0)[0]:
+            part = b""
+            with suppress(ConnectionResetError):
+                part = self._connection.recv(65_536)
+            self._found += part
+            self._goes_on = bool(part)

@@ -1,0 +1,104 @@
+"""Large bodies at a service that may take 256 MiB of memory: it is not killed, and hardly grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.app.web.driving import SECRET
+from tests.bench.flood import a_process, told
+from tests.e2e.processes import Process, running
+from tests.floods.large import KINDS, SENDERS, send_large
+from tests.floods.memory import MIB, MemoryGroup, forget_peak, memory_group, peak_mib
+
+GROUP_MIB = 256
+"""What the service may take, its page cache included: a small machine's share."""
+
+GROWN_MIB = 5
+"""What it may take at most beyond what it had when it was warm: the bodies that are on their way in
+(a mebibyte for each sender at most), and the pages of what genuine deliveries have stored."""
+
+WARM = 60
+"""Large bodies after which the allocator has what it keeps."""
+
+RATE = 20
+"""Genuine deliveries a second. More would show: what they store fills page caches by and by."""
+
+MOST = 64 * MIB
+"""What a sender sends at most of one body; then the server has failed to hang up."""
+
+EATING = """
+import json, socket, sys
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+async def receive(request):
+    await request.body()
+    return Response()
+
+listening = socket.create_server(("127.0.0.1", 0))
+word = json.dumps({"event": "serving", "port": listening.getsockname()[1]}, separators=(",", ":"))
+print(word, file=sys.stderr, flush=True)
+application = Starlette(routes=[Route("/webhooks/shop", receive, methods=["POST"])])
+uvicorn.Server(uvicorn.Config(application, log_config=None)).run(sockets=[listening])
+"""
+"""An endpoint as it is commonly written."""
+
+
+@pytest.fixture
+def group() -> Iterator[MemoryGroup]:
+    """One of the size of which we speak."""
+    with memory_group(GROUP_MIB) as made:
+        yield made
+
+
+def check(process: Process, group: MemoryGroup, *, count: int) -> None:
+    """Send so many, and genuine deliveries all the while; what must hold then. Prints what was
+    seen."""
+    pid = process.popen.pid
+    assert group.members == [pid]
+    with a_process("tests.bench.steady", str(process.port), SECRET, str(RATE)) as provider:
+        send_large(process.port, WARM, most=MOST)
+        forget_peak(pid)
+        warm = peak_mib(pid)
+        ended = send_large(process.port, count, most=MOST)
+        grown = peak_mib(pid) - warm
+        genuine = told(provider)
+    print(f"{count:,} large bodies: {grown:+.1f} MiB to {warm:.1f}; {dict(ended)}; {genuine}")
+    assert process.popen.poll() is None
+    assert group.killed == 0
+    assert grown <= GROWN_MIB
+    assert all(each.hung_up for each in ended)
+    # Where the machine stood still, a sender may have been too late to hear the answer.
+    assert all(each.status in (KINDS[each.kind].status, 0) for each in ended)
+    assert {each.kind for each in ended if each.status} == set(KINDS)
+    assert genuine.sent > 0
+    assert genuine.acknowledged == genuine.sent
+
+
+@pytest.mark.slow
+def test_large_bodies(tmp_path: Path, group: MemoryGroup) -> None:
+    """Each is refused and hung up on, none is kept; all genuine deliveries get through."""
+    with running(tmp_path, "serve", "--port", "0", within=group.entering) as process:
+        check(process, group, count=300)
+
+
+@pytest.mark.soak
+def test_a_thousand_large_bodies(tmp_path: Path, group: MemoryGroup) -> None:
+    """The same at full size."""
+    with running(tmp_path, "serve", "--port", "0", within=group.entering) as process:
+        check(process, group, count=1_000)
+
+
+@pytest.mark.slow
+def test_an_endpoint_that_reads_bodies_whole_is_killed(tmp_path: Path, group: MemoryGroup) -> None:
+    """The control: in the same group the same bodies take it down."""
+    with running(tmp_path, script=EATING, within=group.entering) as process:
+        ended = send_large(process.port, SENDERS, most=4 * GROUP_MIB * MIB)
+        code = process.code()
+    assert {each.status for each in ended} == {0}
+    assert (code, group.killed) == (-9, 1)
