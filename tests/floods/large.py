@@ -67,7 +67,11 @@ def send_large(port: int, count: int, *, most: int) -> Counter[Ended]:
 
 def _send(port: int, name: str, address: str, most: int) -> Ended:
     kind, sent = KINDS[name], 0
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_S, (address, 0)) as connection:
+    try:
+        connection = socket.create_connection(("127.0.0.1", port), PATIENCE_S, (address, 0))
+    except ConnectionRefusedError:  # nobody is there any more
+        return Ended(name, 0, False)
+    with connection:
         answer = _Answer(connection)
         try:
             connection.sendall(kind.head)
