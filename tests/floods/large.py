@@ -13,8 +13,8 @@ from select import select
 from tests.floods.wire import post, status_of
 from tests.waiting import PATIENCE_S
 
-SENDERS = 4
-"""Connections that send at a time. Each may hold as much of a body as one may have, but no more."""
+SENDERS = 3
+"""Connections that send at a time, mostly one of each kind."""
 
 ADDRESSES = 50
 """From so many addresses: none is to use up its allowance of rejections."""
