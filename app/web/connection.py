@@ -203,6 +203,8 @@ class GuardedConnection(HttpToolsProtocol):
         cycle: object = self.cycle
         if isinstance(cycle, Delivery):
             cycle.add(body)
+        elif self.cycle.response_complete:
+            self._throw_away(len(body))
         else:
             super().on_body(body)
 
@@ -233,6 +235,7 @@ class GuardedConnection(HttpToolsProtocol):
             self.cycle = cast(Any, None)  # a connection at rest keeps no body
         if self.transport.is_closing() or self._lingers is not None:
             return
+        self._thrown_away = 0
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
@@ -250,10 +253,10 @@ class GuardedConnection(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def _throw_away(self, count: int) -> None:
-        if self._lingers is not None:
-            self._thrown_away += count
-            if self._thrown_away > LINGER_BYTES:
-                self.transport.close()
+        """What comes of a body after its answer, be the connection one that is kept or not."""
+        self._thrown_away += count
+        if self._thrown_away > LINGER_BYTES:
+            self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
         """Take nothing more. Whole requests before this one get their answers; this gets one at

@@ -48,3 +48,31 @@ async def test_an_answer_behind_the_whole_request_closes_at_once() -> None:
     client = connect(too_long)
     await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nxx")
     assert client.wire.is_closing()
+
+
+async def too_soon(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers before the body is here, and would keep the connection."""
+    await send(start(length(2), status=429))
+    await send(part(b"no"))
+
+
+async def test_a_body_that_nobody_reads_does_not_come_for_ever() -> None:
+    """However the answer was meant: a client that sends on is hung up on before its deadline."""
+    client = connect(too_soon)
+    await client.ask(POST)
+    for _ in range(LINGER_BYTES // 1_048_576):
+        await client.ask(b"x" * 1_048_576)
+    assert not client.wire.is_closing()
+    await client.ask(b"x")
+    assert client.wire.is_closing()
+
+
+async def test_the_rest_of_a_short_body_leaves_the_connection_as_it_was() -> None:
+    """Each request has the whole bound for itself."""
+    client = connect(too_soon)
+    size = LINGER_BYTES - 1
+    for answers in (1, 2, 3):
+        await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % size)
+        await client.ask(b"x" * size)
+        assert len(client.wire.writes) == answers
+    assert not client.wire.is_closing()
