@@ -83,9 +83,7 @@ def sent_held(process: Process, requests: Sequence[bytes], lock: Path) -> tuple[
         fcntl.flock(writing, fcntl.LOCK_EX)
         running = pool.submit(sender.run)
         try:
-            until(
-                lambda: running.done() or (max(waiting, default=0) >= FEW and sender.burst.answers)
-            )
+            until(lambda: running.done() or was_full())
         finally:
             fcntl.flock(writing, fcntl.LOCK_UN)
         return running.result(), max(waiting)

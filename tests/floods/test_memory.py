@@ -16,9 +16,9 @@ from tests.floods.memory import MIB, MemoryGroup, forget_peak, memory_group, pea
 GROUP_MIB = 256
 """What the service may take, its page cache included: a small machine's share."""
 
-GROWN_MIB = 5
-"""What large bodies may take at most beyond what the service had when it was warm: those that are
-on their way in, a mebibyte each, and twice that while it grows and moves."""
+GROWN_MIB = 3 * SENDERS
+"""What large bodies may take at most beyond what the service had when it was warm: of each that is
+on its way in a mebibyte, and twice that while it grows and moves. It comes to 2 to 5 MiB."""
 
 PAGES_MIB = 8 / 1024
 """What may come on top for each genuine delivery: its rows stay in SQLite's page caches until these
