@@ -246,8 +246,13 @@ def _describe_exception(event: MutableMapping[str, Any]) -> None:
     if not isinstance(error, BaseException):
         error = sys.exc_info()[1] if error else None
     if error is not None:
-        event["error_class"] = f"{type(error).__module__}.{type(error).__qualname__}"
-        event["error_where"] = _where(error.__traceback__)
+        event["error_class"], event["error_where"] = class_and_places(error)
+
+
+def class_and_places(error: BaseException) -> tuple[str, str]:
+    """All that is told of an error that nobody foresaw: its class, and where it came from."""
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}", _where(error.__traceback__)
 
 
 def _where(trace: TracebackType | None) -> str:

@@ -98,15 +98,17 @@ def run(words: Sequence[str]) -> int:
     except TallyhookError as error:
         note(f"tallyhook: {error}")
         return error.exit_code
-    except UnicodeEncodeError:
+    except UnicodeEncodeError as error:
         if all(map(_is_text, words)):
-            raise
+            return _unforeseen(error)
         note("tallyhook: a word of the command is not UTF-8 text: type it again")
         return 2
     except KeyboardInterrupt:
         return 130
     except OSError as error:
         return _unwritten(error)
+    except Exception as error:
+        return _unforeseen(error)
 
 
 def _typed(words: Sequence[str]) -> int:
@@ -126,6 +128,16 @@ def _unwritten(error: OSError) -> int:
     if isinstance(error, BrokenPipeError):
         return 0
     note(f"tallyhook: reading or writing failed: {error.strerror or error}")
+    return 1
+
+
+def _unforeseen(error: Exception) -> int:
+    """The exit code where we are at fault. The error's own message stays unsaid: it may quote a
+    phone or a secret, as a database's quotes every value of its statement."""
+    from app.logs import class_and_places
+
+    kind, places = class_and_places(error)
+    note(f"tallyhook: this is a fault of Tallyhook's; report it with this line: {kind} at {places}")
     return 1
 
 
