@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from app import config_places
+from app.bootstrap_sources import problems_of_sources
 from app.cli.main import run
+from app.config import load_settings
 from app.config_dangers import SIMULATOR_SECRET
 from app.config_values import networks
+from app.providers.profile import shipped_profiles
 from app.sandbox.settings import SANDBOX_SECRET
 from app.store.database.locks import ServiceLock
 from tests.waiting import PATIENCE_S
@@ -361,3 +364,13 @@ def test_a_network_of_proxies_is_written_as_the_server_reads_it() -> None:
     assert networks("10.1.2.3/8,192.168.1.7,fd00::1/64") == (
         "10.0.0.0/8", "192.168.1.7", "fd00::/64",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_what_is_shipped_serves_live(name: str, tmp_path: Path) -> None:
+    """No profile of our own is among the dangers; only its secrets and credentials are awaited."""
+    given = environment(tmp_path, {"SOURCES__SHOP__PROFILE": name})
+    settings = load_settings(given)
+    assert settings.environment == "live"
+    told = problems_of_sources(settings)
+    assert [each for each in told if "__PROFILE:" in each] == []
