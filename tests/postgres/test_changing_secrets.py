@@ -23,7 +23,7 @@ pytestmark = pytest.mark.postgres
 
 OLD, NEW = b"a key for tests, to be changed", b"a newer key for tests, no secret"
 RECEIVERS = 4
-EACH = 5
+EACH = 3
 """Deliveries to each receiver between two changes."""
 
 NUMBERS = count()

@@ -33,7 +33,7 @@ from tests.app.web.short import LIMITS, post
 from tests.app.web.wire import Client
 from tests.bench.load import is_whole
 
-SOME = 75
+SOME = 50
 ANSWER_S = 0.25
 """How long is waited for an answer, or a notification, that may never come."""
 
@@ -266,7 +266,7 @@ def test_none_comes_out(
     gc.collect()
     print(f"crashed at {seen.crashed} of {points} functions: {seen}")
     assert points > 300
-    assert seen.crashed >= 50
+    assert seen.crashed >= 35
     assert seen.failed >= 10
     assert "PlantedError" in log.getvalue()
     assert len(canaries.planted) >= 40
