@@ -45,6 +45,7 @@ it takes back. Breaks of other causes are about the merchant's book or a custome
 nothing in clearing."""
 
 _TAKES_BACK: Final[frozenset[StatementKind]] = frozenset({"refund", "dispute"})
+"""As a break tells the kind of its line; a dispute that gave money back is a `returned dispute`."""
 
 
 @frozen

@@ -176,7 +176,9 @@ class Settling:
     def _returned(self, funds: Sequence[Funds], rows: Iterable[StatementRow]) -> None:
         unused = [each for one in funds for each in one.returns]
         disputed = any(each.disputed for each in funds)
-        for row in rows:
+        undone, left = _undone(rows)
+        self._tally.place_lines(undone, "returned")
+        for row in left:
             fitting = [each for each in unused if _is_of(row, each)]
             if fitting:
                 unused.remove(fitting[0])
@@ -200,9 +202,28 @@ def _by(
     return found
 
 
+def _undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
+    """Disputes that took money and those that gave the same back, once they were won, pair by pair:
+    the ledger has no movement of them. And the rest."""
+    open_ones: dict[tuple[str | None, str, int], list[StatementRow]] = {}
+    undone: list[StatementRow] = []
+    left: list[StatementRow] = []
+    for row in rows:
+        opposite = open_ones.get((row.payment, row.currency, -row.gross))
+        if row.kind != "dispute":
+            left.append(row)
+        elif opposite:
+            undone += [opposite.pop(), row]
+        else:
+            open_ones.setdefault((row.payment, row.currency, row.gross), []).append(row)
+    left += [row for alone in open_ones.values() for row in alone]
+    return undone, sorted(left, key=lambda row: row.line_id)
+
+
 def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
     """The break of a statement line that no ledger knows of."""
     money = Money(minor=abs(row.gross), currency=row.currency)
+    back = row.kind == "dispute" and row.gross > 0
     return Break(
         cause="settled_never_notified",
         order=row.order,
@@ -211,11 +232,13 @@ def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
         money=money,
         since=as_of if row.settled_at is None else row.settled_at,
         cites=(row.line_id,),
-        facts=(("settled", money), ("kind", row.kind)),
+        facts=(("settled", money), ("kind", "returned dispute" if back else row.kind)),
     )
 
 
 def _is_of(row: StatementRow, taken: Return) -> bool:
+    if row.kind == "dispute" and row.gross > 0:
+        return False  # it gives back, and the ledger has no movement for that
     return (
         taken.minor == abs(row.gross)
         and taken.currency == row.currency

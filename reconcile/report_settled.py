@@ -72,11 +72,12 @@ def _fits(line: StatementLine, taken: Taken) -> bool:
 
 
 def signed(line: StatementLine) -> tuple[int, int, int]:
-    """Gross, fee and net as they change the merchant's balance: money that goes back is negative,
-    whichever sign the provider gives it, and a line that is only a fee has no gross."""
+    """Gross, fee and net as they change the merchant's balance: a refund is negative, whichever
+    sign the provider gives it, and a line that is only a fee has no gross. A dispute keeps its
+    sign: it takes money, or gives it back once it is won."""
     if line.kind == "fee" and not line.fee:
         cost = abs(line.gross or line.net)
         return 0, cost, -cost
-    if line.kind in ("refund", "dispute") and line.gross > 0:
+    if line.kind == "refund" and line.gross > 0:
         return -line.gross, line.fee, -line.gross - line.fee
     return line.gross, line.fee, line.net

@@ -57,6 +57,12 @@ def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
     assert stands(control, "takings") == stands(control, "book") == ["returned"]
 
 
+def lost(paid: Case) -> Case:
+    """The same case, paid, and all of it lost in a dispute."""
+    gone = replace(paid.taken(minor=-paid.minor), kind="dispute_lost")
+    return paid.pays(outcome="refunded", more=(gone,))
+
+
 SOON = AT + 2 * HOUR
 
 
@@ -199,6 +205,29 @@ def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
             ["by_group"],
         ),
         (lambda c: c.pays().books().settles().settles(kind="fee", gross=0, fee=3), []),
+        # a dispute that was won: it took money, and gave as much back
+        (
+            lambda c: c.pays().books().settles()
+            .settles(kind="dispute", gross=1_500, fee=0)
+            .settles(kind="dispute", gross=-1_500, fee=0),
+            [],
+        ),
+        (
+            lambda c: c.pays().books().settles()
+            .settles(kind="dispute", gross=-1_500, fee=0)
+            .settles(kind="dispute", gross=1_400, fee=0),
+            ["settled_never_notified", "settled_never_notified"],
+        ),
+        (
+            lambda c: lost(c).books("refunded").settles()
+            .settles(kind="dispute", gross=-1_500, fee=0),
+            [],
+        ),
+        (
+            lambda c: lost(c).books("refunded").settles()
+            .settles(kind="dispute", gross=1_500, fee=0),
+            ["settled_never_notified"],
+        ),
     ],
 )  # fmt: skip
 def test_evidence_and_what_is_told_of_it(made: Callable[[Case], Case], expected: list[str]) -> None:

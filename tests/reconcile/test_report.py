@@ -10,6 +10,7 @@ import pytest
 
 from reconcile.books import StatementLine
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
+from reconcile.journal import ROLES, transactions
 from reconcile.ledger import FINDING_CODES
 from reconcile.match_rows import StatementRow, statement_row
 from reconcile.money import Money
@@ -296,6 +297,26 @@ def test_what_goes_back_is_negative_whichever_sign_the_provider_gives_it() -> No
     fee = replace(back, kind="fee", gross=50, net=50)
     assert signed(fee) == (0, 50, -50)
     assert signed(replace(fee, gross=0, fee=50, net=-50)) == (0, 50, -50)
+
+
+def test_a_dispute_that_was_won_comes_to_nothing() -> None:
+    """What it took and what it gave back cancel each other, in the report and the journal."""
+    paid = taken(1_000, WITHIN)
+    settles = line(paid, WITHIN)
+    took = replace(settles, line_id="stm_b.1", kind="dispute", gross=-1_000, net=-1_000)
+    gave = replace(took, line_id="stm_c.1", gross=1_000, net=1_000)
+    assert signed(gave) == (1_000, 0, 1_000)
+    seen = OrderSeen(taking=taking("A", WITHIN, paid), lines=(settles, took, gave))
+    for basis in ("captured", "settled"):
+        report = added_up(seen, basis=basis)
+        assert told(report) == {"captured": 1_000, "net": 1_000, "settled": 1_000}
+        assert all(tie.left_value == tie.right_value for tie in report.ties)
+    booked = [each for some in transactions(seen, start=START, end=END) for each in some.postings]
+    sums = {role: sum(each.minor for each in booked if each.role == role) for role in ROLES}
+    assert {role: minor for role, minor in sums.items() if minor} == {
+        "bank": 1_000,
+        "sales": -1_000,
+    }
 
 
 def row(key: str, payment: str | None = None, order: str | None = None) -> StatementRow:
