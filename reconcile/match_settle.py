@@ -217,7 +217,8 @@ def _undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[Stat
         else:
             open_ones.setdefault((row.payment, row.currency, row.gross), []).append(row)
     left += [row for alone in open_ones.values() for row in alone]
-    return undone, sorted(left, key=lambda row: row.line_id)
+    # What names its payment first: another line may be of any payment of the order.
+    return undone, sorted(left, key=lambda row: (row.payment is None, row.line_id))
 
 
 def never_notified(row: StatementRow, *, as_of: Instant) -> Break:

@@ -235,6 +235,19 @@ def test_evidence_and_what_is_told_of_it(made: Callable[[Case], Case], expected:
     assert causes(decided(made(case()))[0]) == expected
 
 
+def test_a_refund_that_names_its_payment_comes_before_one_that_names_the_order_alone() -> None:
+    """Of two payments, each of which was given back by as much."""
+    one, other = case().taken(minor=-500), case().taken(minor=-500, payment="pay_2")
+    paid = case().pays(more=(case().taken(payment="pay_2"), one, other)).books().books()
+    paid.settles().settles(payment="pay_2")
+    for named, bare in (("a", "b"), ("b", "a")):
+        paid.lines[2:] = []
+        paid.settles(kind="refund", gross=-500, fee=0).settles(kind="refund", gross=-500, fee=0)
+        paid.lines[2] = replace(paid.lines[2], line_id=named)
+        paid.lines[3] = replace(paid.lines[3], line_id=bare, payment=None)
+        assert "settled_never_notified" not in causes(decided(paid)[0])
+
+
 def test_a_break_keeps_its_identity_while_its_difference_is_the_same() -> None:
     """Other money, later, a new version of the line: the same break."""
     first = decided(case().pays().books(minor=2_000).settles())[0][0]
