@@ -72,7 +72,7 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
         history = History(
             order=_text(document["order"]),
             deliveries=frozenset(_delivery_of(each) for each in document["deliveries"]),
-            records=frozenset(record_of(each) for each in document["records"]),
+            records=frozenset(_record_of(each) for each in document["records"]),
         )
         return history, _policy_of(document["policy"]), parse_instant(_text(document["as_of"]))
     except KeyError as error:
@@ -95,6 +95,14 @@ def event_of(document: Mapping[str, Any]) -> Event:
     if event.claim not in CLAIM_KINDS or event.standing not in get_args(Standing):
         raise ValueError("the history has an event whose claim or standing is none of ours")
     return event
+
+
+def _record_of(document: Mapping[str, Any]) -> Record:
+    """With its money written out: the digits of an amount are compared with what was sealed."""
+    record = record_of(document)
+    if record.money is not None and to_json(record.money) != document["money"]:
+        raise ValueError("the history has an amount that is not written with its decimals")
+    return record
 
 
 def record_of(document: Mapping[str, Any]) -> Record:

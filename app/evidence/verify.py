@@ -113,13 +113,9 @@ def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
         raise Wrong("it ends in the middle of a file's header")
     (_, _, flags, method, _, _, _, packed, size, label, extra) = _LOCAL.unpack_from(archive, offset)
     begin = offset + _LOCAL.size + label
-    written = archive[offset + _LOCAL.size : begin]
-    try:
-        name = written.decode("ascii")
-    except UnicodeDecodeError:
-        name = ""
+    name = archive[offset + _LOCAL.size : begin].decode("ascii", "replace")
     if not NAME.fullmatch(name):
-        raise Wrong(f"it has a file with the name {written[:100]!r}, which no bundle has")
+        raise Wrong(f"it has a file with the name {name[:100]!r}, which no bundle has")
     if method or flags or extra or packed != size:
         raise Wrong(f"{name} is compressed, encrypted, streamed or has extra fields: none here are")
     if begin + size > len(archive):
@@ -265,6 +261,8 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     """Everything here that must have a leaf, by its name there, with what the leaf must say."""
     history, things = bundle.document("history.json"), {}
+    names = ("order", "at", "recorded_at", "source", "key", "session", "expires_at", "reason")
+    listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in history["deliveries"]:
         told = bundle.document(f"delivery-{each['delivery_id']}.json")
         headers = {} if told["headers"] is None else {"headers": told["headers"]["sha256"]}
@@ -273,12 +271,16 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
             "source": told["source"], "body": told["sha256"], "size": told["size"], **headers,
         }  # fmt: skip
     for each in history["records"]:
-        said = {name: each.get(name) for name in ("order", "at", "recorded_at", "source", "key",
-                                                  "session", "expires_at", "reason")}  # fmt: skip
-        things[each["record_id"]] = {"kind": "record", "record": each["kind"], **said}
+        money, details = each.get("money"), listed.get(f"record-{each['record_id']}.details")
+        things[each["record_id"]] = {
+            "kind": "record", "record": each["kind"], "currency": money and money["currency"],
+            "amount": money and str(int(money["amount"].replace(".", ""))),
+            **({} if details is None else {"details": details["sha256"]}),
+            **{name: each.get(name) for name in names},
+        }  # fmt: skip
     for each in bundle.document("revisions.json"):
-        said = {"outcome": each["outcome"], "at": each["at"], "fulfillable": each["fulfillable"]}
-        things[f"revision:{each['seq']}"] = {"kind": "revision", **said}
+        said = {name: each[name] for name in ("outcome", "at", "fulfillable", "before")}
+        things[f"revision:{each['seq']}"] = {"kind": "revision", "order": history["order"], **said}
     return things
 
 
@@ -289,10 +291,9 @@ def _micros(moment: str) -> int:
 
 def _compare(each: dict[str, Any], thing: dict[str, Any], bundle: Bundle) -> None:
     """A leaf is what was hashed, and says what the files say, moments in microseconds."""
-    data = each["leaf"].encode()
-    if hashlib.sha256(b"\0" + data).hexdigest() != each["hash"]:
+    leaf = read_json(each["leaf"].encode(), "a leaf")
+    if hashlib.sha256(b"\0" + each["leaf"].encode()).hexdigest() != each["hash"]:
         raise Wrong(f"the leaf of {each['id']} is not the one that was hashed")
-    leaf = read_json(data, "a leaf")
     for name, said in thing.items():
         wanted = _micros(said) if said and name.endswith("at") else said
         if leaf[name] != wanted and not (name == "headers" and leaf[name] is None):
@@ -374,10 +375,9 @@ def lines_of(steps: list[Step]) -> list[str]:
     told = [f"{each.name}: {words[each.passed]}. {each.sentence}" for each in steps]
     failed = ", ".join(each.name for each in steps if each.passed is False)
     left = ", ".join(each.name for each in steps if each.passed is None)
-    held = "Everything that was checked holds; not checked: "
-    last = f"{held}{left}." if left else "All of it holds."
+    end = f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
     lines = (f"{number}. {line}" for number, line in enumerate(told, 1))
-    return [*lines, f"DO NOT RELY ON IT: {failed} failed." if failed else last]
+    return [*lines, f"DO NOT RELY ON IT: {failed} failed." if failed else end]
 
 
 def main(words: list[str]) -> int:

@@ -21,6 +21,7 @@ from app.evidence.minisign import read_public_key
 from app.evidence.verify import MANIFEST, MAX_BYTES, SIGNATURE, pack, unpack
 from app.operations.evidence.verify_evidence import verify_evidence
 from app.providers.profile import MAX_FILE_BYTES
+from reconcile.evidence import ledger_of
 from tests.app.evidence.conftest import Bundles, Forge, changed
 
 FLIPS_IN_A_FILE = 12
@@ -138,8 +139,54 @@ def _kinder(history: Any) -> None:
     history["records"][0]["at"] = "2026-11-20T09:00:00Z"
 
 
+def _cheaper(members: dict[str, bytes], amount: str) -> None:
+    """Another price in the shop's record, and all that follows from it."""
+
+    def change(history: Any) -> None:
+        for each in history["records"]:
+            if each["kind"] == "order_placed":
+                each["money"]["amount"] = amount
+
+    changed("history.json", change)(members)
+    try:
+        ledger = ledger_of(json.loads(members["history.json"]))
+    except ValueError:
+        return
+    changed("ledger.json", lambda told: told.clear() or told.update(ledger))(members)
+    members["explanation.txt"] = "".join(f"{each}\n" for each in ledger["explanation"]).encode()
+
+
+@pytest.mark.parametrize(
+    ("amount", "steps"),
+    [("1000.00", ["inclusion"]), ("15000.0", ["ledger"]), ("0150000", ["ledger"])],
+)
+def test_another_price_is_found_without_the_key(
+    bundles: Bundles, forge: Forge, amount: str, steps: list[str]
+) -> None:
+    """Everything follows from it, but the log has sealed what the shop said; that its digits are
+    those of another amount helps nobody."""
+    for archive in (bundles.redacted, bundles.full):
+        assert failed(forge(archive, lambda members: _cheaper(members, amount))) == steps
+
+
+def test_another_answer_of_the_service_is_found_without_the_key(
+    bundles: Bundles, forge: Forge
+) -> None:
+    """The log has sealed what was kept beside a record."""
+    name = next(each for each in unpack(bundles.full) if each.endswith(".details"))
+
+    def change(members: dict[str, bytes]) -> None:
+        members[name] = b'{"status":"refused"}'
+
+    assert failed(forge(bundles.full, change)) == ["inclusion"]
+
+
 def _shipped(revisions: Any) -> None:
     revisions[-1]["outcome"] = "succeeded"
+
+
+def _undisputed(revisions: Any) -> None:
+    revisions[-1]["before"] = "succeeded"
 
 
 FORGERIES: dict[str, tuple[str, Callable[[Any], None], set[str]]] = {
@@ -154,6 +201,7 @@ FORGERIES: dict[str, tuple[str, Callable[[Any], None], set[str]]] = {
     "another conclusion": ("ledger.json", _paid, {"ledger"}),
     "another time of the order": ("history.json", _kinder, {"inclusion"}),
     "another revision": ("revisions.json", _shipped, {"inclusion"}),
+    "another outcome before": ("revisions.json", _undisputed, {"inclusion"}),
 }  # fmt: skip
 
 
