@@ -173,3 +173,9 @@ def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRo
 def subject_of(line_id: str) -> str:
     """What is stable of a line id from one version of the line to the next: all before the dot."""
     return line_id.partition(".")[0]
+
+
+def name_of(told: str) -> str:
+    """What a hand match goes by of what a person named: the subject of a book or statement line, an
+    order's reference whole, which may hold a dot as well."""
+    return subject_of(told) if told.startswith(("bok_", "stm_")) else told

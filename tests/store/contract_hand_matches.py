@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.errors import UsageError
@@ -94,3 +96,21 @@ class HandMatchContract:
         await unmatch_break(at, name, reason="not so", by="ann")
         await run(store, at=3)
         assert (await show(store, missing("A"))).life.closed_by == ()
+
+    async def test_a_match_speaks_of_the_order_where_its_break_is_about_no_line(
+        self, store: Store
+    ) -> None:
+        """A capture's break tells its source, by which nothing is matched; and what a person names
+        may be an order, whose dots belong to it."""
+        alone = replace(missing("A.1"), cause="not_settled", subject="shop")
+        astray = replace(missing("stray", lines=["A.1", "A.2"]), subject="stm_8")
+        other = replace(missing("other", lines=["A.1", "A.2"]), subject="stm_9")
+        await run(store, replace(alone, candidates=missing("A", lines=["stm_7.3"]).candidates),
+                  astray, other, at=1)  # fmt: skip
+        at = desk(store, at=2)
+        for found, line in ((alone, "stm_7.3"), (astray, "A.1"), (other, "A.2")):
+            await match_break(at, found.identity, line=line, reason="so", by="ann")
+        assert await self._hands(store, at=9) == [
+            ("A.1", "stm_7"), ("stm_8", "A.1"), ("stm_9", "A.2"),
+        ]  # fmt: skip
+        assert await unmatch_break(at, other.identity, line="A.2", reason="no", by="ann") == "A.2"

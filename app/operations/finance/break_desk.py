@@ -28,7 +28,7 @@ from app.store.finance.rules import rules_in_force
 from app.store.people.operators import Operator
 from reconcile.breaks import Break
 from reconcile.breaks_life import Deed
-from reconcile.match_rows import subject_of
+from reconcile.match_rows import name_of
 from reconcile.money import Money, major_text
 
 REASON_MAX: Final = 2_000
@@ -186,8 +186,8 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> Non
     claimed = await matched_by_hand(connection, line)
     if claimed is not None:
         raise UsageError(f"{line} was matched with {claimed} by hand; it cannot be claimed again")
-    subject = subject_of(line)
-    near = {subject_of(each.line) for each in found.seen.candidates}
+    subject = name_of(line)
+    near = {name_of(each.line) for each in found.seen.candidates}
     if subject in near:
         return
     for other in await breaks_of_subject(connection, subject):
@@ -201,7 +201,7 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> Non
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
     """The line of a break's match that is to be taken back. Raises UsageError where none is."""
     matched = await lines_matched_with(connection, name)
-    meant = [each for each in matched if not line or subject_of(each) == subject_of(line)]
+    meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:
         return meant[0]
     if not matched:

@@ -17,7 +17,7 @@ from reconcile.breaks import Break
 from reconcile.breaks_life import Step
 from reconcile.breaks_text import break_in
 from reconcile.instants import LATEST, Instant
-from reconcile.match_rows import subject_of
+from reconcile.match_rows import name_of
 from reconcile.match_rules import HandMatch
 from reconcile.money import Money
 
@@ -168,15 +168,23 @@ def match_stands(as_of: Instant = LATEST) -> str:
     )
 
 
+OF_A_CAPTURE: Final = frozenset(("not_settled", "ambiguous"))
+"""Causes whose subject is no line: that of a capture is its source."""
+
+
 async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[HandMatch]:
-    """What people matched by then. Each: what the break is about, and the line it was given."""
+    """What people matched by then. Each: what the break is about, a line or else the order, and
+    what it was given."""
     rows = await connection.execute(
         text(
-            "SELECT order_ref, subject, value FROM break_deeds JOIN breaks ON id = break_id "  # noqa: S608
-            f"WHERE {match_stands(as_of)} ORDER BY number"
+            "SELECT cause, order_ref, subject, value FROM break_deeds "  # noqa: S608
+            f"JOIN breaks ON id = break_id WHERE {match_stands(as_of)} ORDER BY number"
         )
     )
-    return [HandMatch(one=row[1] or row[0], other=subject_of(row[2])) for row in rows]
+    return [
+        HandMatch(one=order if cause in OF_A_CAPTURE else subject or order, other=name_of(value))
+        for cause, order, subject, value in rows
+    ]
 
 
 async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
@@ -184,8 +192,8 @@ async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
     rows = await connection.execute(
         text(f"SELECT break_id, value FROM break_deeds WHERE {match_stands()} ORDER BY number")  # noqa: S608
     )
-    wanted = subject_of(line)
-    return next((row[0] for row in rows if subject_of(row[1]) == wanted), None)
+    wanted = name_of(line)
+    return next((row[0] for row in rows if name_of(row[1]) == wanted), None)
 
 
 async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:

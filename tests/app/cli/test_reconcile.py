@@ -26,6 +26,11 @@ ORD-1,1500.00,KES,{day},paid
 ord 2,2000.00,KES,{day},paid
 ORD-9,10.00,KES,{after},unpaid
 """
+ASTRAY = """payment_reference,order_reference,gross,fee,net,currency,settled_at,type
+pay_1,ORD-1,1500.00,22.50,1477.50,KES,{day},payment
+pay_4x,2026.004x,1700.00,0.00,1700.00,KES,{day},payment
+pay_9,ORD-1,0.00,0.00,0.00,KES,{later},fee
+"""
 STATEMENT = """payment_reference,order_reference,gross,fee,net,currency,settled_at,type
 pay_0,ORD-1,0.00,0.00,0.00,KES,{before},fee
 pay_1,ORD-1,1500.00,22.50,1477.50,KES,{day},payment
@@ -34,6 +39,7 @@ DATES = {
     "before": format_instant(T - 2 * DAY),
     "day": format_instant(T),
     "after": format_instant(T + 3 * DAY),
+    "later": format_instant(T + 20 * DAY),
 }
 
 
@@ -329,3 +335,26 @@ def test_a_match_by_hand_is_taken_back(shop: Shop) -> None:
     shop("breaks", "match", *words, "--line", line)
     shop.now += MINUTE
     assert set(causes(shop.document("reconcile", "run"))) == {"ord 2"}
+
+
+def test_money_is_matched_by_hand_from_either_of_its_breaks(shop: Shop) -> None:
+    """A capture and a line of the statement that no reference brings together, of an order whose
+    reference has a dot: whoever begins at the one or at the other, the next run heeds it."""
+    order = {"reference": "2026.004", "amount": 1700}
+    told = event("evt_4", order=order, payment={"reference": "pay_4", "amount": 1700})
+    shop.hear(told, at=T + MINUTE)
+    shop("statement", "import", shop.file("astray.csv", ASTRAY.format(**DATES)))
+    open_ones = {("not_settled", "2026.004"), ("settled_never_notified", "2026.004x")}
+    for cause, order_there in sorted(open_ones):
+        shop.now += MINUTE
+        breaks = shop.document("reconcile", "run")["breaks"]
+        found = {(each["cause"], each["order"]): each for each in breaks}
+        assert open_ones <= found.keys()
+        name = found[cause, order_there]["id"]
+        (line,) = [each["line"] for each in found[cause, order_there]["candidates"]]
+        words = (name, "--reason", "the provider said so", "--by", "ann")
+        shop("breaks", "match", *words, "--line", line)
+        shop.now += MINUTE
+        left = shop.document("reconcile", "run")["breaks"]
+        assert not open_ones & {(each["cause"], each["order"]) for each in left}
+        shop("breaks", "unmatch", *words)
