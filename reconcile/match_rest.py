@@ -77,21 +77,25 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Statement lines that people paired with an order's only open capture, or a book line."""
+    """Statement lines that people paired with an order's only open capture, which several may be
+    parts of, or with a book line."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.order, []).append(name)
     named = {subject_of(row.line_id): name for name, rows in rest.book.items() for row in rows}
+    parts: dict[str, list[str]] = {}
     for line_id, row in list(rest.lines.items()):
         for partner in sorted(deciding.terms.partners(subject_of(line_id))):
-            names = [each for each in captures.get(partner, ()) if each in rest.captures]
+            names = captures.get(partner, ())
             if len(names) == 1:
-                lines = rest.take_lines([line_id])
-                deciding.settling.join(rest.take_captures(names), lines, kind="by_hand")
+                parts.setdefault(names[0], []).append(line_id)
                 break
             if named.get(partner) in rest.book and _is_of(row, rest.book[named[partner]]):
                 _book_with_line(rest, deciding, names=(named[partner], line_id))
                 break
+    for name, line_ids in parts.items():
+        lines = rest.take_lines(line_ids)
+        deciding.settling.join(rest.take_captures([name]), lines, kind="by_hand")
 
 
 def _is_of(row: StatementRow, rows: Sequence[BookRow]) -> bool:

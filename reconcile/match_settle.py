@@ -95,14 +95,14 @@ class Settling:
         elif len(rows) == 1:
             self._pair(captures[0], rows[0], kind=kind)
         else:
-            self._parts(captures[0], rows)
+            self._parts(captures[0], rows, kind="by_hand" if kind == "by_hand" else "by_group")
 
-    def _parts(self, capture: Capture, rows: list[StatementRow]) -> None:
+    def _parts(self, capture: Capture, rows: list[StatementRow], *, kind: MatchKind) -> None:
         same = [row for row in rows if row.currency == capture.currency]
         settled = sum([row.gross for row in same])
         if len(same) == len(rows) and settled == capture.minor:
-            self._tally.tell(_match("by_group", capture, rows))
-            self._place(capture, rows, "by_group")
+            self._tally.tell(_match(kind, capture, rows))
+            self._place(capture, rows, kind)
         elif len([row for row in same if row.gross == capture.minor]) > 1:
             self.ambiguous([capture], rows)
         else:

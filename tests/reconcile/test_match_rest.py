@@ -56,6 +56,17 @@ def test_a_person_pairs_a_statement_line() -> None:
     assert causes(decided(booked, line, hands=hands)[0]) == ["by_hand"]
 
 
+def test_a_person_pairs_several_statement_lines_with_one_capture() -> None:
+    """A payment that was settled in parts; they still have to add up to it."""
+    order = case("ORD-1").pays().books()
+    hands = (("ORD-1", "stm_X_0"), ("stm_Y_0", "ORD-1"))
+    first, second = case("X").settles(gross=1_000), case("Y").settles(gross=500)
+    assert causes(decided(order, first, second, hands=hands)[0]) == ["by_hand"]
+    assert causes(decided(order, first, hands=hands)[0]) == ["amount_differs"]
+    less = case("Y").settles(gross=400)
+    assert causes(decided(order, first, less, hands=hands)[0]) == ["amount_differs"]
+
+
 def test_a_payment_settled_under_another_order_is_found_by_its_reference() -> None:
     """The provider's payment reference is stronger than an order that someone typed."""
     order = case("ORD-1").pays().books()
