@@ -75,8 +75,8 @@ def signed(line: StatementLine) -> tuple[int, int, int]:
     """Gross, fee and net as they change the merchant's balance: a refund is negative, whichever
     sign the provider gives it, and a line that is only a fee has no gross. A dispute keeps its
     sign: it takes money, or gives it back once it is won."""
-    if line.kind == "fee" and not line.fee:
-        cost = abs(line.gross or line.net)
+    if line.kind == "fee":
+        cost = -line.net if line.fee else abs(line.gross or line.net)
         return 0, cost, -cost
     if line.kind == "refund" and line.gross > 0:
         return -line.gross, line.fee, -line.gross - line.fee

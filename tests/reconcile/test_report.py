@@ -297,6 +297,14 @@ def test_what_goes_back_is_negative_whichever_sign_the_provider_gives_it() -> No
     fee = replace(back, kind="fee", gross=50, net=50)
     assert signed(fee) == (0, 50, -50)
     assert signed(replace(fee, gross=0, fee=50, net=-50)) == (0, 50, -50)
+    both = replace(fee, gross=-50, fee=3, net=-53)
+    assert signed(both) == (0, 53, -53)
+    for basis in ("captured", "settled"):
+        report = added_up(
+            OrderSeen(taking=None, lines=(replace(both, settled_at=WITHIN),)), basis=basis
+        )
+        assert told(report) == {"fees": 53, "net": -53, "settled": -53}
+        assert all(tie.left_value == tie.right_value for tie in report.ties)
 
 
 def test_a_dispute_that_was_won_comes_to_nothing() -> None:
