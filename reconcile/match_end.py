@@ -23,6 +23,7 @@ def second_look(deciding: Deciding) -> Iterator[Decision]:
     rest = Rest(deciding.left)
     for way in WAYS:
         way(rest, deciding)
+        rest.put_back(deciding.left)
         yield from deciding.tally.told()
     yield from End(rest, deciding).decide()
 

@@ -35,9 +35,15 @@ class Rest:
     def __init__(self, left: Left) -> None:
         left.sort()
         self.orders = {row.key + "\n" + row.order: row for row in left.orders}
-        self.book = {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
+        self.book: dict[str, tuple[BookRow, ...]] = {}
+        self.put_back(left)
         self.captures = {"\n".join(c[:4]): c for c in (*left.captures, *left.awaited)}
         self.lines = {row.line_id: row for row in left.lines}
+
+    def put_back(self, left: Left) -> None:
+        """Book lines that were put aside, at first or by a way that claimed too many."""
+        self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
+        left.book, left.idle = [], []
 
     def take_book(self, names: Sequence[str]) -> list[BookRow]:
         """Claim these book lines."""

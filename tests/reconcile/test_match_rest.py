@@ -36,6 +36,17 @@ def test_a_person_pairs_an_order_with_a_line_of_another_reference() -> None:
     assert causes(decided(order, dear, hands=hands)[0]) == ["amount_differs"]
 
 
+def test_a_line_that_a_person_gave_and_that_does_not_fit_is_still_counted() -> None:
+    """One of two lines has the amount: the other is told alone, and every sum ties."""
+    order, line = case("ORD-1").pays().settles(), case("X").books()
+    hands = (("ORD-1", "bok_X_0"), ("ORD-1", "bok_Y_0"))
+    told, control = decided(order, line, case("Y").books(minor=300), hands=hands)
+    assert causes(told) == ["book_paid_not_received", "by_hand"]
+    assert stands(control, "book") == ["book_paid_not_received", "by_hand"]
+    told, control = decided(order, line, case("Y").books("unpaid", minor=300), hands=hands)
+    assert stands(control, "book") == ["by_hand", "nothing_due"]
+
+
 def test_a_person_pairs_several_orders_with_one_line() -> None:
     """Several payments for one invoice, where nothing but a person knows it."""
     first = case("ORD-1", 1_000).pays().settles()
