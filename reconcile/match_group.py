@@ -102,13 +102,7 @@ class Deciding:
         """Pair what people paired; give back the rest."""
         rest = []
         for each in funds:
-            partners = self.terms.partners(each.order)
-            rows = [
-                row
-                for lines in references.values()
-                for row in lines
-                if subject_of(row.line_id) in partners
-            ]
+            rows = self._given(each, [row for lines in references.values() for row in lines])
             if not rows:
                 rest.append(each)
                 continue
@@ -122,6 +116,9 @@ class Deciding:
         pair = Pair(funds, lines, self.terms, kind)
         if len(lines.rows) > 1 and not funds.unresolved and not amounts_fit(pair):
             same = [row for row in lines.rows if row.minor == funds.captured - funds.owed]
+            given = self._given(funds, same)
+            if len(same) > 1 and len(given) == 1:
+                same, kind = given, "by_hand"
             if len(same) > 1:
                 self.tally.place_book(lines.rest, "nothing_due")
                 self.ambiguous([funds], lines.rows)
@@ -132,6 +129,11 @@ class Deciding:
         self.tally.place_book(lines.rest, "nothing_due")
         if kind is not None or not self._may_be_of_a_group(pair):
             self.place(judge(pair), funds=funds, lines=pair.lines)
+
+    def _given(self, funds: Funds, rows: Iterable[BookRow]) -> list[BookRow]:
+        """Those of the lines that people paired with the order."""
+        partners = self.terms.partners(funds.order)
+        return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _unpaid_others(self, lines: Lines, matched: BookRow) -> None:
         for row in lines.rows:

@@ -7,12 +7,13 @@ which capture it is of; a line that names none may only be of the one capture th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from reconcile.breaks import Break, BreakCause
+from reconcile.breaks import Break, BreakCause, Candidate
 from reconcile.instants import Instant
 from reconcile.ledger import Facts
+from reconcile.match_candidates import MOST
 from reconcile.match_decision import Match, MatchKind
 from reconcile.match_funds import Capture, Funds, Return
 from reconcile.match_rows import StatementRow, subject_of
@@ -61,8 +62,7 @@ class Settling:
             if not fitting:
                 rest.lines += lines
             else:
-                self.join(fitting, lines)
-                rest.captures = [each for each in rest.captures if each not in fitting]
+                self._join_of_key(rest, fitting, lines)
         loose = [row for row in rows if row.payment is None]
         if loose:
             self._loose(rest, loose)
@@ -71,16 +71,27 @@ class Settling:
     def _loose(self, rest: Open, rows: list[StatementRow]) -> None:
         """Lines that name the order only."""
         if len(rest.captures) == 1:
-            self.join(rest.captures, rows)
-            rest.captures = []
+            self._join_of_key(rest, rest.captures, rows)
             return
         for sums, lines in _by(rows, lambda row: (row.currency, row.gross)).items():
             fitting = [each for each in rest.captures if (each.currency, each.minor) == sums]
             if fitting:
-                self.join(fitting, lines)
-                rest.captures = [each for each in rest.captures if each not in fitting]
+                self._join_of_key(rest, fitting, lines)
             else:
                 rest.lines += lines
+
+    def _join_of_key(self, rest: Open, captures: list[Capture], rows: list[StatementRow]) -> None:
+        """The same as `join`; but of several lines that fit one capture equally a person may have
+        said which it is, and then the others are open."""
+        same = [row for row in rows if _fits(row, captures[0])]
+        partners = self._terms.partners(captures[0].order)
+        given = [row for row in same if subject_of(row.line_id) in partners]
+        if len(captures) == 1 and len(same) > 1 and len(given) == 1:
+            self.join(captures, given, kind="by_hand")
+            rest.lines += [row for row in rows if row is not given[0]]
+        else:
+            self.join(captures, rows)
+        rest.captures = [each for each in rest.captures if each not in captures]
 
     def join(
         self,
@@ -103,7 +114,7 @@ class Settling:
         if len(same) == len(rows) and settled == capture.minor:
             self._tally.tell(_match(kind, capture, rows))
             self._place(capture, rows, kind)
-        elif len([row for row in same if row.gross == capture.minor]) > 1:
+        elif len([row for row in same if _fits(row, capture)]) > 1:
             self.ambiguous([capture], rows)
         else:
             self._differs(capture, rows)
@@ -159,10 +170,12 @@ class Settling:
         self._tally.place_lines(rows, "ambiguous")
 
     def told_ambiguous(self, capture: Capture, rows: Sequence[StatementRow]) -> None:
-        """A capture that these lines fit, which are placed apart."""
+        """A capture that these lines fit, which are placed apart; a person may choose one."""
         money = Money(minor=capture.minor, currency=capture.currency)
         facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
-        self._tally.tell(_break("ambiguous", capture, rows, minor=capture.minor, facts=facts))
+        found = _break("ambiguous", capture, rows, minor=capture.minor, facts=facts)
+        candidates = tuple([_candidate(row) for row in rows[:MOST]])
+        self._tally.tell(replace(found, candidates=candidates))
         self._tally.place_captures([capture], "ambiguous")
 
     def _place(
@@ -192,6 +205,10 @@ class Settling:
         self._tally.place_lines([row], "settled_never_notified")
 
 
+def _fits(row: StatementRow, capture: Capture) -> bool:
+    return (row.currency, row.gross) == (capture.currency, capture.minor)
+
+
 def _by(
     rows: Iterable[StatementRow], told: Callable[[StatementRow], Told]
 ) -> dict[Told, list[StatementRow]]:
@@ -219,6 +236,11 @@ def _undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[Stat
     left += [row for alone in open_ones.values() for row in alone]
     # What names its payment first: another line may be of any payment of the order.
     return undone, sorted(left, key=lambda row: (row.payment is None, row.line_id))
+
+
+def _candidate(row: StatementRow) -> Candidate:
+    money, name = Money(minor=row.gross, currency=row.currency), row.payment or row.order or ""
+    return Candidate(line=row.line_id, reference=name, money=money, apart="fits")
 
 
 def never_notified(row: StatementRow, *, as_of: Instant) -> Break:

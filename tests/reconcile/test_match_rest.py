@@ -67,6 +67,43 @@ def test_a_person_pairs_a_statement_line() -> None:
     assert causes(decided(booked, line, hands=hands)[0]) == ["by_hand"]
 
 
+def test_a_person_says_which_of_two_book_lines_is_the_orders() -> None:
+    """Two lines of its own reference that have the amount, such as an order and its invoice."""
+    doubled = case("ORD-1").pays().books().books().settles()
+    assert causes(decided(doubled)[0]) == ["ambiguous"]
+    told, control = decided(doubled, hands=(("ORD-1", "bok_ORD-1_1"),))
+    assert causes(told) == ["book_paid_not_received", "by_hand"]
+    (other,) = [each for each in told if isinstance(each, Break)]
+    assert other.subject == "bok_ORD-1_0"
+    assert stands(control, "takings") == ["by_hand"]
+
+
+def test_a_person_says_which_of_two_statement_lines_is_the_captures() -> None:
+    """A payment that was paid out twice: the break names both lines, and the other is told alone.
+    Where a rule's window makes it ambiguous, too."""
+    twice = case("ORD-1").pays().books().settles().settles()
+    (found,) = decided(twice)[0]
+    assert isinstance(found, Break)
+    assert [each.line for each in found.candidates] == ["stm_ORD-1_0.1", "stm_ORD-1_1.1"]
+    for number in (0, 1):
+        told, control = decided(twice, hands=(("ORD-1", f"stm_ORD-1_{number}"),))
+        assert causes(told) == ["by_hand", "settled_never_notified"]
+        assert stands(control, "settlement") == ["by_hand"]
+        (other,) = [each for each in told if isinstance(each, Break)]
+        assert other.subject == f"stm_ORD-1_{1 - number}"
+    both = (("ORD-1", "stm_ORD-1_0"), ("ORD-1", "stm_ORD-1_1"))
+    assert causes(decided(twice, hands=both)[0]) == ["ambiguous"]
+    near = replace(RULES, date_window=30 * DAY)
+    order, first, second = case("ORD-1").pays().books(), case("X").settles(), case("Y").settles()
+    for each in (first, second):
+        each.lines[0] = replace(each.lines[0], payment=None)
+    (found,) = decided(order, first, second, rules=near)[0]
+    assert isinstance(found, Break)
+    assert [each.line for each in found.candidates] == ["stm_X_0.1", "stm_Y_0.1"]
+    told, _ = decided(order, first, second, rules=near, hands=(("ORD-1", "stm_Y_0"),))
+    assert causes(told) == ["by_hand", "settled_never_notified"]
+
+
 def test_a_person_pairs_several_statement_lines_with_one_capture() -> None:
     """A payment that was settled in parts; they still have to add up to it."""
     order = case("ORD-1").pays().books()
