@@ -117,6 +117,10 @@ def _other(history: Any) -> None:
     history["deliveries"][5]["event"]["digest"] = "0" * 64
 
 
+def _hidden(log: Any) -> None:
+    log["leaves"][0]["leaf"] = None
+
+
 def _dropped(log: Any) -> None:
     del log["leaves"][2]
 
@@ -195,6 +199,7 @@ FORGERIES: dict[str, tuple[str, Callable[[Any], None], set[str]]] = {
     "a leaf that says otherwise": ("log.json", _retold, {"inclusion"}),
     "a leaf that was not hashed": ("log.json", _resalted, {"inclusion"}),
     "another digest": ("history.json", _other, {"deliveries"}),
+    "a leaf whose text is left out": ("log.json", _hidden, {"inclusion"}),
     "a leaf left out": ("log.json", _dropped, {"inclusion"}),
     "another time of arrival": ("history.json", _later, {"deliveries", "ledger"}),
     "other amounts": ("history.json", _richer, {"ledger", "bodies"}),
