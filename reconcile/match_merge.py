@@ -104,7 +104,13 @@ def merge(
 
 
 def _is_of(s: StatementRow, t: TakingRow) -> bool:
-    return s[6] == t[2] and s[5] == t[3] and s[4] == "payment" and (s[2] == t[5] or s[2] is None)
+    return (
+        s[6] == t[2]
+        and s[5] == t[3]
+        and s[4] == "payment"
+        and (s[2] == t[5] or s[2] is None)
+        and (s[11] == t[4] or not s[11])
+    )
 
 
 Row = TypeVar("Row", TakingRow, BookRow, StatementRow)

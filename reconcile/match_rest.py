@@ -20,6 +20,7 @@ from reconcile.match_judge import Pair, amounts_fit
 from reconcile.match_left import Left
 from reconcile.match_lines import lines_of
 from reconcile.match_rows import BookRow, StatementRow, subject_of
+from reconcile.match_settle import of_one_source
 from reconcile.money import Money
 
 
@@ -139,8 +140,12 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
         if row.payment in captures:
             lines.setdefault(row.payment, []).append(name)
     for payment, names in lines.items():
-        taken = rest.take_captures(captures[payment])
-        deciding.settling.join(taken, rest.take_lines(names), kind="by_payment")
+        of = {rest.captures[name]: name for name in captures[payment]}
+        fitting, rows = of_one_source(list(of), [rest.lines[name] for name in names], [])
+        if rows:
+            taken = rest.take_captures([of[each] for each in fitting])
+            told = rest.take_lines([row.line_id for row in rows])
+            deciding.settling.join(taken, told, kind="by_payment")
 
 
 # --- by group ------------------------------------------------------------------------------------

@@ -86,6 +86,8 @@ class StatementRow(NamedTuple):
          reads the lines finds it. What the line says itself goes first: it never changes, so that
          lines lie in this order already. A line that names another order than its payment is of
          fits nothing there, and the second look finds it by its payment.
+    source  whose statement it is; empty where that is not known. Another source's payment of the
+            same reference is another payment
     """
 
     key: str
@@ -99,6 +101,7 @@ class StatementRow(NamedTuple):
     net: int
     settled_at: Instant | None = None
     payout: str | None = None
+    source: str = ""
 
 
 def taking_row(taking: Taking) -> TakingRow:

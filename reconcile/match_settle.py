@@ -58,10 +58,10 @@ class Settling:
         rest = Open(captures=list(captures))
         of_payment = _by([row for row in rows if row.payment is not None], lambda row: row.payment)
         for payment, lines in of_payment.items():
-            fitting = [each for each in captures if each.payment == payment]
-            if not fitting:
-                rest.lines += lines
-            else:
+            fitting, lines = of_one_source(
+                [each for each in captures if each.payment == payment], lines, rest.lines
+            )
+            if fitting:
                 self._join_of_key(rest, fitting, lines)
         loose = [row for row in rows if row.payment is None]
         if loose:
@@ -70,7 +70,8 @@ class Settling:
 
     def _loose(self, rest: Open, rows: list[StatementRow]) -> None:
         """Lines that name the order only."""
-        if len(rest.captures) == 1:
+        _, rows = of_one_source(rest.captures, rows, rest.lines)
+        if len(rest.captures) == 1 and rows:
             self._join_of_key(rest, rest.captures, rows)
             return
         for sums, lines in _by(rows, lambda row: (row.currency, row.gross)).items():
@@ -203,6 +204,20 @@ class Settling:
     def _never_notified(self, row: StatementRow) -> None:
         self._tally.tell(never_notified(row, as_of=self._terms.as_of))
         self._tally.place_lines([row], "settled_never_notified")
+
+
+def of_one_source(
+    captures: Sequence[Capture], rows: Sequence[StatementRow], strange: list[StatementRow]
+) -> tuple[list[Capture], list[StatementRow]]:
+    """Captures and lines of which each may be of one of the others, by their sources. Lines that
+    are of another source go to `strange`."""
+    sources = {each.source for each in captures}
+    lines: list[StatementRow] = []
+    for row in rows:
+        fits = captures and (not row.source or row.source in sources)
+        (lines if fits else strange).append(row)
+    told = {row.source for row in lines}
+    return [each for each in captures if "" in told or each.source in told], lines
 
 
 def _fits(row: StatementRow, capture: Capture) -> bool:

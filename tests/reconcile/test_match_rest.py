@@ -9,10 +9,11 @@ import pytest
 from reconcile.breaks import Break
 from reconcile.breaks_words import apart_words
 from reconcile.instants import DAY, HOUR
-from reconcile.match import Match
+from reconcile.match import Match, Matching
+from reconcile.match_rows import book_row, statement_row, taking_row
 from reconcile.match_rules import MatchRules
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import RULES, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case
 
 
 def test_two_orders_with_one_key_are_ambiguous_and_a_person_can_tell_them_apart() -> None:
@@ -113,6 +114,29 @@ def test_a_person_pairs_several_statement_lines_with_one_capture() -> None:
     assert causes(decided(order, first, hands=hands)[0]) == ["amount_differs"]
     less = case("Y").settles(gross=400)
     assert causes(decided(order, first, less, hands=hands)[0]) == ["amount_differs"]
+
+
+@pytest.mark.parametrize("named", [None, "ORD-7", "ORD-1"])
+@pytest.mark.parametrize(("source", "told"), [("", []), (SOURCE, []), ("other", [
+    "not_settled", "settled_never_notified",
+])])  # fmt: skip
+def test_another_sources_payment_of_the_same_reference_is_another(
+    named: str | None, source: str, told: list[str]
+) -> None:
+    """Two accounts that count their payments alike: the line of the one settles nothing of the
+    other, whether it names no order, another, or, by mistake, the same."""
+    paid = case("ORD-1").pays(payment="1001").books()
+    line = case("ORD-1").settles(payment="1001", order=named or "").lines[0]
+    for payment in ("1001", None)[: 1 + (named == "ORD-1")]:
+        matching = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
+        decisions = matching.decide(
+            takings=[taking_row(paid.takings[0])],
+            book=[book_row(paid.book[0])],
+            statements=[statement_row(line)._replace(source=source, payment=payment)],
+        )
+        found = [each for each in causes(list(decisions)) if each != "by_payment"]
+        assert matching.control().holds
+        assert found == told
 
 
 def test_a_payment_settled_under_another_order_is_found_by_its_reference() -> None:

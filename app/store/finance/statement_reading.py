@@ -37,10 +37,12 @@ COLUMNS: Final = (
     "net",
     "settled_at",
     "payout",
+    "source",
 )
 
 _TOLD: Final = (
-    "line || '.' || since, payment, order_ref, kind, currency, gross, fee, net, settled_at, payout"
+    "line || '.' || since, payment, order_ref, kind, currency, gross, fee, net, settled_at, "
+    "payout, source"
 )
 
 _NAMED: Final = f"SELECT match_key, {_TOLD} FROM statement_lines WHERE {KNOWN}"  # noqa: S608
@@ -64,7 +66,8 @@ async def statement_rows(
 ) -> AsyncIterator[Rows]:
     """Lines as they were known at an instant, in key order, some thousand at a time.
 
-    Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout).
+    Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
+    source).
     first, beyond  only keys from `first` on and before `beyond`
     """
     number = await newest_published(connection, as_of=as_of)
@@ -136,7 +139,7 @@ async def statement_lines_of(
 def statement_line_of(row: Sequence[Any]) -> StatementLine:
     """The value of a row of `statement_rows`."""
     # fmt: off
-    (_, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout) = row
+    (_, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, _) = row
     # fmt: on
     return StatementLine(
         line_id=line_id,
