@@ -141,7 +141,8 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
             lines.setdefault(row.payment, []).append(name)
     for payment, names in lines.items():
         of = {rest.captures[name]: name for name in captures[payment]}
-        fitting, rows = of_one_source(list(of), [rest.lines[name] for name in names], [])
+        named = [rest.lines[name] for name in names]
+        fitting, rows = of_one_source(list(of), named, terms=deciding.terms, strange=[])
         if rows:
             taken = rest.take_captures([of[each] for each in fitting])
             told = rest.take_lines([row.line_id for row in rows])

@@ -87,7 +87,7 @@ class StatementRow(NamedTuple):
          lines lie in this order already. A line that names another order than its payment is of
          fits nothing there, and the second look finds it by its payment.
     source  whose statement it is; empty where that is not known. Another source's payment of the
-            same reference is another payment
+            same reference is another payment, where that source has statements of its own
     """
 
     key: str

@@ -58,9 +58,8 @@ class Settling:
         rest = Open(captures=list(captures))
         of_payment = _by([row for row in rows if row.payment is not None], lambda row: row.payment)
         for payment, lines in of_payment.items():
-            fitting, lines = of_one_source(
-                [each for each in captures if each.payment == payment], lines, rest.lines
-            )
+            of_it = [each for each in captures if each.payment == payment]
+            fitting, lines = of_one_source(of_it, lines, terms=self._terms, strange=rest.lines)
             if fitting:
                 self._join_of_key(rest, fitting, lines)
         loose = [row for row in rows if row.payment is None]
@@ -70,7 +69,7 @@ class Settling:
 
     def _loose(self, rest: Open, rows: list[StatementRow]) -> None:
         """Lines that name the order only."""
-        _, rows = of_one_source(rest.captures, rows, rest.lines)
+        _, rows = of_one_source(rest.captures, rows, terms=self._terms, strange=rest.lines)
         if len(rest.captures) == 1 and rows:
             self._join_of_key(rest, rest.captures, rows)
             return
@@ -207,17 +206,22 @@ class Settling:
 
 
 def of_one_source(
-    captures: Sequence[Capture], rows: Sequence[StatementRow], strange: list[StatementRow]
+    captures: Sequence[Capture],
+    rows: Sequence[StatementRow],
+    *,
+    terms: Terms,
+    strange: list[StatementRow],
 ) -> tuple[list[Capture], list[StatementRow]]:
     """Captures and lines of which each may be of one of the others, by their sources. Lines that
     are of another source go to `strange`."""
-    sources = {each.source for each in captures}
     lines: list[StatementRow] = []
     for row in rows:
-        fits = captures and (not row.source or row.source in sources)
+        fits = any(terms.settles(row.source, each.source) for each in captures)
         (lines if fits else strange).append(row)
     told = {row.source for row in lines}
-    return [each for each in captures if "" in told or each.source in told], lines
+    return [
+        each for each in captures if any(terms.settles(source, each.source) for source in told)
+    ], lines
 
 
 def _fits(row: StatementRow, capture: Capture) -> bool:

@@ -96,6 +96,11 @@ class Terms:
             return "not_covered"
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
+    def settles(self, line_source: str, source: str) -> bool:
+        """Whether a statement's line may be of a payment of this source: of its own, of one that
+        has no statements and so may share them, or of any where nobody knows whose it is."""
+        return not line_source or line_source == source or source not in self._reaches
+
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
         """Why money captured at `at` need not be in a statement; None if it must be.
 

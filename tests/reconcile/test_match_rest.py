@@ -117,18 +117,25 @@ def test_a_person_pairs_several_statement_lines_with_one_capture() -> None:
 
 
 @pytest.mark.parametrize("named", [None, "ORD-7", "ORD-1"])
-@pytest.mark.parametrize(("source", "told"), [("", []), (SOURCE, []), ("other", [
-    "not_settled", "settled_never_notified",
-])])  # fmt: skip
+@pytest.mark.parametrize(("source", "own", "told"), [
+    ("", True, []),
+    (SOURCE, True, []),
+    ("other", True, ["not_settled", "settled_never_notified"]),
+    ("other", False, []),
+])  # fmt: skip
 def test_another_sources_payment_of_the_same_reference_is_another(
-    named: str | None, source: str, told: list[str]
+    named: str | None, source: str, own: bool, told: list[str]
 ) -> None:
     """Two accounts that count their payments alike: the line of the one settles nothing of the
-    other, whether it names no order, another, or, by mistake, the same."""
+    other, whether it names no order, another, or, by mistake, the same. A source without statements
+    of its own may share another's, whose line is of the order that it names."""
+    if not own and named != "ORD-1":
+        told = ["settled_never_notified"]
     paid = case("ORD-1").pays(payment="1001").books()
     line = case("ORD-1").settles(payment="1001", order=named or "").lines[0]
     for payment in ("1001", None)[: 1 + (named == "ORD-1")]:
-        matching = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
+        coverage = COVERAGE if own else replace(COVERAGE, statements=())
+        matching = Matching(rules=RULES, as_of=AS_OF, coverage=coverage)
         decisions = matching.decide(
             takings=[taking_row(paid.takings[0])],
             book=[book_row(paid.book[0])],
