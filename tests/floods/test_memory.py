@@ -89,7 +89,7 @@ def check(process: Process, group: MemoryGroup, *, count: int) -> None:
 def test_large_bodies(tmp_path: Path, group: MemoryGroup) -> None:
     """Each is refused and hung up on, none is kept; all genuine deliveries get through."""
     with running(tmp_path, "serve", "--port", "0", within=group.entering) as process:
-        check(process, group, count=300)
+        check(process, group, count=200)
 
 
 @pytest.mark.soak

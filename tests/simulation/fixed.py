@@ -32,7 +32,7 @@ WORKER_IDLE_S = 24 * 3_600.0
 WATCHING_IDLE_S = 4 * 24 * 3_600.0
 """The same, of the watchdog, which looks at every start, too."""
 
-ASKING_IDLE_S = 6 * 3_600.0
+ASKING_IDLE_S = 12 * 3_600.0
 """The same, of what asks for unknown sessions again."""
 
 SEALING_IDLE_S = 24 * 3_600.0
