@@ -142,7 +142,7 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
     for payment, names in lines.items():
         of = {rest.captures[name]: name for name in captures[payment]}
         named = [rest.lines[name] for name in names]
-        fitting, rows = of_one_source(list(of), named, terms=deciding.terms, strange=[])
+        fitting, rows, _ = of_one_source(list(of), named, terms=deciding.terms)
         if rows:
             taken = rest.take_captures([of[each] for each in fitting])
             told = rest.take_lines([row.line_id for row in rows])

@@ -7,8 +7,14 @@ kind of match.
 
 from __future__ import annotations
 
+from typing import Final
+
 from reconcile.instants import DAY, Duration, Instant
+from reconcile.match_rows import name_of
 from reconcile.values import frozen
+
+_OF_A_CAPTURE: Final = frozenset(("not_settled", "ambiguous"))
+"""Causes of breaks whose subject is no line: that of a capture is its source."""
 
 
 @frozen
@@ -96,3 +102,11 @@ class HandMatch:
 
     one: str
     other: str
+
+
+def hand_match(cause: str, *, order: str | None, subject: str | None, given: str) -> HandMatch:
+    """What a person said who gave a line, or an order, to a break: it belongs with the line that
+    the break is about, or else with its order."""
+    one = order if cause in _OF_A_CAPTURE else subject or order
+    assert one is not None, "every break is about a line or an order"
+    return HandMatch(one=one, other=name_of(given))

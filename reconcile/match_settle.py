@@ -59,7 +59,8 @@ class Settling:
         of_payment = _by([row for row in rows if row.payment is not None], lambda row: row.payment)
         for payment, lines in of_payment.items():
             of_it = [each for each in captures if each.payment == payment]
-            fitting, lines = of_one_source(of_it, lines, terms=self._terms, strange=rest.lines)
+            fitting, lines, strange = of_one_source(of_it, lines, terms=self._terms)
+            rest.lines += strange
             if fitting:
                 self._join_of_key(rest, fitting, lines)
         loose = [row for row in rows if row.payment is None]
@@ -69,7 +70,8 @@ class Settling:
 
     def _loose(self, rest: Open, rows: list[StatementRow]) -> None:
         """Lines that name the order only."""
-        _, rows = of_one_source(rest.captures, rows, terms=self._terms, strange=rest.lines)
+        _, rows, strange = of_one_source(rest.captures, rows, terms=self._terms)
+        rest.lines += strange
         if len(rest.captures) == 1 and rows:
             self._join_of_key(rest, rest.captures, rows)
             return
@@ -206,22 +208,20 @@ class Settling:
 
 
 def of_one_source(
-    captures: Sequence[Capture],
-    rows: Sequence[StatementRow],
-    *,
-    terms: Terms,
-    strange: list[StatementRow],
-) -> tuple[list[Capture], list[StatementRow]]:
-    """Captures and lines of which each may be of one of the others, by their sources. Lines that
-    are of another source go to `strange`."""
+    captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
+) -> tuple[list[Capture], list[StatementRow], list[StatementRow]]:
+    """Captures and lines of which each may be of one of the others, by their sources; and the lines
+    that are of another source."""
     lines: list[StatementRow] = []
+    strange: list[StatementRow] = []
     for row in rows:
         fits = any(terms.settles(row.source, each.source) for each in captures)
         (lines if fits else strange).append(row)
     told = {row.source for row in lines}
-    return [
+    fitting = [
         each for each in captures if any(terms.settles(source, each.source) for source in told)
-    ], lines
+    ]
+    return fitting, lines, strange
 
 
 def _fits(row: StatementRow, capture: Capture) -> bool:

@@ -284,16 +284,16 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     return things
 
 
-def _micros(moment: str) -> int:
-    since = datetime.fromisoformat(moment.replace("Z", "+00:00")) - EPOCH
-    return since // timedelta(microseconds=1)
+def _micros(at: str) -> int:
+    return (datetime.fromisoformat(at.replace("Z", "+00:00")) - EPOCH) // timedelta(microseconds=1)
 
 
 def _compare(each: dict[str, Any], thing: dict[str, Any], bundle: Bundle) -> None:
     """A leaf is what was hashed, and says what the files say, moments in microseconds."""
-    leaf = read_json((each["leaf"] or "").encode(), f"the leaf of {each['id']}")
-    if hashlib.sha256(b"\0" + each["leaf"].encode()).hexdigest() != each["hash"]:
+    data = (each["leaf"] or "").encode()
+    if hashlib.sha256(b"\0" + data).hexdigest() != each["hash"]:
         raise Wrong(f"the leaf of {each['id']} is not the one that was hashed")
+    leaf = read_json(data, "a leaf")
     for name, said in thing.items():
         wanted = _micros(said) if said and name.endswith("at") else said
         if leaf[name] != wanted and not (name == "headers" and leaf[name] is None):

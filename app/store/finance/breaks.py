@@ -18,7 +18,7 @@ from reconcile.breaks_life import Step
 from reconcile.breaks_text import break_in
 from reconcile.instants import LATEST, Instant
 from reconcile.match_rows import name_of
-from reconcile.match_rules import HandMatch
+from reconcile.match_rules import HandMatch, hand_match
 from reconcile.money import Money
 
 _TURNS: Final = (
@@ -168,13 +168,8 @@ def match_stands(as_of: Instant = LATEST) -> str:
     )
 
 
-OF_A_CAPTURE: Final = frozenset(("not_settled", "ambiguous"))
-"""Causes whose subject is no line: that of a capture is its source."""
-
-
 async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[HandMatch]:
-    """What people matched by then. Each: what the break is about, a line or else the order, and
-    what it was given."""
+    """What people matched by then."""
     rows = await connection.execute(
         text(
             "SELECT cause, order_ref, subject, value FROM break_deeds "  # noqa: S608
@@ -182,8 +177,8 @@ async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[H
         )
     )
     return [
-        HandMatch(one=order if cause in OF_A_CAPTURE else subject or order, other=name_of(value))
-        for cause, order, subject, value in rows
+        hand_match(cause, order=order, subject=subject, given=given)
+        for cause, order, subject, given in rows
     ]
 
 
