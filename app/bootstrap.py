@@ -8,7 +8,7 @@ stops, and the process ends: nothing may be acknowledged by half a service.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx2
@@ -16,12 +16,12 @@ import structlog
 from starlette.applications import Starlette
 
 from app.bootstrap_evidence import sealing, signer_of
-from app.bootstrap_keys import known_phone_key, phone_key
+from app.bootstrap_keys import erasure_journal_path, known_phone_key, phone_key
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
 from app.checkout.client import CheckoutClient
 from app.clock import Clock, SystemClock
 from app.config import Settings
-from app.errors import ConfigurationError
+from app.errors import ConfigurationError, UnreachableError
 from app.open_files import affordable
 from app.operations.checkout.ask_again import asking_again
 from app.operations.deliveries.confirm_events import Confirmer
@@ -30,16 +30,20 @@ from app.operations.deliveries.receive_delivery import Door
 from app.operations.deliveries.rejection_rate import RejectionRate
 from app.operations.desk import Desk
 from app.operations.evidence.seal import Signer
+from app.operations.folding.order_records import in_force_since, start_requiring
+from app.operations.folding.preview import Preview, previewed
 from app.operations.folding.worker import FoldWorker
 from app.operations.keeping.pruner import Pruner
-from app.operations.orders.notify_shop import Notifier, Shop, notify_due
+from app.operations.keeping.replay_erasures import begin_journal
+from app.operations.orders.notify_shop import Notifier, Shop, destination_of, notify_due
 from app.operations.rounds import IDLE_S, Rounds, SideBySide, rest_when_idle
 from app.operations.watching.refused_ages import RefusedAges
-from app.operations.watching.watchdog import REST_S, Watchdog
+from app.operations.watching.watchdog import REST_S, Watchdog, Watched
 from app.outbound.asker import LIMIT_S, Asker
 from app.outbound.http import outgoing_client
 from app.providers.source import Source
 from app.store.database.postgresql import Purpose
+from app.store.folding.folded_by import required_since
 from app.store.store import Store, StoreSettings, open_store
 from app.web.api import Api
 from app.web.application import build_application
@@ -48,6 +52,7 @@ from app.web.gate import Gate, GateLimits
 from app.web.health import Health
 from app.web.metrics import Metrics
 from app.web.webhooks import Limits, Webhooks
+from reconcile.policy import Policy
 
 log = structlog.get_logger()
 
@@ -88,6 +93,12 @@ def request_limits(settings: Settings) -> Limits:
     )
 
 
+def destination(settings: Settings) -> str | None:
+    """What the health of the shop's address is kept under; None where no shop is notified."""
+    url = settings.shop.url
+    return None if url is None else destination_of(url)
+
+
 def notifying(desk: Desk, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
     """The background task that tells the shop."""
     notifier = Notifier(desk=desk, shop=shop, client=client)
@@ -101,7 +112,37 @@ async def open_desk(settings: Settings, *, purpose: Purpose) -> AsyncIterator[De
     """A desk on its own store, for a purpose: see `open_store`."""
     async with open_store(store_settings(settings), purpose=purpose) as store:
         key = known_phone_key(settings) if purpose == "reading" else phone_key(settings)
-        yield Desk(store=store, policy=settings.policy(), clock=SystemClock(), phone_key=key)
+        clock = SystemClock()
+        policy = await policy_of(store, settings, clock=clock, serving=purpose == "serving")
+        desk = Desk(
+            store=store,
+            policy=policy,
+            clock=clock,
+            phone_key=key,
+            erasure_journal=erasure_journal_path(settings),
+        )
+        if purpose in ("serving", "writing"):  # to a database that was put back, `restored` sees
+            await _begin_journal(desk)
+        yield desk
+
+
+async def policy_of(store: Store, settings: Settings, *, clock: Clock, serving: bool) -> Policy:
+    """By what orders are judged: the settings, and since when the database has one of them."""
+    required = settings.requires_order_record
+    if serving:
+        since = await start_requiring(store, required=required, clock=clock)
+    else:
+        since = await in_force_since(store, required=required)
+    return settings.policy(required_since=since)
+
+
+async def _begin_journal(desk: Desk) -> None:
+    """The journal of erasures is made with the database. Where it cannot be, money is received all
+    the same: whoever wants to erase is told."""
+    try:
+        await begin_journal(desk)
+    except (ConfigurationError, UnreachableError) as error:
+        log.warning("the journal of erasures could not be made", exc_info=error)
 
 
 async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
@@ -109,6 +150,19 @@ async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
     store = Store(store_settings(settings))
     try:
         return await store.upgrade()
+    finally:
+        await store.close()
+
+
+async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
+    """What `upgrade_database` and the start after it would do. Nothing is written."""
+    store = Store(store_settings(settings))
+    try:
+        async with store.previewing() as (connection, version):
+            required = settings.requires_order_record
+            since = await required_since(connection) if required else None
+            policy = settings.policy(required_since=since)
+            return await previewed(connection, version=version, policy=policy, progress=progress)
     finally:
         await store.close()
 
@@ -149,21 +203,25 @@ class Service:
         *,
         sources: dict[str, Source],
         clock: Clock,
+        policy: Policy,
         with_worker: bool,
         askers: Mapping[str, Asker],
         checkout: CheckoutClient | None = None,
         client: httpx2.AsyncClient | None = None,
         signer: Signer | None = None,
     ) -> None:
-        """client: what the shop is told with; None: it is not told.
-        signer: who signs what is sealed; None: another process seals.
-        """
+        """`client` is what the shop is told with, `signer` who signs what is sealed; where one is
+        None, another process does that, or nobody."""
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = store
         self.sources = sources
         self.desk = desk = Desk(
-            store=store, policy=settings.policy(), clock=clock, phone_key=phone_key(settings)
+            store=store,
+            policy=policy,
+            clock=clock,
+            phone_key=phone_key(settings),
+            erasure_journal=erasure_journal_path(settings),
         )
         self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
@@ -174,7 +232,7 @@ class Service:
         self.notifying = notifying(desk, shop, client) if shop and client else None
         self.sealing = None if signer is None else sealing(desk, signer)
         ages = RefusedAges()
-        self.watchdog = Watchdog(desk, ages)
+        self.watchdog = Watchdog(Watched(desk, ages, destination(settings)))
         self.watching = Rounds(
             self.watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S)
         )
@@ -192,6 +250,7 @@ class Service:
     def _application(self, settings: Settings, metrics: Metrics) -> Starlette:
         api = Api(
             self.desk,
+            sources=self.sources,
             page_max=settings.page_max,
             longpoll_max_s=settings.longpoll_max_s,
             alarms=lambda: self.watchdog.sentences,
@@ -199,7 +258,7 @@ class Service:
         return build_application(
             webhooks=self.webhooks,
             api=api,
-            checkouts=Checkouts(self.desk, self.checkout, authorize=api.authorize),
+            checkouts=Checkouts(self.desk, self.checkout),
             health=Health(self.desk, reasons=self.reasons, metrics=metrics, watchdog=self.watchdog),
         )
 
@@ -318,17 +377,20 @@ async def open_service(
             open_store(store_settings(settings), purpose="serving")
         )
         clock = clock or SystemClock()
-        desk = Desk(store=store, policy=settings.policy(), clock=clock)
+        policy = await policy_of(store, settings, clock=clock, serving=True)
+        desk = Desk(store=store, policy=policy, clock=clock)
         service = Service(
             store,
             settings,
             sources=sources,
             clock=clock,
+            policy=policy,
             with_worker=with_worker,
             askers=asking,
             checkout=checkout,
             client=client,
             signer=await signer_of(desk, settings) if with_worker else None,
         )
+        await _begin_journal(service.desk)
         await stack.enter_async_context(service.running())
         yield service

@@ -7,14 +7,18 @@ from pathlib import Path
 
 import httpx2
 
-from app.bootstrap import store_settings
+from app.bootstrap import destination, policy_of, store_settings
 from app.bootstrap_evidence import key_path
-from app.bootstrap_keys import phone_key_path
+from app.bootstrap_keys import erasure_journal_path, phone_key_path
 from app.bootstrap_sources import compile_sources, shop_of
 from app.clock import SystemClock
 from app.config import Settings, load_settings
+from app.erasure_journal import VARIABLE as JOURNAL
+from app.erasure_journal import key_path_of
 from app.errors import ConfigurationError, TallyhookError
 from app.operations.desk import Desk
+from app.operations.keeping.replay_erasures import journal_state
+from app.operations.people.manage_tokens import ending_soon
 from app.operations.watching import checkup
 from app.operations.watching.checkup import Sign
 from app.operations.watching.refused_ages import RefusedAges
@@ -40,6 +44,7 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Sign]:
     except ConfigurationError as error:
         return list(checkup.of_configuration(error.problems))
     signs = [checkup.ok("configuration", f"Whole, for {settings.environment}.")]
+    signs.append(checkup.of_merchant())
     signs += [checkup.weak("configuration", f"{warning}.") for warning in settings.warnings]
     signs += [checkup.of_secret_file(name, _mode(path)) for name, path in secret_files(settings)]
     signs += await _database(settings)
@@ -59,7 +64,11 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
         yield "TALLYHOOK_CHECKOUT__TOKEN_FILE", settings.checkout.token_file
     if settings.shop.secret_file is not None:
         yield "TALLYHOOK_SHOP__SECRET_FILE", settings.shop.secret_file
-    for variable, path in key_files(settings).items():
+    journal = erasure_journal_path(settings)
+    own = list(key_files(settings).items())
+    if journal is not None:
+        own += [(JOURNAL, journal), (f"{JOURNAL} (its key)", key_path_of(journal))]
+    for variable, path in own:
         if path.exists():  # else the first start makes it
             yield variable, path
 
@@ -82,10 +91,26 @@ async def _database(settings: Settings) -> list[Sign]:
             async with store.reading() as connection:
                 signs = list(checkup.of_database(await database_facts(connection)))
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
-            desk = Desk(store=store, policy=settings.policy(), clock=SystemClock())
+            clock = SystemClock()
+            policy = await policy_of(store, settings, clock=clock, serving=False)
+            desk = Desk(
+                store=store,
+                policy=policy,
+                clock=clock,
+                erasure_journal=erasure_journal_path(settings),
+            )
+            signs.append(
+                checkup.of_order_records(
+                    required=settings.requires_order_record,
+                    since=policy.require_order_record_since,
+                    live=settings.environment == "live",
+                )
+            )
+            signs += checkup.of_erasure_journal(JOURNAL, await journal_state(desk))
             # What a running service refused for its age only that service knows.
-            raised = await alarms(Watched(desk, RefusedAges()))
+            raised = await alarms(Watched(desk, RefusedAges(), destination(settings)))
             signs += [checkup.of_alarm(name, alarm) for name, alarm in raised.items()]
+            signs += checkup.of_tokens(await ending_soon(desk))
             free = store.writer.space.free_bytes()
     except TallyhookError as error:
         sentence = str(error)

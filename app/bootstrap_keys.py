@@ -1,4 +1,4 @@
-"""Wiring: where the keys of this installation lie."""
+"""Wiring: where the keys and the journal of erasures of this installation lie."""
 
 from __future__ import annotations
 
@@ -27,3 +27,11 @@ def phone_key(settings: Settings) -> PhoneKey:
 def known_phone_key(settings: Settings) -> PhoneKey | None:
     """The phone key; None where none was made yet. Raises ConfigurationError."""
     return read_phone_key(phone_key_path(settings))
+
+
+def erasure_journal_path(settings: Settings) -> Path | None:
+    """The journal of erasures: as set, else beside the database; None on PostgreSQL without one."""
+    if settings.erasure_journal is not None:
+        return settings.erasure_journal
+    database = sqlite_file(settings.database_url)
+    return None if database is None else database.with_name(f"{database.stem}.erasures")

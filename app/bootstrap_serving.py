@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from socket import socket
 
 import structlog
 import uvicorn
@@ -43,10 +44,21 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(settings: Settings, *, host: str, port: int, with_worker: bool = True) -> None:
-    """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed."""
+async def serve(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    with_worker: bool = True,
+    listener: socket | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed.
+
+    listener  a socket that is bound to host and port already; None: one is made
+    """
     async with open_service(settings, with_worker=with_worker) as service:
         await _warn_unfinished(service)
+        log.info("this instance serves one merchant: one order reference is one order")
         server = _Server(_uvicorn(service, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,7 +67,7 @@ async def serve(settings: Settings, *, host: str, port: int, with_worker: bool =
         announcer = asyncio.create_task(_announce(server, settings))
         guard = asyncio.create_task(_guard(service.gate))
         try:
-            await server.serve()
+            await server.serve(sockets=None if listener is None else [listener])
         except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
             raise PortTaken(host, port) from failed
         finally:
@@ -122,8 +134,8 @@ async def _announce(server: uvicorn.Server, settings: Settings) -> None:
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     for each in server.servers:
-        for socket in each.sockets:
-            host, port = socket.getsockname()[:2]
+        for listens in each.sockets:
+            host, port = listens.getsockname()[:2]
             log.info("serving", host=host, port=port, environment=settings.environment)
 
 

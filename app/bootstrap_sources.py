@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
 import httpx2
 
 from app.bootstrap_keys import phone_key
@@ -14,6 +17,7 @@ from app.operations.orders.notify_shop import Shop
 from app.outbound.asker import Asker
 from app.phone_key import PhoneKey
 from app.providers.doctor import Account
+from app.providers.key_identities import key_identities
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.questions import Questions
 from app.providers.sections import FetchBackRule, Profile
@@ -120,7 +124,10 @@ def compile_sources(
                 address=address,
                 ends=ends_of(given),
                 phone_key=phone_digests,
+                accounts=given.account,
+                own_orders=given.orders == "own",
             )
+            problems += _problems_of_account(name, given, profile)
             if source.signs_address and not address:
                 variable = "TALLYHOOK_PUBLIC_URL"
                 raise ConfigurationError(
@@ -132,9 +139,70 @@ def compile_sources(
             sources[name] = source
         except ConfigurationError as error:
             problems += [f"{variable}: {problem}" for problem in error.problems]
+    problems += _problems_of_keys(settings)
     if problems:
         raise ConfigurationError(problems)
     return sources
+
+
+def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> list[str]:
+    variable, where = f"TALLYHOOK_SOURCES__{name.upper()}__ACCOUNT", profile.account.where
+    if where and not given.account:
+        return [
+            f"{variable}: is missing; write your account as {' or '.join(where)} of profile"
+            f" {profile.name} names it, or other merchants' events would count"
+        ]
+    if given.account and not where:
+        return [f"{variable}: means nothing; the events of profile {profile.name} name no account"]
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Holder:
+    """Who verifies with some keys. `accounts`: those told apart under a key of the provider."""
+
+    variable: str
+    keys: frozenset[bytes] = field(repr=False)
+    accounts: frozenset[str]
+
+
+def _problems_of_keys(settings: Settings) -> list[str]:
+    """A delivery that is genuine for two sources is two payments: each key is one source's."""
+    problems = []
+    holders = list(_holders(settings))
+    for number, one in enumerate(holders):
+        for other in holders[:number]:
+            apart = one.accounts and other.accounts and not one.accounts & other.accounts
+            if one.keys & other.keys and not apart:
+                problems.append(
+                    f"{one.variable}: holds a key that {other.variable} holds too, perhaps in"
+                    " another spelling; each needs its own, or an ACCOUNT of its own where the"
+                    " profile's events name one"
+                )
+                break
+    return problems
+
+
+def _holders(settings: Settings) -> Iterator[_Holder]:
+    for name, given in settings.sources.items():
+        try:
+            profile = load_profile(given.profile)
+        except ConfigurationError:
+            continue  # told by whoever compiles it
+        stem = f"TALLYHOOK_SOURCES__{name.upper()}__"
+        given_as = "KEYS" if given.keys else "SECRETS_FILE" if given.secrets_file else "SECRETS"
+        yield _Holder(
+            variable=stem + given_as,
+            keys=key_identities(profile, secrets_of(given)),
+            accounts=frozenset(given.account if profile.account.where else ()),
+        )
+    if settings.shop.secret is not None:
+        secret = settings.shop.secret.get_secret_value()
+        yield _Holder(
+            variable="TALLYHOOK_SHOP__SECRET",
+            keys=key_identities(load_profile("checkout"), [secret]),
+            accounts=frozenset(),
+        )
 
 
 def storing_sources(settings: Settings) -> dict[str, Source]:

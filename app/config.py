@@ -35,6 +35,7 @@ from app.config_checks import CHECKS
 from app.config_reading import PREFIX, Reading, given_variables, read_secret_file
 from app.config_values import (
     DatedSecret,
+    accounts,
     base_url,
     database_url,
     endpoint_url,
@@ -43,9 +44,10 @@ from app.config_values import (
     networks,
     public_url,
     secrets,
+    switched,
 )
 from app.errors import ConfigurationError
-from reconcile.instants import SECOND
+from reconcile.instants import SECOND, Instant
 from reconcile.policy import Policy
 
 KIB: Final = 1024
@@ -53,10 +55,12 @@ MIB: Final = 1024 * KIB
 
 Secrets = Annotated[tuple[DatedSecret, ...], NoDecode, BeforeValidator(secrets)]
 NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
+Accounts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(accounts)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 PublicUrl = Annotated[str, BeforeValidator(public_url)]
 EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
+Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
 Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
 Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
 Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
@@ -75,6 +79,9 @@ class SourceSettings(BaseModel):
     secrets_file  where they came from, if a file; `read_secret_file` reads it again
     keys          of profiles whose requests name their key: key id, or the part's name, to the key
     credentials   with which the provider is asked back, by the names that the profile uses
+    account       of profiles whose events name an account: those whose events count
+    orders        `own`: no other source's event, and no record of the shop but one that says so,
+                  speaks of an order of this source
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,6 +91,8 @@ class SourceSettings(BaseModel):
     secrets_file: Path | None = None
     keys: NamedSecrets = Field(default_factory=dict)
     credentials: NamedSecrets = Field(default_factory=dict)
+    account: Accounts = ()
+    orders: Annotated[Literal["shared", "own"], BeforeValidator(lowered)] = "shared"
 
 
 class CheckoutSettings(BaseModel):
@@ -173,6 +182,9 @@ class Settings(BaseSettings):
     evidence: EvidenceSettings = Field(default_factory=EvidenceSettings)
     phones: PhonesSettings = Field(default_factory=PhonesSettings)
     rehearsal: RehearsalSettings = Field(default_factory=RehearsalSettings)
+    erasure_journal: Path | None = None
+
+    require_order_record: Switch = "auto"
 
     payment_window_s: int = _number(1800, 1, 30 * 86_400)
     grace_s: int = _number(300, 0, 7 * 86_400)
@@ -227,14 +239,21 @@ class Settings(BaseSettings):
         """What is allowed here but would not be in live, one sentence each with the variable."""
         return self._warnings
 
-    def policy(self) -> Policy:
-        """The merchant's choices that a fold depends on, in microseconds."""
+    @property
+    def requires_order_record(self) -> bool:
+        """Whether an order needs a price of the shop's own: in live unless that is switched off."""
+        chosen = self.require_order_record
+        return self.environment == "live" if chosen == "auto" else chosen == "on"
+
+    def policy(self, *, required_since: Instant | None = None) -> Policy:
+        """What a fold depends on, in microseconds. required_since: see `folding.order_records`."""
         return Policy(
             payment_window=self.payment_window_s * SECOND,
             grace=self.grace_s * SECOND,
             late_after=self.late_after_s * SECOND,
             future_tolerance=self.future_tolerance_s * SECOND,
             fulfillment_window=self.fulfillment_window_s * SECOND or None,
+            require_order_record_since=required_since,
         )
 
     @classmethod

@@ -177,6 +177,15 @@ def _checkout_has_its_source(settings: Settings, reading: Reading) -> None:
         reading.problem(variable, f"is missing; say which source its webhooks come from: {names}")
 
 
+def _sessions_are_of_shared_orders(settings: Settings, reading: Reading) -> None:
+    source = settings.sources.get(settings.checkout.source or "")
+    if settings.checkout.base_url and source is not None and source.orders == "own":
+        reading.problem(
+            f"{PREFIX}SOURCES__{(settings.checkout.source or '').upper()}__ORDERS",
+            "must be shared: sessions are opened for the orders of the shop's records",
+        )
+
+
 def _sizes_fit_together(settings: Settings, reading: Reading) -> None:
     for small, large in (
         ("journal_batch", "journal_queue"),
@@ -200,6 +209,7 @@ CHECKS: Final[tuple[Callable[[Settings, Reading], None], ...]] = (
     _checkout_is_whole,
     _checkout_is_encrypted,
     _checkout_has_its_source,
+    _sessions_are_of_shared_orders,
     _sizes_fit_together,
     *config_shop.CHECKS,
     *config_dangers.CHECKS,

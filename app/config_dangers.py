@@ -36,20 +36,6 @@ def _secrets_of_a_source_differ(settings: Settings, reading: Reading) -> None:
             )
 
 
-def _secrets_of_sources_differ_in_more_than_spelling(settings: Settings, reading: Reading) -> None:
-    seen: dict[str, tuple[str, str]] = {}
-    for name, source in settings.sources.items():
-        for secret in source.secrets:
-            text = secret.get_secret_value()
-            other, written = seen.setdefault(_bare(text), (name, text))
-            if _bare(text) and other != name and written != text:
-                reading.problem(
-                    _variable(name, reading),
-                    f"holds the secret of {_variable(other, reading)} in another spelling;"
-                    " each needs its own",
-                )
-
-
 def _bare(secret: str) -> str:
     """A secret without what may be written or left out around it."""
     return secret.strip().removeprefix("whsec_").rstrip("=")
@@ -105,6 +91,14 @@ def _checkout_is_at_the_real_service(settings: Settings, reading: Reading) -> No
         )
 
 
+def _orders_need_a_price_of_the_shop(settings: Settings, reading: Reading) -> None:
+    if reading.live and settings.require_order_record == "off":
+        reading.warnings.append(
+            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live, so an order of which the shop has told "
+            "no price is paid by what the provider's event says that it costs"
+        )
+
+
 def _files_of_settings_are_safe(settings: Settings, reading: Reading) -> None:
     """Whoever can write them, or put others in their place, chooses the secrets."""
     for variable, path in _files(settings, reading):
@@ -152,12 +146,12 @@ def _files_suffice_for_connections(settings: Settings, reading: Reading) -> None
 
 CHECKS: Final[tuple[Callable[[Settings, Reading], None], ...]] = (
     _secrets_of_a_source_differ,
-    _secrets_of_sources_differ_in_more_than_spelling,
     _secrets_are_no_paths,
     _nothing_of_the_simulator_in_live,
     _no_debugging_in_live,
     _assertions_are_on,
     _checkout_is_at_the_real_service,
+    _orders_need_a_price_of_the_shop,
     _files_of_settings_are_safe,
     _files_suffice_for_connections,
 )

@@ -28,6 +28,17 @@ def lowered(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+_SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "off", "no": "off"}
+
+
+def switched(value: Any) -> Any:
+    """`on` or `off` for what means it; anything else as it is."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    word = lowered(value)
+    return _SWITCHED.get(word, word) if isinstance(word, str) else word
+
+
 def listed(value: Any) -> Any:
     """A JSON list of texts, or texts separated by commas; a list as it is.
 
@@ -89,6 +100,19 @@ def named(value: Any) -> Any:
         found = None
     if not isinstance(found, dict) or not all(isinstance(part, str) for part in found.values()):
         raise ValueError('must be a JSON object of texts, such as {"api_key": "value"}')
+    return found
+
+
+def accounts(value: Any) -> Any:
+    """One account's name as it is, or a JSON list of several.
+
+    Raises ValueError where one of them is empty or has blanks around it.
+    """
+    if not isinstance(value, str):
+        return value
+    found = listed(value) if value.lstrip().startswith("[") else [value]
+    if not found or any(not each or each != each.strip() for each in found):
+        raise ValueError('must be an account as the events name it, or a list: ["one", "other"]')
     return found
 
 

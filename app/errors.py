@@ -7,6 +7,7 @@
     │   ├── PortTaken           nor can anyone reach us
     │   ├── StoreUnavailable    for now: try again
     │   └── StorePoisoned       for good: a storage I/O error; this process must end
+    │       └── StrangeSchema   the database has objects that no migration of ours makes
     └── NotFoundError        5  there is no such thing
 
 Every message is for a person: one sentence that says what to do. None carries a secret, a body
@@ -63,6 +64,17 @@ class StoreUnavailable(UnreachableError):
 
 class StorePoisoned(UnreachableError):
     """The store failed in a way after which nothing more may be acknowledged."""
+
+
+class StrangeSchema(StorePoisoned):
+    """The database's schema is another than the migrations make; `found`: the first difference."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"{found}; nothing is served from it: if you made that yourself, undo it; else put "
+            "back a backup from before with `tallyhook restore FILE --force`"
+        )
+        self.found = found
 
 
 class NotFoundError(TallyhookError):

@@ -8,12 +8,12 @@ A lost key costs the search by phone, and nothing else: `reindex` makes it again
 from __future__ import annotations
 
 import hmac
-import os
 from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError, UnreachableError
 from app.ids import new_secret
+from app.private_files import write_new
 
 DIGEST_BYTES: Final = 16
 """Of a digest: the first four name the key, so that digests of another key are told apart."""
@@ -65,20 +65,11 @@ def make_phone_key(path: Path) -> PhoneKey:
     known = read_phone_key(path)
     if known is not None:
         return known
-    # Complete before it has its name, so that nobody ever reads half a key.
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(new_secret().hex() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink()
+        # Complete before it has its name, so that nobody ever reads half a key.
+        write_new(path, new_secret().hex().encode() + b"\n")
+    except FileExistsError:
+        pass
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise UnreachableError(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+DELIVERY = ("delivery", "deliveries")
+LEAF = ("leaf", "leaves")
+"""Nouns of which the plural is not made by an s: `counted(2, *LEAF)`."""
+
 
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A number with its noun: `1 order`, `2,000 orders`; `many` where the plural has no plain s."""

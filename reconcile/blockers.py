@@ -5,8 +5,8 @@ is still open must at least be known for what it is. So these block:
 
 - time: the month's end and the margin after it have not passed
 - ties that do not hold: a sum that comes out differently on its two ways is a fault, not a figure
-- breaks that say nothing certain, `unresolved` and `ambiguous`, that nobody has accepted: what the
-  money is has not been decided, and one day's figure would be a guess
+- breaks that say nothing certain, `unresolved`, `payment_in_doubt` and `ambiguous`, that nobody has
+  accepted: what the money is has not been decided, and one day's figure would be a guess
 - orders still pending: their deadline has not passed, or a confirmation has not come
 - rejected deliveries that would be accepted now: their money is missing from every sum
 
@@ -29,7 +29,7 @@ from reconcile.values import frozen
 
 BlockerCode = Literal["too_early", "ties", "breaks", "pending", "rejected"]
 
-BLOCKING: Final[frozenset[BreakCause]] = frozenset({"unresolved", "ambiguous"})
+BLOCKING: Final[frozenset[BreakCause]] = frozenset({"unresolved", "payment_in_doubt", "ambiguous"})
 """Causes of breaks that must be decided before a month is closed."""
 
 ACCEPTED: Final = "accepted"
@@ -55,7 +55,8 @@ def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Block
         yield Blocker(
             code="too_early",
             sentence=f"{month.name} can be closed from {format_instant(opens)} on, {margin_days} "
-            "days after its end, so that late webhooks and statements may come.",
+            f"{'day' if margin_days == 1 else 'days'} after its end, so that late webhooks and "
+            "statements may come.",
             do="Wait, or change TALLYHOOK_CLOSING_MARGIN_DAYS.",
         )
 

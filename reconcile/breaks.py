@@ -22,6 +22,7 @@ BreakCause = Literal[
     "off_by_minor_unit",
     "currency_differs",
     "paid_twice",
+    "overpaid",
     "refund_not_in_book",
     "refund_not_received",
     "not_settled",
@@ -29,6 +30,7 @@ BreakCause = Literal[
     "fee_unexpected",
     "late_money",
     "unresolved",
+    "payment_in_doubt",
     "ambiguous",
 ]
 """Every cause a break can have; a closed vocabulary."""

@@ -19,6 +19,7 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "the factor {factor}: major units were taken for minor units, or the other way round",
     "currency_differs": "{captured} was captured, and the {against} says {told}: another currency",
     "paid_twice": "Paid more than once: {owed} of the {captured} captured is owed back",
+    "overpaid": "{owed} of what was captured is beyond what the order costs, and owed back",
     "refund_not_in_book": "{refunded} was given back, and the order book has {booked_refund} of it",
     "refund_not_received": "The order book speaks of a refund, and none has come for all of it",
     "not_settled": "{captured} was captured, and no statement that reaches beyond {due_at} holds "
@@ -27,6 +28,8 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "fee_unexpected": "The provider took a fee of {fee}; {expected_fee} was expected",
     "late_money": "{captured} was received after the order had been {why}",
     "unresolved": "The ledger of the order is unresolved; captured so far: {captured}",
+    "payment_in_doubt": "The order is paid, and a further payment of it is in doubt, of up to "
+    "{at_stake}",
     "ambiguous": "{captured} was captured, and several lines or orders fit it equally well",
 }
 
@@ -42,7 +45,8 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "currency_differs": "Find out which currency was agreed, then correct the book or ask the "
     "provider",
     "paid_twice": "Refund the surplus to the customer",
-    "refund_not_in_book": "Enter the refund in the book",
+    "overpaid": "Refund the surplus to the customer",
+    "refund_not_in_book": "Enter what went back in the book, as a refund or as a lost dispute",
     "refund_not_received": "Start the refund at the provider, or correct the book",
     "not_settled": "Ask the provider when it pays this out, by the payment's reference",
     "settled_never_notified": "Ask the provider to send the event again, and check that its "
@@ -51,6 +55,8 @@ NEXT_STEPS: Final[dict[BreakCause, str]] = {
     "expected fee",
     "late_money": "Decide whether to accept the payment, then mark the order as paid, or refund it",
     "unresolved": "Read the order's ledger and settle it with the provider; do not ship on it",
+    "payment_in_doubt": "Read the order's ledger and ask the provider what that payment brought; "
+    "refund it if it came",
     "ambiguous": "Look at the lines and match by hand the two that belong together",
 }
 

@@ -8,6 +8,9 @@ order's. A coarse event (one that names no payment) is about the finer attempt i
 the single one of its session or order, the one with the dispute that it ends by name, the single
 one that states the same claim, or the one whose words it repeats. Where none is meant it is an
 attempt of its own, unless it says nothing final.
+
+What is unconfirmed anyone may have written: it is placed last, beside what is signed or fetched,
+and leads nothing of that anywhere. What the profile ignores belongs to no attempt.
 """
 
 from __future__ import annotations
@@ -25,7 +28,15 @@ from reconcile.records import STILL_ASKING, Record
 SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized"))
 
 FOLLOWS_SUCCESS: frozenset[ClaimKind] = frozenset(
-    ("refunded", "disputed", "dispute_won", "dispute_lost")
+    (
+        "refunded",
+        "refund_pending",
+        "refund_failed",
+        "reversed",
+        "disputed",
+        "dispute_won",
+        "dispute_lost",
+    )
 )
 """What can only be said of an attempt that took money."""
 
@@ -45,6 +56,13 @@ class Heard:
     at: Instant
 
 
+def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
+    """The event ids, each once, in the order given."""
+    if len(heard) == 1:
+        return (heard[0].event.event_id,)
+    return tuple(dict.fromkeys([each.event.event_id for each in heard]))
+
+
 @dataclass(slots=True)
 class SessionFile:
     """What the merchant's side knows of one logical payment (one idempotency key)."""
@@ -62,32 +80,64 @@ class SessionFile:
 
 @dataclass(slots=True)
 class Filed:
-    """The merchant's records by what they say. Of several of a kind, the one that counts."""
+    """The merchant's records by what they say. Of several of a kind, the one that counts.
+
+    prices  every record that set a price other than the one before, in their order
+    named   sessions and payments that the shop says are this order's
+    holds   by reason, the record of each hold that stands
+    released_at
+            when the last hold that was released was; 0 where none was
+    """
 
     placed: Record | None = None
+    prices: list[Record] = field(default_factory=list)
+    named: list[Record] = field(default_factory=list)
+    holds: dict[str, Record] = field(default_factory=dict)
+    released_at: Instant = 0
     canceled: Record | None = None
     fulfilled: Record | None = None
     sessions: dict[str, SessionFile] = field(default_factory=dict)
+
+    def records(self) -> list[Record]:
+        """Every record that counts for something."""
+        single = [self.placed, self.canceled, self.fulfilled]
+        found = [record for record in single if record is not None]
+        found += [*self.prices, *self.named, *self.holds.values()]
+        return found + [r for file in self.sessions.values() for r in file.records()]
 
 
 class AttemptEvidence:
     """All that speaks of one attempt.
 
     heard    its events, in the order of `Case.heard`
+    told     unconfirmed events of it, which are no part of `heard`
     session  the first session that its events name
     links    events that tie it to a session of which coarser events speak
+    sums     whether any of its events says what was refunded so far
     """
 
-    __slots__ = ("claims", "files", "heard", "links", "reference", "session", "source")
+    __slots__ = (
+        "claims",
+        "files",
+        "heard",
+        "links",
+        "reference",
+        "session",
+        "source",
+        "sums",
+        "told",
+    )
 
     def __init__(self, source: str, reference: str, session: str | None = None) -> None:
         self.source = source
         self.reference = reference
         self.session = session
         self.heard: list[Heard] = []
+        self.told: list[Heard] = []
         self.files: list[SessionFile] = []
         self.claims: dict[ClaimKind, list[Heard]] = {}
         self.links: list[Heard] = []
+        self.sums = False
 
     def names(self, session: str) -> Heard | None:
         """The first of its events that names this session."""
@@ -113,6 +163,8 @@ class AttemptEvidence:
         self.heard.append(heard)
         if event.session is not None and self.session is None:
             self.session = event.session
+        if event.refunded_total is not None:
+            self.sums = True
         said = self.claims.get(event.claim)
         if said is None:
             self.claims[event.claim] = [heard]
@@ -167,7 +219,10 @@ def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
         if heard is None:
             dated = event.occurred_at
             by_key[key] = heard = Heard(event, received, 1, received if dated is None else dated)
-            (own if event.order is None or event.order == order else foreign).append(heard)
+            if event.order is None or event.order == order:
+                own.append(heard)
+            elif event.standing != "unconfirmed":
+                foreign.append(heard)
             continue
         heard.count += 1
         if received < heard.first:
@@ -192,11 +247,18 @@ def _file(history: History, as_of: Instant) -> Filed:
     known = [r for r in history.records if r.recorded_at <= as_of and r.order == order]
     for record in sorted(known, key=lambda r: (r.recorded_at, r.record_id)):
         if record.kind == "order_placed":
-            filed.placed = _priced(filed.placed, record)
+            filed.placed = _priced(filed, record)
         elif record.kind == "order_canceled":
             filed.canceled = filed.canceled or record
         elif record.kind == "order_fulfilled":
             filed.fulfilled = filed.fulfilled or record
+        elif record.kind == "reference_named":
+            filed.named.append(record)
+        elif record.kind == "held":
+            filed.holds.setdefault(record.reason or "", record)
+        elif record.kind == "released":
+            if filed.holds.pop(record.reason or "", None) is not None:
+                filed.released_at = record.recorded_at
         else:
             key = record.key or record.session or ""
             _file_session(filed.sessions.setdefault(key, SessionFile()), record)
@@ -208,11 +270,14 @@ def _foreign_records(history: History, as_of: Instant) -> Sequence[Record]:
     return sorted(others, key=lambda record: (record.recorded_at, record.record_id))
 
 
-def _priced(earlier: Record | None, record: Record) -> Record:
+def _priced(filed: Filed, record: Record) -> Record:
     """The record that last set the price. One that repeats it, or names none, changes nothing."""
-    if earlier is None or (record.money is not None and record.money != earlier.money):
-        return record
-    return earlier
+    earlier = filed.placed
+    if earlier is not None and (record.money is None or record.money == earlier.money):
+        return earlier
+    if record.money is not None:
+        filed.prices.append(record)
+    return record
 
 
 def _file_session(file: SessionFile, record: Record) -> None:
@@ -231,9 +296,15 @@ def _file_session(file: SessionFile, record: Record) -> None:
 def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvidence]:
     by_payment: dict[tuple[str, str], AttemptEvidence] = {}
     coarse: list[Heard] = []
+    told: list[Heard] = []
     for each in heard:
         event = each.event
         payment = event.payment
+        if event.standing == "unconfirmed":
+            told.append(each)
+            continue
+        if event.claim == "ignored":
+            continue
         if payment is None:
             coarse.append(each)
             continue
@@ -247,6 +318,8 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
         attempts = _with_coarse(order, attempts, coarse)
     if filed.sessions:
         attempts = _with_sessions(order, attempts, filed)
+    if told:
+        attempts = _with_told(order, attempts, told)
     if len(attempts) > 1:
         attempts.sort(key=lambda a: (a.reference, a.source))
     return attempts
@@ -260,6 +333,25 @@ def _with_coarse(
         level = [each for each in coarse if (each.event.session is not None) == by_session]
         attempts = _place_level(order, attempts, level)
     return attempts
+
+
+def _with_told(
+    order: str, attempts: list[AttemptEvidence], told: list[Heard]
+) -> list[AttemptEvidence]:
+    """Unconfirmed events, each to the attempt that it names or can only mean, else its own."""
+    known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
+    for each in told:
+        event = each.event
+        if event.claim == "ignored":
+            continue
+        finer = _finer(attempts, event) if event.payment is None else []
+        key = (event.source, event.payment or event.session or order)
+        if len(finer) == 1:
+            finer[0].told.append(each)
+        else:
+            made = AttemptEvidence(*key, session=event.session)
+            known.setdefault(key, made).told.append(each)
+    return list(known.values())
 
 
 def _place_level(

@@ -20,10 +20,14 @@ ClaimKind = Literal[
     "expired",
     "timed_out",
     "refunded",
+    "refund_pending",
+    "refund_failed",
+    "reversed",
     "disputed",
     "dispute_won",
     "dispute_lost",
     "unrecognized",
+    "ignored",
 ]
 """The closed vocabulary of what one event can say of one attempt."""
 
@@ -31,7 +35,11 @@ CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 
 Standing = Literal["said", "unconfirmed", "fetched"]
 """What an event's word is worth: `said` under a signature that covers it; `unconfirmed`, told by
-a provider whose signature covers too little; `fetched`, read at the provider in answer to that."""
+a provider whose signature covers too little, or does not say whose event it is; `fetched`, read at
+the provider in answer to that."""
+
+UNCONFIRMED: Final[Standing] = "unconfirmed"
+"""What can make an order pending, and nothing else."""
 
 
 @frozen
@@ -45,8 +53,11 @@ class Event:
     order, session, payment
                  references; those that are present correlate the event
     movement     the refund's or dispute's own reference
+    capture      the capture's own reference, where the provider takes a payment in several parts
     money        what the event says moved, or is refunded or disputed; zero or more
     order_money  what the event says the whole order costs
+    refunded_total
+                 a sum: what the event says has been refunded of the payment so far
     reason       the provider's own code for a failure, such as `insufficient_funds`
     standing     what its word is worth; the claim of an `unconfirmed` event is `pending`, whatever
                  its kind says, until the provider's own answer is there as an event of its own
@@ -62,8 +73,10 @@ class Event:
     session: str | None = None
     payment: str | None = None
     movement: str | None = None
+    capture: str | None = None
     money: Money | None = None
     order_money: Money | None = None
+    refunded_total: Money | None = None
     reason: str | None = None
     standing: Standing = "said"
 

@@ -31,22 +31,16 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
     if len(ledger.attempts) > 1:
         sentences += [attempt_sentence(attempt) for attempt in ledger.attempts]
     sentences += [finding_text(finding) for finding in ledger.findings]
-    if ledger.outcome == "succeeded" and not ledger.fulfillable:
-        sentences.append(_held_back(ledger))
+    sentences += [f"Do not ship: {_reason(reason)}" for reason in ledger.withheld]
     sentences.append(WHAT_WOULD_CHANGE_IT[ledger.outcome] + ".")
     return tuple(sentences)
 
 
-def _held_back(ledger: Ledger) -> str:
-    canceled = ledger.case.filed.canceled
-    if canceled is not None:
-        return f"Do not ship: the shop canceled the order [{canceled.record_id}]."
-    return "Do not ship: what the order costs is not known."
-
-
 def cited(ledger: Ledger) -> frozenset[str]:
-    """Every event and record id that the deciding reasons rest on, and a cancellation's."""
-    cites = {cite for reason in ledger.reasons for cite in reason.cites}
+    """Every event and record id that the deciding reasons rest on, those that withhold a paid order
+    included, and a cancellation's."""
+    reasons = (*ledger.reasons, *ledger.withheld)
+    cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled
     return frozenset(cites | ({canceled.record_id} if canceled is not None else set()))
 
@@ -107,18 +101,33 @@ def _instant(instant: int | None) -> str | None:
 
 
 def _totals(ledger: Ledger) -> dict[str, Any]:
-    """Expected, captured and refunded. Further currencies, if any, stand under `others`."""
+    """Expected, captured, refunded and held; what was reversed or lost in disputes, where any was.
+
+    Further currencies, if any, stand under `others`.
+    """
     main, others = _main_balance(ledger)
     totals: dict[str, Any] = {
         "expected": None if ledger.expected is None else to_json(ledger.expected),
         "captured": None if main is None else _side(main, main.captured),
         "refunded": None if main is None else _side(main, main.refunded),
+        "held": None if ledger.held is None else to_json(ledger.held),
+        **({} if main is None else _further(main)),
     }
     if others:
         totals["others"] = [
-            {"captured": _side(b, b.captured), "refunded": _side(b, b.refunded)} for b in others
+            {
+                "captured": _side(b, b.captured),
+                "refunded": _side(b, b.refunded),
+                **_further(b),
+            }
+            for b in others
         ]
     return totals
+
+
+def _further(balance: Balance) -> dict[str, Any]:
+    sides = {"reversed": balance.reversed, "lost": balance.lost}
+    return {name: _side(balance, minor) for name, minor in sides.items() if minor}
 
 
 def _main_balance(ledger: Ledger) -> tuple[Balance | None, list[Balance]]:
@@ -165,7 +174,7 @@ def _finding_document(finding: Finding) -> dict[str, Any]:
 
 
 def _timeline(ledger: Ledger) -> list[dict[str, Any]]:
-    attempts = {id(h): a.reference for a in ledger.case.attempts for h in a.heard}
+    attempts = {id(h): a.reference for a in ledger.case.attempts for h in (*a.heard, *a.told)}
     return [_timeline_row(h, ledger, attempt=attempts.get(id(h))) for h in ledger.case.heard]
 
 
@@ -192,7 +201,7 @@ def _note(heard: Heard, ledger: Ledger) -> str:
     if heard.event.occurred_at is None:
         notes.append("the provider gave no date; our arrival stands in")
     if heard.event.standing == "unconfirmed":
-        notes.append("its signature does not cover what it says: it does not count by itself")
+        notes.append("it does not count by itself: its provider has not confirmed it here")
     delay = heard.first - heard.at
     if heard.event.standing == "fetched":
         notes.append("the provider's own answer, fetched by us")

@@ -9,9 +9,11 @@ order any more than outcomes do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Final
 
-from reconcile.correlate import NOTHING_FILED, Case
+from reconcile.correlate import NOTHING_FILED, Case, cites_of
+from reconcile.events import ClaimKind
 from reconcile.findings_claims import (
     of_attempts,
     of_events,
@@ -19,11 +21,19 @@ from reconcile.findings_claims import (
     same_id_different_body,
     shared_with_other_order,
 )
-from reconcile.findings_money import captures, conflicting_amounts, refunds, semantic_duplicate
+from reconcile.findings_money import (
+    captures,
+    conflicting_amounts,
+    disputes,
+    refunds,
+    refunds_under_way,
+    semantic_duplicate,
+    unread_money_event,
+)
 from reconcile.instants import Instant
 from reconcile.ledger import FINDING_CODES, Facts, Finding, new_finding
-from reconcile.movements import cites_of
-from reconcile.outcome import Judgement, paid_several_times
+from reconcile.movements import Payment
+from reconcile.outcome import Judgement, standing
 from reconcile.records import STILL_ASKING
 
 Check = Callable[[Case, Judgement], Iterable[Finding]]
@@ -55,7 +65,7 @@ _PLACES: Final = {code: place for place, code in enumerate(FINDING_CODES)}
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     """The provider speaks of an order that nobody on the merchant's side has spoken of."""
     filed = case.filed
-    if not case.heard or filed.placed or filed.sessions or filed.canceled or filed.fulfilled:
+    if not case.heard or filed.placed is not None or filed.records():
         return []
     return [new_finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
 
@@ -77,32 +87,56 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
-    """When we first could know that the order was paid and undisputed: the last piece's arrival."""
-    pieces = [min([h.first for h in movement.heard]) for movement in judgement.captures]
-    if paid_several_times(judgement):
-        pieces = [min(pieces)]
+    """When we first could know that the order was paid and nothing held it: the last piece."""
+    pieces = [_paid_since(judgement), case.filed.released_at]
     for attempt in case.attempts:
-        pieces += [heard.first for heard in attempt.claims.get("dispute_won", ())]
+        for claim in _GIVES_BACK:
+            pieces += [heard.first for heard in attempt.claims.get(claim, ())]
     if case.filed.placed is not None:
         pieces.append(case.filed.placed.recorded_at)
-    return max(pieces, default=0)
+    return max(pieces)
+
+
+def _paid_since(judgement: Judgement) -> Instant:
+    """The arrival of the payment with which what is kept of those that count was the price."""
+    price = judgement.expected.money
+    reached = total = 0
+    if price is None:
+        return reached
+    sure = judgement.sure()
+    if len(sure) == 1:
+        return _arrived(sure[0])
+    for arrived, amount in sorted(_kept(judgement, price.currency)):
+        if total < price.minor or not reached:
+            reached, total = arrived, total + amount
+    return reached
+
+
+def _kept(judgement: Judgement, currency: str) -> Iterable[tuple[Instant, int]]:
+    for payment in judgement.sure():
+        kept, on_hold = standing(payment, currency)
+        if kept > on_hold:
+            yield _arrived(payment), kept - on_hold
+
+
+def _arrived(payment: Payment) -> Instant:
+    return max([min([h.first for h in m.heard]) for m in payment.captures])
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
     """When an order that is paid and not fulfilled becomes a finding; None where it cannot."""
     filed = case.filed
     window = case.policy.fulfillment_window
-    if window is None or filed.placed is None or filed.fulfilled or filed.canceled:
+    if window is None or filed.placed is None or filed.fulfilled:
         return None
-    if judgement.outcome != "succeeded" or judgement.expected.money is None:
+    if judgement.outcome != "succeeded" or judgement.withheld:
         return None
     return fulfillable_since(case, judgement) + window
 
 
 def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
     """Paid in full for a good while, and the shop has not said that it delivered."""
-    placed = case.filed.placed
-    deadline = fulfillment_deadline(case, judgement) if placed is not None else None
+    placed, deadline = case.filed.placed, judgement.ship_by
     if placed is None or deadline is None or case.as_of < deadline:
         return []
     facts: Facts = (("fulfillable_at", fulfillable_since(case, judgement)), ("due_at", deadline))
@@ -110,7 +144,11 @@ def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
     return [new_finding(code="paid_but_not_fulfilled", cites=cites, facts=facts)]
 
 
-_PAID_ONCE: Final = frozenset(("succeeded", "refunded", "partially_refunded", "disputed"))
+_GIVES_BACK: Final[tuple[ClaimKind, ...]] = ("dispute_won", "refund_failed")
+
+_PAID_ONCE: Final = frozenset(
+    ("succeeded", "refunded", "partially_refunded", "disputed", "charged_back")
+)
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
@@ -139,6 +177,31 @@ def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
     return [new_finding(code="paid_after_cancel", cites=cites, facts=facts)]
 
 
+def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
+    """The shop gave another price than before, and who said so."""
+    prices = case.filed.prices
+    return [
+        new_finding(
+            code="price_changed",
+            cites=(before.record_id, after.record_id),
+            facts=(("before", before.money), ("after", after.money), ("author", after.author)),
+        )
+        for before, after in pairwise(prices)
+    ]
+
+
+def held_back(case: Case, judgement: Judgement) -> list[Finding]:
+    """A hold stands: the order is not to be fulfilled until a person releases it."""
+    return [
+        new_finding(
+            code="held_back",
+            cites=(record.record_id,),
+            facts=(("hold", reason), ("held_at", record.at)),
+        )
+        for reason, record in sorted(case.filed.holds.items())
+    ]
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     of_events,
     semantic_duplicate,
@@ -150,6 +213,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     same_id_different_body,
     conflicting_amounts,
     captures,
+    disputes,
+    refunds_under_way,
+    unread_money_event,
 )
 """What can be found without the merchant's records. A new finding is one function here or below,
 its code in `ledger`, its words in `reasons`."""
@@ -159,5 +225,7 @@ CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     paid_but_not_fulfilled,
     fulfilled_but_not_paid,
     paid_after_cancel,
+    price_changed,
+    held_back,
 )
 """What can only be found where the merchant's side has told us something."""

@@ -5,20 +5,20 @@ Leaves out: money, and the merchant's side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
-from reconcile.correlate import AttemptEvidence, Case, Heard
+from reconcile.correlate import AttemptEvidence, Case, Heard, cites_of
+from reconcile.doubt import cancellations_after, shared_references
 from reconcile.events import ClaimKind
 from reconcile.instants import Instant
 from reconcile.ledger import Attempt, Facts, Finding, new_finding
-from reconcile.movements import cites_of, same_dispute
-from reconcile.outcome import Judgement, shared_references
+from reconcile.outcome import Judgement
 
-_FINAL: Final[tuple[ClaimKind, ...]] = ("succeeded", "declined", "canceled", "expired")
+_FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
 _EXCLUDED_BY_AUTHORIZED: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
-_EXCLUDING: Final = frozenset((*_FINAL, "authorized", "dispute_won", "dispute_lost"))
+_EXCLUDING: Final = frozenset((*_FINAL, "succeeded", "authorized", "dispute_won", "dispute_lost"))
 """Claims of which one attempt can truly have only one; of two of them some pairs get on."""
 
 _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
@@ -91,6 +91,7 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
             found += _overtaken(evidence)
         if len(claims) > 1 and len(_EXCLUDING.intersection(claims)) > 1:
             found += _contradictions(evidence)
+            found += _recovered(evidence)
         captured = claims.get("succeeded")
         if captured is not None:
             found += _after_deadline(evidence, captured, attempt.deadline)
@@ -140,20 +141,78 @@ def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant])
 
 def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
     """One attempt is said to have ended in ways that exclude each other."""
-    found: list[Finding] = []
     claims = attempt.claims
-    said = [claim for claim in _FINAL if claim in claims]
-    if "authorized" in claims and "succeeded" not in claims:
-        said = ["authorized", *[claim for claim in _EXCLUDED_BY_AUTHORIZED if claim in claims]]
-    if len(said) > 1:
-        heard = [h for claim in said for h in claims[claim]]
-        found.append(_contradiction(attempt, ", ".join(said), heard))
+    found: list[Finding] = []
+    against = _against_success(attempt) if "succeeded" in claims else _against_each_other(attempt)
+    if len(against) > 1:
+        heard = [h for claim in against for h in against[claim]]
+        found.append(_contradiction(attempt, ", ".join(against), heard))
     won, lost = claims.get("dispute_won", ()), claims.get("dispute_lost", ())
-    both = [(w, x) for w in won for x in lost if same_dispute(w, x)] if won and lost else []
+    both = [(w, x) for w in won for x in lost if _same_end(w, x)]
     if both:
         heard = [h for pair in both for h in pair]
         found.append(_contradiction(attempt, "dispute_won, dispute_lost", heard))
     return found
+
+
+def _against_success(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
+    """The successes, and what excludes them: a decline that the provider dates after all of them, a
+    cancellation that it does not date before or with them, an expiry."""
+    claims = attempt.claims
+    captured = claims["succeeded"]
+    said: dict[str, list[Heard]] = {
+        "succeeded": captured,
+        "declined": [h for h in claims.get("declined", ()) if _after_all(h, captured)],
+        "canceled": cancellations_after(attempt),
+        "expired": claims.get("expired", []),
+    }
+    return {claim: heard for claim, heard in said.items() if heard}
+
+
+def _after_all(heard: Heard, captured: list[Heard]) -> bool:
+    told = [heard, *captured]
+    if any(each.event.occurred_at is None for each in told):
+        return False
+    return heard.at > max([each.at for each in captured])
+
+
+def _against_each_other(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
+    claims = attempt.claims
+    said = [claim for claim in _FINAL if claim in claims]
+    if "authorized" in claims:
+        # One that the provider dates after the reservation released it.
+        reserved = claims["authorized"]
+        said = [c for c in _EXCLUDED_BY_AUTHORIZED if not _released(claims.get(c, ()), reserved)]
+        said = ["authorized", *[claim for claim in said if claim in claims]]
+    return {claim: claims[claim] for claim in said}
+
+
+def _released(ends: Sequence[Heard], reserved: list[Heard]) -> bool:
+    return any(_after_all(end, reserved) for end in ends)
+
+
+def _same_end(won: Heard, lost: Heard) -> bool:
+    """Whether two ends of one dispute exclude each other: those of which the provider dates neither
+    after the other. A later word is a further decision, not a contradiction."""
+    names = (won.event.movement, lost.event.movement)
+    if None not in names and names[0] != names[1]:
+        return False
+    return None in (won.event.occurred_at, lost.event.occurred_at) or won.at == lost.at
+
+
+def _recovered(attempt: AttemptEvidence) -> list[Finding]:
+    """Tries of one payment that were declined before it succeeded."""
+    captured = attempt.claims.get("succeeded")
+    declined = attempt.claims.get("declined")
+    if captured is None or declined is None:
+        return []
+    last = max([(h.event.occurred_at is not None, h.at) for h in captured])
+    tries = [h for h in declined if h.event.occurred_at is not None and last[0] and h.at <= last[1]]
+    if not tries:
+        return []
+    cites = cites_of([*tries, *captured])
+    facts: Facts = (("attempt", attempt.reference), ("failed", len(cites_of(tries))))
+    return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
 
 
 def _contradiction(attempt: AttemptEvidence, said: str, heard: list[Heard]) -> Finding:
@@ -168,8 +227,7 @@ def _after_deadline(
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing == "fetched":
         # Not given up: the provider was being asked since the unconfirmed word came.
-        told = [h.first for h in evidence.heard if h.event.standing == "unconfirmed"]
-        known = min([known, *told])
+        known = min([known, *[h.first for h in evidence.told]])
     happened = captured[0].at
     late = deadline is not None and (known >= deadline or happened >= deadline)
     reported: list[Heard] = []

@@ -5,10 +5,14 @@ Leaves out: whether the order is settled; that is `outcome`'s.
 
 from __future__ import annotations
 
-from reconcile.correlate import Case
-from reconcile.ledger import Facts, FactValue, Finding, FindingCode, new_finding
-from reconcile.money import Money, exponent_of
-from reconcile.movements import Movement, cites_of
+from typing import Final
+
+from reconcile.correlate import Case, cites_of
+from reconcile.doubt import is_off_by_factor
+from reconcile.fulfilling import is_unread
+from reconcile.ledger import Facts, FactValue, Finding, FindingCode, Movement, new_finding
+from reconcile.money import Money
+from reconcile.movements import Dispute, DisputeWord, Payment, amount_of, by_movement
 from reconcile.outcome import Judgement, paid_several_times
 
 # --- of movements --------------------------------------------------------------------------------
@@ -18,7 +22,9 @@ def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
     """Several events, each with its own id, state one movement of money."""
     found: list[Finding] = []
     for movement in judgement.movements:
-        cites = cites_of(movement.heard) if len(movement.heard) > 1 else ()
+        # A dispute's events are words of one story, not one word several times.
+        once = len(movement.heard) == 1 or movement.kind == "dispute_lost"
+        cites = () if once else cites_of(movement.heard)
         if len(cites) > 1:
             facts: Facts = (
                 ("attempt", movement.attempt.reference),
@@ -44,7 +50,8 @@ def conflicting_amounts(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def captures(case: Case, judgement: Judgement) -> list[Finding]:
-    """`paid_twice`, `amount_mismatch`, `amount_off_by_minor_unit`, `currency_mismatch`."""
+    """`paid_twice`, `overpaid`, `other_currency_received`, `amount_mismatch`,
+    `amount_off_by_minor_unit`, `currency_mismatch`."""
     captured, expected = judgement.captures, judgement.expected
     if not captured or (expected.money is None and not expected.stated):
         return []
@@ -52,44 +59,69 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
         return []
     if expected.money is None:
         return [_mismatch("amount_mismatch", judgement, captured)]
-    if any(m.money is None for m in captured):
-        return _unstated(judgement, captured)
-    if any(m.money and m.money.currency != expected.money.currency for m in captured):
-        return [_mismatch("currency_mismatch", judgement, captured)]
-    total = sum([m.money.minor for m in captured if m.money is not None])
-    if total == expected.money.minor:
-        return []
-    if paid_several_times(judgement):
-        return _paid_twice(judgement, captured, expected.money)
-    return _amount_mismatches(judgement, captured, total)
-
-
-def _unstated(judgement: Judgement, captured: list[Movement]) -> list[Finding]:
+    found = _off_by_factor(judgement, captured, expected.money)
     silent = [m for m in captured if not m.stated]
-    return [_mismatch("amount_mismatch", judgement, silent)] if silent else []
+    if silent:
+        found.append(_mismatch("amount_mismatch", judgement, silent))
+    if any(m.money is None for m in captured):
+        return found
+    if not any(m.money and m.money.currency == expected.money.currency for m in captured):
+        return [_mismatch("currency_mismatch", judgement, captured), *found]
+    found += _other_currencies(judgement, expected.money)
+    if judgement.surplus:
+        found.append(_surplus(judgement, captured, expected.money))
+    elif not found:
+        found += _too_little(judgement, captured, expected.money)
+    return found
 
 
-def _paid_twice(judgement: Judgement, captured: list[Movement], expected: Money) -> list[Finding]:
-    balance = judgement.balances[0]
-    owed = balance.captured - balance.refunded - expected.minor
-    if owed <= 0:
+def _off_by_factor(
+    judgement: Judgement, captured: list[Movement], expected: Money
+) -> list[Finding]:
+    """Each capture that is the price times the currency's factor: judged by itself."""
+    odd = [m for m in captured if is_off_by_factor(m.money, expected)]
+    if not odd:
         return []
-    facts: Facts = (
-        ("times", len(captured)),
-        ("expected", expected),
-        ("owed", Money(minor=owed, currency=expected.currency)),
-    )
+    codes: tuple[FindingCode, ...] = ("amount_mismatch", "amount_off_by_minor_unit")
+    return [_mismatch(code, judgement, odd) for code in codes]
+
+
+def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
+    """Money that is held in another currency than the order's, beside some in its own."""
+    cites: dict[str, list[str]] = {}
+    for movement in judgement.movements:
+        if movement.money is not None:
+            cites.setdefault(movement.money.currency, []).extend(movement.cites)
+    return [
+        new_finding(
+            code="other_currency_received",
+            cites=tuple(dict.fromkeys(cites[b.currency])),
+            facts=(("received", Money(minor=b.captured - b.returned, currency=b.currency)),),
+        )
+        for b in judgement.balances
+        if b.currency != expected.currency and b.captured > b.returned
+    ]
+
+
+def _surplus(judgement: Judgement, captured: list[Movement], expected: Money) -> Finding:
+    """What is held beyond the price: of captures of the whole price, or any other."""
+    owed = Money(minor=judgement.surplus, currency=expected.currency)
     cites = tuple(dict.fromkeys([c for m in captured for c in m.cites]))
-    return [new_finding(code="paid_twice", cites=cites, facts=facts)]
+    if paid_several_times(judgement):
+        times = len([m for m in captured if m.money == expected])
+        facts: Facts = (("times", times), ("expected", expected), ("owed", owed))
+        return new_finding(code="paid_twice", cites=cites, facts=facts)
+    return new_finding(
+        code="overpaid", cites=cites, facts=(("expected", expected), ("surplus", owed))
+    )
 
 
-def _amount_mismatches(judgement: Judgement, captured: list[Movement], total: int) -> list[Finding]:
+def _too_little(judgement: Judgement, captured: list[Movement], expected: Money) -> list[Finding]:
+    total = sum([b.captured for b in judgement.balances if b.currency == expected.currency])
+    if total >= expected.minor:
+        return []
     found = [_mismatch("amount_mismatch", judgement, captured)]
-    expected = judgement.expected.money
-    assert expected is not None
-    # A currency without decimals is mistaken by the hundred that most others have.
-    factor = 10 ** (exponent_of(expected.currency) or 2)
-    if total and (total == expected.minor * factor or total * factor == expected.minor):
+    if is_off_by_factor(expected, Money(minor=total, currency=expected.currency)):
         found.append(_mismatch("amount_off_by_minor_unit", judgement, captured))
     return found
 
@@ -113,22 +145,94 @@ def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement])
 
 
 def refunds(case: Case, judgement: Judgement) -> list[Finding]:
-    """`refund_without_payment` and `refund_exceeds_capture`."""
+    """`refund_without_payment` and `refund_exceeds_capture`, payment by payment."""
     if len(judgement.captures) == len(judgement.movements):
         return []
-    returned = [m for m in judgement.movements if m.kind != "captured"]
-    cites = tuple(dict.fromkeys([c for m in returned for c in m.cites]))
-    if len(returned) == len(judgement.movements):
-        return [new_finding(code="refund_without_payment", cites=cites)]
+    found: list[Finding] = []
+    unknown = [p for p in judgement.payments if p.returns and not p.captures]
+    if unknown:
+        cites = tuple(dict.fromkeys([c for p in unknown for m in p.returns for c in m.cites]))
+        found.append(new_finding(code="refund_without_payment", cites=cites))
+    for payment in judgement.payments:
+        certain = payment.captures and all(m.money is not None for m in payment.captures)
+        if payment.returns and certain:
+            found += _exceeding(payment)
+    return found
+
+
+def _exceeding(payment: Payment) -> list[Finding]:
+    """More went back on one payment than came on it."""
+    returned = [m.money.currency for m in payment.returns if m.money is not None]
+    cites = tuple(dict.fromkeys([c for m in payment.returns for c in m.cites]))
     return [
         new_finding(
             code="refund_exceeds_capture",
             cites=cites,
             facts=(
-                ("captured", Money(minor=b.captured, currency=b.currency)),
-                ("refunded", Money(minor=b.refunded, currency=b.currency)),
+                ("captured", Money(minor=payment.captured(currency), currency=currency)),
+                ("refunded", Money(minor=payment.returned(currency), currency=currency)),
             ),
         )
-        for b in judgement.balances
-        if b.refunded > b.captured
+        for currency in sorted(set(returned))
+        if payment.returned(currency) > payment.captured(currency)
+    ]
+
+
+# --- money that may go back, did, or came back ---------------------------------------------------
+
+
+def disputes(case: Case, judgement: Judgement) -> list[Finding]:
+    """`dispute_open`, `dispute_lost`, `dispute_won`: each dispute by its latest word."""
+    if judgement.plain:
+        return []
+    return [
+        _dispute(payment, dispute) for payment in judgement.payments for dispute in payment.disputes
+    ]
+
+
+_DISPUTE: Final[dict[DisputeWord, tuple[FindingCode, str]]] = {
+    "open": ("dispute_open", "disputed"),
+    "lost": ("dispute_lost", "lost"),
+    "won": ("dispute_won", "disputed"),
+}
+
+
+def _dispute(payment: Payment, dispute: Dispute) -> Finding:
+    code, fact = _DISPUTE[dispute.word]
+    named = next((h.event.movement for h in dispute.heard if h.event.movement is not None), None)
+    facts: Facts = (
+        ("attempt", payment.attempt.reference),
+        ("dispute", named),
+        (fact, amount_of(dispute, payment)),
+    )
+    return new_finding(code=code, cites=cites_of(dispute.heard), facts=facts)
+
+
+def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
+    """`refund_pending` and `refund_failed`."""
+    if judgement.plain:
+        return []
+    found = []
+    for payment in judgement.payments:
+        named: tuple[str, FactValue] = ("attempt", payment.attempt.reference)
+        for each in payment.pending:
+            facts: Facts = (named, ("pending", each.amount))
+            cites = cites_of(each.heard)
+            found.append(new_finding(code="refund_pending", cites=cites, facts=facts))
+        for group in by_movement(payment.failed):
+            cites = cites_of(group)
+            found.append(new_finding(code="refund_failed", cites=cites, facts=(named,)))
+    return found
+
+
+def unread_money_event(case: Case, judgement: Judgement) -> list[Finding]:
+    """A kind that nobody explained, whose words speak of money going back."""
+    return [
+        new_finding(
+            code="unread_money_event",
+            cites=(heard.event.event_id,),
+            facts=(("kind", heard.event.kind),),
+        )
+        for heard in case.heard
+        if heard.event.claim == "unrecognized" and is_unread(heard)
     ]

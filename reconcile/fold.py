@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from reconcile.correlate import Case, arrange
 from reconcile.findings import find, fulfillment_deadline
+from reconcile.fulfilling import withheld
 from reconcile.history import History
 from reconcile.instants import Instant
 from reconcile.ledger import Ledger, new_ledger
+from reconcile.money import Money, new_money
 from reconcile.movements import entries_of
 from reconcile.outcome import Judgement, judge
 from reconcile.policy import Policy
@@ -20,34 +22,31 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
     """The ledger of an order as it could have been known at `as_of`."""
     case = arrange(history, policy=policy, as_of=as_of)
     judgement = judge(case)
+    judgement.withheld = withheld(case, judgement)
+    judgement.ship_by = fulfillment_deadline(case, judgement)
     return new_ledger(
         order=history.order,
         as_of=as_of,
         outcome=judgement.outcome,
-        fulfillable=_fulfillable(case, judgement),
+        fulfillable=judgement.outcome == "succeeded" and not judgement.withheld,
         expected=judgement.expected.money,
         balances=judgement.balances,
+        held=_held(judgement),
+        movements=judgement.movements,
         attempts=judgement.attempts,
         entries=entries_of(judgement.movements),
         findings=find(case, judgement),
         reasons=judgement.reasons,
+        withheld=judgement.withheld,
         next_decision_at=_next_decision(case, judgement),
         case=case,
     )
 
 
-def _fulfillable(case: Case, judgement: Judgement) -> bool:
-    """Paid in full in the order's own currency, nothing open, and the shop still wants to ship.
-
-    That an order costs nothing only the shop itself can say; an event that does is a mistake.
-    `succeeded` already excludes what is unresolved, disputed or refunded below the price.
-    """
-    return (
-        judgement.outcome == "succeeded"
-        and judgement.expected.money is not None
-        and (judgement.expected.money.minor > 0 or case.filed.placed is not None)
-        and case.filed.canceled is None
-    )
+def _held(judgement: Judgement) -> Money | None:
+    if judgement.currency is None:
+        return None
+    return new_money(minor=judgement.held, currency=judgement.currency)
 
 
 def _next_decision(case: Case, judgement: Judgement) -> Instant | None:
@@ -57,8 +56,6 @@ def _next_decision(case: Case, judgement: Judgement) -> Instant | None:
         for attempt in judgement.attempts
         if attempt.outcome == "pending" and attempt.deadline is not None
     ]
-    if case.filed.placed is not None:
-        deadline = fulfillment_deadline(case, judgement)
-        if deadline is not None and deadline > case.as_of:
-            upcoming.append(deadline)
+    if judgement.ship_by is not None and judgement.ship_by > case.as_of:
+        upcoming.append(judgement.ship_by)
     return min(upcoming, default=None)

@@ -36,6 +36,7 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "captured": "sales",
     "refunded": "refunds",
+    "reversed": "refunds",
     "dispute_lost": "disputes",
 }
 

@@ -6,9 +6,11 @@ Leaves out: wording. Reasons and findings carry a code, what they rest on and fa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from reconcile.correlate import Case
+from reconcile.correlate import AttemptEvidence, Case, Heard, cites_of
 from reconcile.instants import Instant
 from reconcile.money import Money
 from reconcile.values import frozen, maker
@@ -20,6 +22,7 @@ AttemptOutcome = Literal[
 Outcome = Literal[
     "unresolved",
     "disputed",
+    "charged_back",
     "refunded",
     "partially_refunded",
     "succeeded",
@@ -35,7 +38,8 @@ Outcome = Literal[
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 
-EntryKind = Literal["captured", "refunded", "dispute_lost"]
+EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
+"""What moves money: in, and the three ways back."""
 
 Severity = Literal["info", "warning", "error"]
 
@@ -45,6 +49,7 @@ FindingCode = Literal[
     "out_of_order",
     "delivered_late",
     "recovered_on_later_attempt",
+    "dispute_won",
     "success_after_deadline",
     "contradictory_claims",
     "unrecognized_event",
@@ -53,6 +58,11 @@ FindingCode = Literal[
     "session_unknown",
     "refund_without_payment",
     "paid_but_not_fulfilled",
+    "price_changed",
+    "dispute_open",
+    "dispute_lost",
+    "refund_pending",
+    "refund_failed",
     "same_id_different_body",
     "conflicting_amounts",
     "paid_twice",
@@ -62,12 +72,19 @@ FindingCode = Literal[
     "refund_exceeds_capture",
     "fulfilled_but_not_paid",
     "paid_after_cancel",
+    "overpaid",
+    "other_currency_received",
+    "unread_money_event",
+    "held_back",
 ]
 
 FINDING_CODES: Final[tuple[FindingCode, ...]] = get_args(FindingCode)
 
+_LAST_INFO: Final = FINDING_CODES.index("dispute_won")
+_LAST_WARNING: Final = FINDING_CODES.index("refund_failed")
+
 SEVERITY: Final[dict[FindingCode, Severity]] = {
-    code: "info" if place < 5 else "warning" if place < 13 else "error"
+    code: "info" if place <= _LAST_INFO else "warning" if place <= _LAST_WARNING else "error"
     for place, code in enumerate(FINDING_CODES)
 }
 
@@ -112,6 +129,29 @@ class Attempt:
     ended_at: Instant | None = None
 
 
+@dataclass(slots=True)
+class Movement:
+    """One movement of money.
+
+    stated    the distinct amounts its events give, sorted
+    rests_on  events of other movements without which it would be another amount
+    """
+
+    kind: EntryKind
+    attempt: AttemptEvidence
+    heard: Sequence[Heard]
+    stated: tuple[Money, ...]
+    rests_on: Sequence[Heard] = ()
+
+    money: Money | None = field(init=False)
+    cites: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.money = self.stated[0] if len(self.stated) == 1 else None
+        said = [*self.heard, *self.rests_on] if self.rests_on else self.heard
+        self.cites = cites_of(self.attempt.tied(said))
+
+
 @frozen
 class Entry:
     """Money that moved once. Captured money is positive; what went back is negative."""
@@ -125,11 +165,21 @@ class Entry:
 
 @frozen
 class Balance:
-    """Minor units captured and given back in one currency, both counted positive."""
+    """Minor units that came and went back in one currency, all counted positive.
+
+    lost  in disputes, less what a later win gave back
+    """
 
     currency: str
     captured: int
     refunded: int
+    reversed: int = 0
+    lost: int = 0
+
+    @property
+    def returned(self) -> int:
+        """All that went back, in whichever way."""
+        return self.refunded + self.reversed + self.lost
 
 
 @frozen
@@ -138,7 +188,11 @@ class Ledger:
 
     expected          what the order costs; None where nobody has said it, or not with one voice
     balances          per currency, sorted by code
+    held              captured, less what went back and what open disputes hold, in the order's
+                      currency; None where no money moved
+    movements         what the entries were made of
     reasons           why the outcome is what it is, the deciding one first
+    withheld          why an order that is paid must not be fulfilled all the same; none otherwise
     next_decision_at  nothing changes before this instant unless something new is said
     case              the evidence as arranged, for the timeline
     """
@@ -149,10 +203,13 @@ class Ledger:
     fulfillable: bool
     expected: Money | None
     balances: tuple[Balance, ...]
+    held: Money | None
+    movements: Sequence[Movement]
     attempts: tuple[Attempt, ...]
     entries: tuple[Entry, ...]
     findings: tuple[Finding, ...]
     reasons: tuple[Reason, ...]
+    withheld: tuple[Reason, ...]
     next_decision_at: Instant | None
     case: Case
 

@@ -107,8 +107,9 @@ class End:
 
 def _of_order(row: TakingRow) -> Entry:
     funds = funds_of([row])
-    minor = funds.captured - funds.owed
-    return entry_of(row.order, names=[row.order], minor=minor, currency=funds.currency, at=funds.at)
+    return entry_of(
+        row.order, names=[row.order], minor=funds.worth, currency=funds.currency, at=funds.at
+    )
 
 
 def _of_book(rows: tuple[BookRow, ...]) -> Entry:

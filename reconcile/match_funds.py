@@ -5,6 +5,7 @@ Leaves out: books and statements.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from reconcile.instants import Instant
 from reconcile.ledger import EntryKind, FindingCode
 from reconcile.match_rows import TakingRow
 from reconcile.money import MAX_MINOR, Money
+from reconcile.takings import Doubted, Taking
 
 
 class Capture(NamedTuple):
@@ -32,6 +34,7 @@ class Return(NamedTuple):
     """Money that went back once; `minor` is positive."""
 
     kind: EntryKind
+    source: str
     payment: str
     minor: int
     currency: str
@@ -44,10 +47,14 @@ class Funds:
     """The money of one order, or of several that a group or a person puts together.
 
     currency   of the price, where money of it came, else of the first money that moved, or may have
-    others     whether money of another currency came as well
-    captured, refunded   in `currency`, both positive
+    others     whether money of another currency came as well, and nothing tells it from the order's
+    captured, refunded   in `currency`, both positive; of an order that is not unresolved without
+               its payments in doubt
+    over       what of `captured` came beyond the price, whether it is still held or went back
     in_doubt   what may have been captured beside, in `currency`: of an unresolved order only
-    owed       what is held beyond the price because it was paid twice
+    doubted    payments in doubt, and of an order that is not unresolved what is at stake in them
+    at_doubt   in each currency
+    owed       what is held beyond the price and owed back, in each currency
     at         when the last money came, else when the order was opened
     """
 
@@ -61,8 +68,11 @@ class Funds:
     others: bool
     captured: int
     refunded: int
+    over: int
     in_doubt: int
-    owed: int
+    doubted: tuple[Doubted, ...]
+    at_doubt: tuple[Money, ...]
+    owed: tuple[Money, ...]
     at: Instant
 
     @property
@@ -71,9 +81,19 @@ class Funds:
         return self.rows[0].order
 
     @property
+    def worth(self) -> int:
+        """What came, but for what came beyond the price."""
+        return self.captured - self.over
+
+    @property
+    def given_back(self) -> int:
+        """What went back, but for what of it came beyond the price."""
+        return max(0, self.refunded - self.over)
+
+    @property
     def kept(self) -> int:
-        """What came and has not gone back."""
-        return self.captured - self.refunded
+        """What came and has not gone back, but for what is held beyond the price."""
+        return self.captured - self.refunded - max(0, self.over - self.refunded)
 
     @property
     def at_stake(self) -> int:
@@ -112,24 +132,32 @@ def funds_of(rows: Sequence[TakingRow]) -> Funds:
     captures = [each for row in rows for each in captures_of(row)]
     returns = [each for row in rows for each in _returns_of(row)]
     wholes = [row.whole for row in rows if row.whole is not None]
+    unresolved = any(whole.outcome == "unresolved" for whole in wholes)
     doubts = [money for whole in wholes for money in whole.in_doubt]
+    doubted = tuple([each for whole in wholes for each in whole.doubted])
+    aside = set() if unresolved else {(each.source, each.payment) for each in doubted}
     moved = captures or doubts or returns
     currency = _currency(rows, [each.currency for each in moved])
-    captured = sum([each.minor for each in captures if each.currency == currency])
-    refunded = sum([each.minor for each in returns if each.currency == currency])
+    came = [e for e in captures if e.currency == currency and e[2:4] not in aside]
+    back = [e for e in returns if e.currency == currency and (e.source, e.payment) not in aside]
     return Funds(
         rows=tuple(rows),
         captures=captures,
         returns=returns,
         findings=frozenset([code for whole in wholes for code in whole.findings]),
-        unresolved=any(whole.outcome == "unresolved" for whole in wholes),
-        disputed=any(whole.outcome == "disputed" for whole in wholes),
+        unresolved=unresolved,
+        disputed=any(
+            whole.outcome == "disputed" or "dispute_open" in whole.findings for whole in wholes
+        ),
         currency=currency,
-        others=any(each.currency != currency for each in captures),
-        captured=captured,
-        refunded=refunded,
+        others=any(_is_other(each, rows, currency) for each in captures),
+        captured=sum([each.minor for each in came]),
+        refunded=sum([each.minor for each in back]),
+        over=0 if unresolved else sum([_over(whole, came, currency) for whole in wholes]),
         in_doubt=sum([money.minor for money in doubts if money.currency == currency]),
-        owed=_owed(rows, captured - refunded),
+        doubted=doubted,
+        at_doubt=_at_doubt([w for w in wholes if w.outcome != "unresolved"]),
+        owed=_summed([money for whole in wholes for money in whole.owed]),
         at=max([each.at for each in captures], default=max([row.opened_at for row in rows])),
     )
 
@@ -152,7 +180,9 @@ def _returns_of(row: TakingRow) -> Iterator[Return]:
     for taken in () if row.whole is None else row.whole.taken:
         if taken.kind != "captured":
             minor, currency = -taken.minor, taken.currency
-            yield Return(taken.kind, taken.payment, minor, currency, taken.at, taken.cites)
+            yield Return(
+                taken.kind, taken.source, taken.payment, minor, currency, taken.at, taken.cites
+            )
 
 
 def _currency(rows: Sequence[TakingRow], moved: Sequence[str]) -> str:
@@ -163,8 +193,51 @@ def _currency(rows: Sequence[TakingRow], moved: Sequence[str]) -> str:
     return stated[0] if stated and stated[0] in moved else moved[0]
 
 
-def _owed(rows: Sequence[TakingRow], kept: int) -> int:
-    whole = rows[0].whole
-    if len(rows) > 1 or whole is None or whole.expected is None:
+def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
+    """Whether it came in another currency, and its order does not say apart what is owed back."""
+    if capture.currency == currency:
+        return False
+    whole = next(row.whole for row in rows if row.order == capture.order)
+    return (
+        whole is None
+        or whole.outcome == "unresolved"
+        or whole.expected is None
+        or whole.expected.currency != currency
+    )
+
+
+def _over(whole: Taking, came: Sequence[Capture], currency: str) -> int:
+    """What came on one order beyond its price."""
+    price = whole.expected
+    if price is None or price.currency != currency:
         return 0
-    return max(0, kept - whole.expected.minor) if "paid_twice" in whole.findings else 0
+    return max(0, sum([each.minor for each in came if each.order == whole.order]) - price.minor)
+
+
+def _at_doubt(wholes: Sequence[Taking]) -> tuple[Money, ...]:
+    """What may have been taken or given back on payments in doubt, whichever is more."""
+    taken = [money for whole in wholes for money in whole.in_doubt]
+    back: list[Money] = []
+    for whole in wholes:
+        doubted = {(each.source, each.payment) for each in whole.doubted}
+        for each in whole.taken:
+            if (each.source, each.payment) in doubted:
+                money = Money(minor=abs(each.minor), currency=each.currency)
+                (taken if each.minor > 0 else back).append(money)
+    sums = Counter({money.currency: money.minor for money in _summed(taken)})
+    sums |= Counter({money.currency: money.minor for money in _summed(back)})
+    return _moneys(sums)
+
+
+def _summed(amounts: Sequence[Money]) -> tuple[Money, ...]:
+    sums: Counter[str] = Counter()
+    for money in amounts:
+        sums[money.currency] += money.minor
+    return _moneys(sums)
+
+
+def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
+    """By currency; at most what can be kept."""
+    return tuple(
+        [Money(minor=min(m, MAX_MINOR), currency=c) for c, m in sorted(sums.items()) if m > 0]
+    )

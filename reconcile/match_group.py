@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
-from reconcile.breaks import Break, Candidate
+from reconcile.breaks import Break, BreakCause, Candidate
 from reconcile.ledger import Facts
 from reconcile.match_candidates import MOST
 from reconcile.match_decision import Decision, MatchKind
@@ -22,6 +23,9 @@ from reconcile.match_settle import Settling, never_notified
 from reconcile.match_tally import Tally
 from reconcile.match_terms import Terms
 from reconcile.money import Money
+
+APART: Final[frozenset[BreakCause]] = frozenset({"paid_twice", "overpaid", "payment_in_doubt"})
+"""Told apart from an order's price: no line of the book was looked for."""
 
 NOT_SEARCHED: Facts = (("searched", False),)
 """Stands in a break for which no partner was looked for beyond its key."""
@@ -115,7 +119,7 @@ class Deciding:
         lines = lines_of(rows)
         pair = Pair(funds, lines, self.terms, kind)
         if len(lines.rows) > 1 and not funds.unresolved and not amounts_fit(pair):
-            same = [row for row in lines.rows if row.minor == funds.captured - funds.owed]
+            same = [row for row in lines.rows if row.minor == funds.worth]
             given = self._given(funds, same)
             if len(same) > 1 and len(given) == 1:
                 same, kind = given, "by_hand"
@@ -257,7 +261,7 @@ class Deciding:
         if facts == NOT_SEARCHED:
             self.tally.unsearched += 1
         for each in told:
-            if isinstance(each, Break) and each.cause != "paid_twice":
+            if isinstance(each, Break) and each.cause not in APART:
                 each = replace(each, candidates=candidates, facts=each.facts + facts)
             self.tally.tell(each)
 

@@ -7,7 +7,7 @@ step here is one of its rows, and the first that has something to say decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reconcile.breaks import Break, BreakCause
@@ -57,17 +57,17 @@ def judge_alone(funds: Funds, terms: Terms) -> Verdict:
     if funds.unresolved:
         return _one(_unresolved(funds, None, terms))
     found = _missing(funds, terms)
-    told = (*_owed(funds), *([found] if isinstance(found, Break) else []))
+    told = (*_apart(funds), *([found] if isinstance(found, Break) else []))
     bucket = told[0].cause if told else found
     assert not isinstance(bucket, Break)
     return Verdict(bucket, bucket, told)
 
 
 def _missing(funds: Funds, terms: Terms) -> Break | Bucket:
-    kept = funds.kept - funds.owed
+    kept = funds.kept
     if kept <= 0:
         return "returned"
-    if funds.late and not funds.owed:
+    if funds.late and not funds.over:
         return _late(funds, None)
     waits = terms.waits_for_book(funds.at, opened_at=min([row.opened_at for row in funds.rows]))
     if waits is not None:
@@ -108,10 +108,10 @@ def judge(pair: Pair) -> Verdict:
             break
     else:
         found = _agreed(pair)
-    owed = tuple(_owed(pair.funds))
-    if not owed or pair.funds.unresolved:
+    apart = tuple(_apart(pair.funds))
+    if not apart or pair.funds.unresolved:
         return found
-    return Verdict(owed[0].cause, found.lines, (*owed, *found.told))
+    return Verdict(apart[0].cause, found.lines, (*apart, *found.told))
 
 
 def amounts_fit(pair: Pair) -> bool:
@@ -122,12 +122,26 @@ def amounts_fit(pair: Pair) -> bool:
     return _net_fits(pair) or pair.terms.within(_difference(pair), funds.currency)
 
 
+def _came(pair: Pair) -> int:
+    """What is compared with the book: all of it where the book has it, else without what came
+    beyond the price."""
+    return pair.funds.captured if _has_all(pair) else pair.funds.worth
+
+
+def _went_back(pair: Pair) -> int:
+    return pair.funds.refunded if _has_all(pair) else pair.funds.given_back
+
+
+def _has_all(pair: Pair) -> bool:
+    return pair.funds.captured == pair.lines.charge
+
+
 def _difference(pair: Pair) -> int:
-    return pair.funds.captured - pair.funds.owed - pair.lines.charge
+    return _came(pair) - pair.lines.charge
 
 
 def _net_fits(pair: Pair) -> bool:
-    return pair.funds.kept - pair.funds.owed == pair.lines.charge - pair.lines.credit
+    return _came(pair) - _went_back(pair) == pair.lines.charge - pair.lines.credit
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
@@ -135,7 +149,8 @@ def _contradicted(pair: Pair) -> Verdict | None:
     funds = pair.funds
     if not funds.unresolved:
         return None
-    if funds.captures and funds.findings & _AMOUNTS and not funds.findings & _CONTRADICTIONS:
+    odd_amounts = funds.captures and funds.findings & _AMOUNTS and not funds.in_doubt
+    if odd_amounts and not funds.findings & _CONTRADICTIONS:
         return None
     return _one(_unresolved(funds, pair.lines, pair.terms))
 
@@ -153,7 +168,7 @@ def _currency(pair: Pair) -> Verdict | None:
 
 def _given_back(pair: Pair) -> Verdict | None:
     """All of it went back, and the book claims nothing."""
-    if pair.funds.kept or pair.lines.claims or pair.funds.unresolved:
+    if pair.funds.kept or pair.funds.others or pair.lines.claims or pair.funds.unresolved:
         return None
     return Verdict("returned", "returned")
 
@@ -162,7 +177,7 @@ def _amount(pair: Pair) -> Verdict | None:
     funds, lines = pair.funds, pair.lines
     if amounts_fit(pair):
         return None
-    captured = funds.captured - funds.owed
+    captured = _came(pair)
     facts: Facts = (
         ("captured", funds.money(captured)),
         ("booked", lines.money),
@@ -184,15 +199,15 @@ def _still_unresolved(pair: Pair) -> Verdict | None:
 
 def _status(pair: Pair) -> Verdict | None:
     funds, lines, terms = pair.funds, pair.lines, pair.terms
-    if lines.claims or funds.owed >= funds.kept:
+    if lines.claims or funds.kept <= 0:
         return None
-    if funds.late and not funds.owed:
+    if funds.late and not funds.over:
         return _one(_late(funds, lines))
     if lines.said == "nothing":
         return None
     if terms.book_lags(funds.at):
         return Verdict("awaiting_book", "awaiting_book")
-    kept = funds.kept - funds.owed
+    kept = funds.kept
     facts: Facts = (("captured", funds.money(kept)), ("status", lines.said))
     return _one(_differs("book_unpaid_but_received", pair, minor=kept, facts=facts))
 
@@ -201,9 +216,10 @@ def _refunds(pair: Pair) -> Verdict | None:
     funds, lines, terms = pair.funds, pair.lines, pair.terms
     if not lines.claims or _net_fits(pair):
         return None
-    more = funds.refunded - lines.credit
+    back = _went_back(pair)
+    more = back - lines.credit
     facts: Facts = (
-        ("refunded", funds.money(funds.refunded)),
+        ("refunded", funds.money(back)),
         ("booked_refund", funds.money(lines.credit)),
     )
     if more > 0:
@@ -219,8 +235,8 @@ def _refunds(pair: Pair) -> Verdict | None:
 
 _STEPS: Final[tuple[Callable[[Pair], Verdict | None], ...]] = (
     _contradicted,
-    _currency,
     _given_back,
+    _currency,
     _amount,
     _still_unresolved,
     _status,
@@ -249,7 +265,10 @@ def _agreed(pair: Pair) -> Verdict:
 def _kind(pair: Pair) -> MatchKind | None:
     if not _net_fits(pair) and _difference(pair):
         return "by_tolerance"
-    several = len(pair.lines.rows) > 1 or len(pair.funds.captures) > 1 + bool(pair.funds.owed)
+    funds = pair.funds
+    aside = {(each.source, each.payment) for each in funds.doubted}
+    own = [e for e in funds.captures if e.currency == funds.currency and e[2:4] not in aside]
+    several = len(pair.lines.rows) > 1 or len(own) > 1 + bool(funds.over)
     return "by_group" if several else None
 
 
@@ -293,13 +312,30 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
     return _break("late_money", funds, lines, money=funds.kept, since=funds.at, facts=facts)
 
 
-def _owed(funds: Funds) -> Iterator[Break]:
-    if funds.owed:
-        facts: Facts = (
-            ("captured", funds.money(funds.captured)),
-            ("owed", funds.money(funds.owed)),
+def _apart(funds: Funds) -> Iterator[Break]:
+    """What is told apart from the price: owed back, and in doubt. What is not in the order's
+    currency is told by its own."""
+    if funds.unresolved:
+        return
+    for money in funds.owed:
+        own = money.currency == funds.currency
+        twice = own and "paid_twice" in funds.findings
+        facts: Facts = (("captured", funds.money(funds.captured)), ("owed", money))
+        cause: BreakCause = "paid_twice" if twice else "overpaid"
+        yield replace(
+            _break(cause, funds, None, money=0, since=funds.at, facts=facts),
+            money=money,
+            subject=None if own else money.currency,
         )
-        yield _break("paid_twice", funds, None, money=funds.owed, since=funds.at, facts=facts)
+    cites = [cite for each in funds.doubted for cite in each.cites]
+    for money in funds.at_doubt:
+        facts = (("at_stake", money),)
+        yield replace(
+            _break("payment_in_doubt", funds, None, money=0, since=funds.at, facts=facts),
+            money=money,
+            subject=None if money.currency == funds.currency else money.currency,
+            cites=tuple(dict.fromkeys(cites)) or funds.cites,
+        )
 
 
 def _break(

@@ -240,7 +240,8 @@ def _paid(rest: Rest, own: Set[str]) -> list[Offer]:
         if row.key in own:
             continue
         funds = funds_of([row])
-        if not funds.unresolved and not funds.others and not funds.owed and funds.kept > 0:
+        plain = not (funds.unresolved or funds.others or funds.over or funds.owed)
+        if plain and not funds.doubted and funds.kept > 0:
             found.append(Offer(name, funds.currency, funds.captured, funds.at))
     return found
 

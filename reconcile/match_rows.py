@@ -30,6 +30,7 @@ WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
         "currency_mismatch",
         "refund_without_payment",
         "refund_exceeds_capture",
+        "dispute_open",
     }
 )
 """Findings that bear on a match: an order with one of them is not plain."""
@@ -42,7 +43,8 @@ class TakingRow(NamedTuple):
     """One order's money, flat where it is plain.
 
     An order is plain when its outcome is `succeeded` with one capture that rests on one event, or
-    when no money moved and it is not `unresolved`; in both cases without any finding of WEIGHTY.
+    when no money moved and it is not `unresolved`; in both cases without any finding of WEIGHTY,
+    with no payment in doubt and nothing owed back.
 
     minor      captured minor units; 0 where no money moved
     currency   of the capture, else of the price; empty where neither is known
@@ -126,7 +128,7 @@ def taking_row(taking: Taking) -> TakingRow:
 
 def is_plain(taking: Taking) -> bool:
     """Whether a flat row says everything about it that a match needs to know."""
-    if not WEIGHTY.isdisjoint(taking.findings):
+    if taking.owed or taking.doubted or not WEIGHTY.isdisjoint(taking.findings):
         return False
     if not taking.taken:
         return taking.outcome != "unresolved"

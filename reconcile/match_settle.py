@@ -6,13 +6,14 @@ which capture it is of; a line that names none may only be of the one capture th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from reconcile.breaks import Break, BreakCause, Candidate
 from reconcile.instants import Instant
-from reconcile.ledger import Facts
+from reconcile.ledger import EntryKind, Facts
 from reconcile.match_candidates import MOST
 from reconcile.match_decision import Match, MatchKind
 from reconcile.match_funds import Capture, Funds, Return
@@ -22,6 +23,9 @@ from reconcile.match_terms import Terms, factor_between
 from reconcile.money import Money
 
 Told = TypeVar("Told")
+
+Payment = tuple[str, str, str]
+"""Source, reference, currency."""
 
 
 @dataclass(slots=True)
@@ -42,15 +46,50 @@ class Settling:
         """Place what belongs together, and the fees, refunds and disputes; give back the rest."""
         captures = [capture for each in funds for capture in each.captures]
         rows = sorted(rows, key=lambda row: row.line_id)
-        payments = [row for row in rows if row.kind == "payment"]
         self._tally.place_lines([row for row in rows if row.kind == "fee"], "fee_line")
-        others = [row for row in rows if row.kind in ("refund", "dispute")]
+        unused = [each for one in funds for each in one.returns]
+        others = [row for row in rows if row.kind != "fee" and _gives_back(row, unused)]
+        placed = set(map(id, others))
+        payments = [row for row in rows if row.kind == "payment" and id(row) not in placed]
         if others:
-            self._returned(funds, others)
+            unused = self._returned(funds, others, unused)
         if not captures and any(each.unresolved for each in funds):
             self._tally.place_lines(payments, "unresolved")  # its break tells of this money
             return Open()
-        return self._captured(captures, payments)
+        opened = self._captured(captures, payments)
+        opened.captures = self._reversed(opened.captures, unused)
+        opened.lines = [row for row in opened.lines if not self._in_doubt(row, funds)]
+        return opened
+
+    def _reversed(self, captures: list[Capture], unused: Sequence[Return]) -> list[Capture]:
+        """Captures without a line are not missed where a reversal took them back before anything
+        was paid out: they are placed here. The rest is given back."""
+        left: list[Capture] = []
+        taken: Counter[Payment] = Counter()
+        for each in sorted(captures, key=lambda each: each.minor):
+            payment = _payment_of(each)
+            back = [one for one in unused if _payment_of(one) == payment]
+            back = [one for one in back if one.kind != "dispute_lost"]
+            undone = taken[payment] + each.minor <= sum([one.minor for one in back])
+            if undone and any(one.kind == "reversed" for one in back):
+                taken[payment] += each.minor
+                self._tally.place_captures([each], "returned")
+            else:
+                left.append(each)
+        return left
+
+    def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
+        """Whether the line may be of a movement that is known, and its amount is not: the break of
+        that payment, or of its order, tells of this money. Such a line is placed."""
+        for each in funds:
+            for doubt in each.doubted:
+                of_it = row.payment in (None, doubt.payment)
+                of_it = of_it and self._terms.settles(row.source, doubt.source)
+                if of_it and any(_is_of_kind(row, kind) for kind in doubt.unsure):
+                    bucket: BreakCause = "unresolved" if each.unresolved else "payment_in_doubt"
+                    self._tally.place_lines([row], bucket)
+                    return True
+        return False
 
     # --- payments
 
@@ -188,19 +227,35 @@ class Settling:
 
     # --- what went back
 
-    def _returned(self, funds: Sequence[Funds], rows: Iterable[StatementRow]) -> None:
-        unused = [each for one in funds for each in one.returns]
-        disputed = any(each.disputed for each in funds)
-        undone, left = _undone(rows)
+    def _returned(
+        self, funds: Sequence[Funds], rows: Iterable[StatementRow], returns: list[Return]
+    ) -> list[Return]:
+        """Place the lines of what went back; what of `returns` no line is of."""
+        unused = list(returns)
+        undone, told = _undone(rows)
         self._tally.place_lines(undone, "returned")
-        for row in left:
+        left: list[StatementRow] = []
+        for row in told:
             fitting = [each for each in unused if _is_of(row, each)]
             if fitting:
                 unused.remove(fitting[0])
-            if fitting or (row.kind == "dispute" and disputed):
                 self._tally.place_lines([row], "by_reference")
             else:
-                self._never_notified(row)
+                left.append(row)
+        disputed = any(each.disputed for each in funds)
+        for group in _by(left, lambda row: (row.payment, row.currency, row.kind)).values():
+            parts = _parts_of(group, unused)
+            if parts:
+                unused = [each for each in unused if each not in parts]
+                self._tally.tell(_match_back(funds[0].order, parts, group))
+                self._tally.place_lines(group, "by_group")
+                continue
+            for row in group:
+                if row.kind == "dispute" and disputed:
+                    self._tally.place_lines([row], "by_reference")
+                elif not self._in_doubt(row, funds):
+                    self._never_notified(row)
+        return unused
 
     def _never_notified(self, row: StatementRow) -> None:
         self._tally.tell(never_notified(row, as_of=self._terms.as_of))
@@ -281,12 +336,58 @@ def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
 def _is_of(row: StatementRow, taken: Return) -> bool:
     if row.kind == "dispute" and row.gross > 0:
         return False  # it gives back, and the ledger has no movement for that
+    return taken.minor == abs(row.gross) and _may_be_of(row, taken)
+
+
+def _may_be_of(row: StatementRow, taken: Return) -> bool:
     return (
-        taken.minor == abs(row.gross)
-        and taken.currency == row.currency
+        taken.currency == row.currency
         and row.payment in (None, taken.payment)
         and (taken.kind == "dispute_lost") == (row.kind == "dispute")
     )
+
+
+def _is_of_kind(row: StatementRow, kind: EntryKind) -> bool:
+    if kind == "captured":
+        return row.kind == "payment"
+    return row.kind == ("dispute" if kind == "dispute_lost" else "refund")
+
+
+def _gives_back(row: StatementRow, returns: Sequence[Return]) -> bool:
+    """Whether a line is of what went back: so is a negative payment, where so much of its payment
+    did. Any other is a part of what the payment brought."""
+    if row.kind != "payment":
+        return True
+    fitting = [each for each in returns if _may_be_of(row, each)] if row.gross < 0 else []
+    amounts = [each.minor for each in fitting]
+    return bool(amounts) and -row.gross in (*amounts, sum(amounts))
+
+
+def _parts_of(rows: Sequence[StatementRow], unused: Sequence[Return]) -> list[Return]:
+    """What went back that these lines of one payment are together: one, else all there is. Part of
+    a lost dispute may have come again, and one sum may stand for several refunds."""
+    fitting = [each for each in unused if _may_be_of(rows[0], each)]
+    total = abs(sum([row.gross for row in rows]))
+    if rows[0].kind == "dispute" and sum([row.gross for row in rows]) > 0:
+        return []
+    one = [each for each in fitting if each.minor == total]
+    if one:
+        return one[:1]
+    return fitting if fitting and sum([each.minor for each in fitting]) == total else []
+
+
+def _match_back(order: str, parts: Sequence[Return], rows: Sequence[StatementRow]) -> Match:
+    return Match(
+        kind="by_group",
+        order=order,
+        payment=parts[0].payment,
+        lines=tuple(sorted([row.line_id for row in rows])),
+        money=Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency),
+    )
+
+
+def _payment_of(each: Capture | Return) -> Payment:
+    return each.source, each.payment, each.currency
 
 
 def _match(kind: MatchKind, capture: Capture, rows: Sequence[StatementRow]) -> Match:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from reconcile.correlate import AttemptEvidence, Case, Heard, SessionFile
+from reconcile.correlate import AttemptEvidence, Case, Heard, SessionFile, by_date, cites_of
+from reconcile.events import ClaimKind
 from reconcile.instants import Duration, Instant
 from reconcile.ledger import Attempt, AttemptOutcome, Facts, new_attempt, new_reason
-from reconcile.movements import cites_of
 
 RANKED: Final[tuple[AttemptOutcome, ...]] = (
     "succeeded",
@@ -22,19 +22,35 @@ RANKED: Final[tuple[AttemptOutcome, ...]] = (
 )
 """An attempt is what its highest-ranked claim says, whenever that claim came."""
 
+_RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "expired")
+"""What ends a reservation of money, where the provider dates it after it."""
+
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
 
 def judge_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """The highest-ranked claim; with no final one, the deadline; with neither, pending."""
+    """The highest-ranked claim; with no final one, the deadline; with neither, pending.
+
+    A reversal where nothing was captured is a cancellation.
+    """
     claims = evidence.claims
     for outcome in RANKED:
         said = claims.get(outcome)
-        if said is not None:
+        if outcome == "canceled" and "reversed" in claims:
+            said = sorted([*(said or ()), *claims["reversed"]], key=by_date)
+        if said is not None and not (outcome == "authorized" and _released(evidence, said)):
             return _claimed(evidence, outcome, said, deadline=deadline_of(evidence, case))
     if not evidence.heard and _all_refused(evidence.files):
         return _refused(evidence)
     return _waiting(evidence, case)
+
+
+def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
+    """Whether the reservation ended: both dates are the provider's, and the end's is later."""
+    if any(each.event.occurred_at is None for each in reserved):
+        return False
+    ends = [h for claim in _RELEASES for h in evidence.claims.get(claim, ())]
+    return any(h.event.occurred_at is not None and h.at > reserved[-1].at for h in ends)
 
 
 def _claimed(
@@ -111,7 +127,7 @@ def _unconfirmed(evidence: AttemptEvidence) -> bool:
 
     Such an attempt has no deadline: what ended it may be known already, and is being asked for.
     """
-    told = [each.first for each in evidence.heard if each.event.standing == "unconfirmed"]
+    told = [each.first for each in evidence.told]
     if not told:
         return False
     answers = [each.first for each in evidence.heard if each.event.standing == "fetched"]
@@ -121,16 +137,18 @@ def _unconfirmed(evidence: AttemptEvidence) -> bool:
 def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
     """The ids of every event and record that speaks of the attempt."""
     records = [record.record_id for file in evidence.files for record in file.records()]
-    return cites_of(evidence.heard) + tuple(records)
+    return cites_of([*evidence.heard, *evidence.told]) + tuple(records)
 
 
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     """The session's own expiry if the service gave one, else its opening (or the first known
-    date, or the request for it) and the policy's window and grace."""
-    window = case.policy.payment_window + case.policy.grace
+    date, or the request for it) and the policy's window; and the grace, in which the final event
+    may still be on its way."""
+    grace = case.policy.grace
+    window = case.policy.payment_window + grace
     if evidence.heard and not evidence.files:
         return _first_known(evidence.heard, case) + window
-    ends = [end for file in evidence.files if (end := _end_of(file, window)) is not None]
+    ends = [end for file in evidence.files if (end := _end_of(file, window, grace)) is not None]
     if ends:
         return max(ends)
     if evidence.heard:
@@ -139,11 +157,11 @@ def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     return max(requests) + window if requests else None
 
 
-def _end_of(file: SessionFile, window: Duration) -> Instant | None:
+def _end_of(file: SessionFile, window: Duration, grace: Duration) -> Instant | None:
     opened = file.opened
     if opened is None:
         return None
-    return opened.at + window if opened.expires_at is None else opened.expires_at
+    return opened.at + window if opened.expires_at is None else opened.expires_at + grace
 
 
 def _first_known(heard: list[Heard], case: Case) -> Instant:

@@ -1,4 +1,4 @@
-"""The merchant's choices that a fold depends on. Durations are microseconds."""
+"""The merchant's choices that a fold depends on. Durations and instants are microseconds."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import fields
 from typing import Final
 
 from reconcile.canonical import canonical_json
-from reconcile.instants import DAY, MINUTE, Duration
+from reconcile.instants import DAY, MINUTE, Duration, Instant
 from reconcile.values import frozen
 
-FORM: Final = 1
+FORM: Final = 2
 """Of `policy_text`; to be raised where a choice comes to mean something else than it did."""
 
 
@@ -23,6 +23,9 @@ class Policy:
     future_tolerance    an event dated further ahead of its arrival is `dated_in_future`
     fulfillment_window  how long a placed order may be fulfillable without being fulfilled;
                         None: the shop does not tell us when it ships
+    require_order_record_since
+                        an order whose earliest evidence came after this is fulfillable only at a
+                        price of the shop's own; None: the events' own price will do
     """
 
     payment_window: Duration = 30 * MINUTE
@@ -30,6 +33,7 @@ class Policy:
     late_after: Duration = 5 * MINUTE
     future_tolerance: Duration = 5 * MINUTE
     fulfillment_window: Duration | None = DAY
+    require_order_record_since: Instant | None = None
 
 
 def policy_text(policy: Policy) -> str:

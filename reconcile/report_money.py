@@ -27,6 +27,7 @@ from reconcile.takings import Taken, Taking
 FLOW_OF: Final[dict[EntryKind, Flow]] = {
     "captured": "captured",
     "refunded": "refunded",
+    "reversed": "refunded",
     "dispute_lost": "lost_in_disputes",
 }
 
@@ -75,7 +76,7 @@ class MoneySums:
 
     def _row(self, currency: str, flow: Flow) -> MoneyRow:
         if flow == "net":
-            moved = sum(self._counts[currency, each] for each in FLOW_OF.values())
+            moved = sum(self._counts[currency, each] for each in dict.fromkeys(FLOW_OF.values()))
             return MoneyRow(currency=currency, flow=flow, count=moved, sum=self.net(currency))
         key = (currency, flow)
         return MoneyRow(currency=currency, flow=flow, count=self._counts[key], sum=self._sums[key])

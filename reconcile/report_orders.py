@@ -29,6 +29,7 @@ from reconcile.takings import Taking
 
 GROUP_OF: Final[dict[Outcome, Group]] = {
     "succeeded": "success",
+    "charged_back": "success",
     "refunded": "success",
     "partially_refunded": "success",
     "failed": "failure",

@@ -14,10 +14,11 @@ from reconcile.report_input import OrderSeen
 from reconcile.takings import Taken
 from reconcile.values import frozen
 
-_SETTLES: Final[dict[StatementKind, EntryKind]] = {
-    "payment": "captured",
-    "refund": "refunded",
-    "dispute": "dispute_lost",
+_SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
+    "payment": ("captured",),
+    "refund": ("refunded", "reversed"),
+    "dispute": ("dispute_lost",),
+    "fee": (),
 }
 
 
@@ -46,12 +47,27 @@ def settled(seen: OrderSeen) -> tuple[Settled, ...]:
     found = []
     for line in seen.lines:
         gross, fee, net = signed(line)
-        fresh = _chosen([each for each in left if _fits(line, each)], gross)
-        taken = fresh or tuple([each for each in claimed if _fits(line, each)][:1])
+        fresh, taken = _beside(line, left, claimed, gross)
         left = [each for each in left if each not in fresh]
         claimed += fresh
         found.append(Settled(line=line, taken=taken, gross=gross, fee=fee, net=net))
     return tuple(found)
+
+
+def _beside(
+    line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
+) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
+    """The movements of the line that no line had before, and its movements. A negative payment is
+    what some providers write for a refund or a reversal, else it corrects what came."""
+    kinds = [_SETTLES[line.kind]]
+    if line.kind == "payment" and gross < 0:
+        kinds.insert(0, _SETTLES["refund"])
+    for each in kinds:
+        fresh = _chosen([one for one in left if _fits(line, one, each)], gross)
+        taken = fresh or tuple([one for one in claimed if _fits(line, one, each)][:1])
+        if taken:
+            return fresh, taken
+    return (), ()
 
 
 def _chosen(fitting: list[Taken], gross: int) -> tuple[Taken, ...]:
@@ -63,9 +79,9 @@ def _chosen(fitting: list[Taken], gross: int) -> tuple[Taken, ...]:
     return tuple(fitting[:1])
 
 
-def _fits(line: StatementLine, taken: Taken) -> bool:
+def _fits(line: StatementLine, taken: Taken, kinds: tuple[EntryKind, ...]) -> bool:
     return (
-        taken.kind == _SETTLES.get(line.kind)
+        taken.kind in kinds
         and taken.currency == line.currency
         and (line.payment is None or match_key(line.payment) == match_key(taken.payment))
     )

@@ -213,9 +213,10 @@ class PeriodTally:
         if scope.as_of < scope.end:
             yield "The period had not ended when this was known: the report is preliminary."
         if self._undated and scope.basis == "settled":
+            several = self._undated > 1
             yield (
-                f"{self._undated} statement lines bear no date of settlement; on this basis they "
-                "stand in no period."
+                f"{self._undated:,} statement line{'s bear' if several else ' bears'} no date of "
+                f"settlement; on this basis {'they' if several else 'it'} can stand in no period."
             )
 
     def _unlisted(self) -> tuple[Unlisted, ...]:

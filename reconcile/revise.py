@@ -58,7 +58,7 @@ def _substance(ledger: Ledger) -> str:
     if ledger.expected is not None:
         parts.append(f"due {ledger.expected.minor} {ledger.expected.currency}")
     for b in ledger.balances:
-        parts.append(f"got {b.captured}-{b.refunded} {b.currency}")
+        parts.append(f"got {b.captured}-{b.returned} {b.currency}")
     for a in ledger.attempts:
         parts.append(_attempt_part(a))
     if ledger.findings:

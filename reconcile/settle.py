@@ -12,7 +12,16 @@ from reconcile.instants import Duration, Instant
 from reconcile.ledger import Ledger, Outcome
 
 FINAL: Final[frozenset[Outcome]] = frozenset(
-    ("succeeded", "refunded", "partially_refunded", "failed", "canceled", "expired", "timed_out")
+    (
+        "succeeded",
+        "charged_back",
+        "refunded",
+        "partially_refunded",
+        "failed",
+        "canceled",
+        "expired",
+        "timed_out",
+    )
 )
 """Outcomes that wait for nobody. `unresolved` waits for a person, `disputed` and `authorized` for
 the provider, `pending` and `not_attempted` for the customer."""

@@ -32,6 +32,20 @@ class Taken:
 
 
 @frozen
+class Doubted:
+    """A payment in doubt: nothing of it counts as sure.
+
+    unsure  the kinds of its movements of which no one amount is known
+    cites   the event ids that its movements rest on
+    """
+
+    source: str
+    payment: str
+    unsure: tuple[EntryKind, ...] = ()
+    cites: tuple[str, ...] = ()
+
+
+@frozen
 class Taking:
     """One order as of an instant.
 
@@ -42,8 +56,11 @@ class Taking:
     findings   codes of the ledger's findings, each once
     reason     the code of the reason that decided the outcome
     closed_at  `settle.closed_at` of the ledger: None while the outcome is not final
-    in_doubt   of an unresolved order: what may have been captured beside `taken`, an amount for
-               each payment, and for each currency that was stated for it
+    in_doubt   what may have been captured beside `taken`: an amount for each payment, and for each
+               currency that was stated for it
+    doubted    the payments in doubt; what of them is in `taken` is not sure
+    owed       what is held beyond the price and owed back, in each currency; nothing of an
+               unresolved order, of which that is not known
     """
 
     key: str
@@ -59,3 +76,5 @@ class Taking:
     reason: str = ""
     closed_at: Instant | None = None
     in_doubt: tuple[Money, ...] = ()
+    doubted: tuple[Doubted, ...] = ()
+    owed: tuple[Money, ...] = ()

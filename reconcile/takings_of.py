@@ -1,23 +1,24 @@
 """taking: what a ledger contributes to a reconciliation. Also in one line of text, for a cache.
 
-Leaves out: any judgement. Movements are found again from the ledger's own evidence, because an
-entry names neither the source that it came through nor when we first knew of it.
+Leaves out: any judgement of its own. Which payments are in doubt, and what is owed back of each
+currency, is judged again from the ledger's own evidence where there is more than one plain payment.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconcile.books import match_key
 from reconcile.correlate import Case
 from reconcile.instants import Instant
-from reconcile.ledger import Ledger
+from reconcile.ledger import Ledger, Movement
 from reconcile.money import Money
-from reconcile.movements import Movement, movements_of
+from reconcile.movements import Payment, movement_date
+from reconcile.outcome import Judgement, judge, standing
 from reconcile.settle import closed_at
-from reconcile.takings import Taken, Taking
+from reconcile.takings import Doubted, Taken, Taking
 
 
 def taking(ledger: Ledger) -> Taking | None:
@@ -25,7 +26,8 @@ def taking(ledger: Ledger) -> Taking | None:
     opened = min(_dates(ledger.case), default=None)
     if opened is None:
         return None
-    movements = movements_of(ledger.case.attempts)
+    movements = ledger.movements
+    odd = None if _is_plain(ledger) else judge(ledger.case)
     return Taking(
         key=match_key(ledger.order),
         order=ledger.order,
@@ -40,6 +42,8 @@ def taking(ledger: Ledger) -> Taking | None:
         reason=ledger.reasons[0].code,
         closed_at=closed_at(ledger),
         in_doubt=_in_doubt(ledger, movements),
+        doubted=() if odd is None else _doubted(odd),
+        owed=() if odd is None else _owed(ledger, odd),
     )
 
 
@@ -55,7 +59,7 @@ def _dates(case: Case) -> Iterator[Instant]:
         yield from (record.at for record in file.records())
 
 
-def _taken(movements: Iterable[Movement]) -> tuple[Taken, ...]:
+def _taken(movements: Sequence[Movement]) -> tuple[Taken, ...]:
     """In the order of their dates, as the ledger's entries are."""
     found = [_one(each) for each in movements if each.money is not None]
     if len(found) > 1:
@@ -72,31 +76,68 @@ def _one(movement: Movement) -> Taken:
         payment=movement.attempt.reference,
         minor=money.minor if movement.kind == "captured" else -money.minor,
         currency=money.currency,
-        at=min([each.at for each in heard]),
+        at=movement_date(movement),
         received_at=min([each.first for each in heard]),
         cites=movement.cites,
     )
 
 
-def _in_doubt(ledger: Ledger, movements: list[Movement]) -> tuple[Money, ...]:
+def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
     """The most that may have been captured without an entry: of each capture that has no certain
-    amount, and of the order itself where no movement of it has an amount. Table in the README."""
-    if ledger.outcome != "unresolved":
-        return ()
+    amount, and of an unresolved order itself where no movement of it has an amount. Table in the
+    README."""
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
-    if not unsure and all(each.money is None for each in movements):
-        unsure = [()]
+    if ledger.outcome == "unresolved" and not unsure:
+        unsure = [()] if all(each.money is None for each in movements) else []
     found: list[Money] = []
     for stated in unsure:
         found += _greatest(stated or _asked(ledger))
     return tuple(found)
 
 
+def _is_plain(ledger: Ledger) -> bool:
+    """Whether it can neither hold a payment in doubt nor owe anything back."""
+    if ledger.outcome == "unresolved" or len(ledger.attempts) > 1 or len(ledger.balances) > 1:
+        return False
+    if ledger.held is None or ledger.expected is None:
+        return True
+    return ledger.held.minor <= ledger.expected.minor
+
+
+def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
+    found = [_doubt(each) for each in odd.payments if id(each.attempt) in odd.doubts]
+    return tuple(sorted(found, key=lambda each: (each.source, each.payment)))
+
+
+def _doubt(payment: Payment) -> Doubted:
+    movements = (*payment.captures, *payment.returns)
+    return Doubted(
+        source=payment.attempt.source,
+        payment=payment.attempt.reference,
+        unsure=tuple(dict.fromkeys([m.kind for m in movements if m.money is None])),
+        cites=tuple(dict.fromkeys([cite for m in movements for cite in m.cites])),
+    )
+
+
+def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
+    """The surplus in the order's currency, and all that sure payments hold in others."""
+    price = ledger.expected
+    if price is None or ledger.outcome == "unresolved":
+        return ()
+    held = {price.currency: odd.surplus}
+    for currency in [b.currency for b in ledger.balances if b.currency != price.currency]:
+        stood = [standing(payment, currency) for payment in odd.sure()]
+        held[currency] = sum([each.kept - each.on_hold for each in stood])
+    owed = sorted(held.items())
+    return tuple([Money(minor=minor, currency=currency) for currency, minor in owed if minor > 0])
+
+
 def _asked(ledger: Ledger) -> list[Money]:
     """What the order costs; every price that was stated where they differ."""
     if ledger.expected is not None:
         return [ledger.expected]
-    prices = [heard.event.order_money for heard in ledger.case.heard]
+    counted = [h.event for h in ledger.case.heard if h.event.standing != "unconfirmed"]
+    prices = [event.order_money for event in counted]
     return [price for price in prices if price is not None]
 
 
@@ -126,16 +167,22 @@ def taking_text(found: Taking) -> str:
         found.findings,
         found.reason,
         found.closed_at,
-        *[(money.minor, money.currency) for money in found.in_doubt],
+        _amounts_text(found.in_doubt),
+        [(each.source, each.payment, each.unsure, each.cites) for each in found.doubted],
+        _amounts_text(found.owed),
     ]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def _amounts_text(amounts: Iterable[Money]) -> list[tuple[int, str]]:
+    return [(money.minor, money.currency) for money in amounts]
 
 
 def taking_in(text: str, *, as_of: Instant) -> Taking:
     """The taking that `taking_text` wrote, which still stands at `as_of`."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
-     ended_at, *in_doubt) = json.loads(text)
+     ended_at, in_doubt, doubted, owed) = json.loads(text)
     # fmt: on
     return Taking(
         key=match_key(order),
@@ -150,8 +197,19 @@ def taking_in(text: str, *, as_of: Instant) -> Taking:
         findings=tuple(findings),
         reason=reason,
         closed_at=ended_at,
-        in_doubt=tuple([Money(minor=minor, currency=code) for minor, code in in_doubt]),
+        in_doubt=_amounts_in(in_doubt),
+        doubted=tuple([_doubted_in(each) for each in doubted]),
+        owed=_amounts_in(owed),
     )
+
+
+def _amounts_in(parts: list[Any]) -> tuple[Money, ...]:
+    return tuple([Money(minor=minor, currency=code) for minor, code in parts])
+
+
+def _doubted_in(parts: list[Any]) -> Doubted:
+    source, payment, unsure, cites = parts
+    return Doubted(source=source, payment=payment, unsure=tuple(unsure), cites=tuple(cites))
 
 
 def _taken_in(parts: list[Any]) -> Taken:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.errors import UnreachableError, UsageError
+from reconcile.instants import Instant
 from reconcile.money import Money
 
 
@@ -40,7 +41,15 @@ class CheckoutConflictError(UsageError):
 
 
 class PaymentNotOverError(UsageError):
-    """A new payment was asked for, and the order's earlier one is not over; nothing was sent."""
+    """A new payment was asked for, and the order's earlier one is not over; nothing was sent.
+
+    ask_again_at  when it is over, unless the service says before what became of it; None: nobody
+                  knows
+    """
+
+    def __init__(self, sentence: str, *, ask_again_at: Instant | None = None) -> None:
+        super().__init__(sentence)
+        self.ask_again_at = ask_again_at
 
 
 class CheckoutDeniedError(UnreachableError):

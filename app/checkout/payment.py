@@ -128,9 +128,15 @@ def key_is_spent(payment: Payment, *, now: Instant, lifetime: Duration, reserve:
 
 
 def intent(
-    request: SoundRequest, *, known: Iterable[Record], key: str, source: str, now: Instant
+    request: SoundRequest,
+    *,
+    known: Iterable[Record],
+    key: str,
+    source: str,
+    now: Instant,
+    author: str,
 ) -> Record:
-    """The record that is committed before the first byte is sent.
+    """The record that is committed before the first byte is sent. `author`: who asked for it.
 
     Its id follows from the order and the number of its payments, so that of two processes which
     both found no payment only one can write: the other's row has the same primary key.
@@ -146,6 +152,7 @@ def intent(
         money=request.money,
         source=source,
         key=key,
+        author=author,
     )
 
 
@@ -167,9 +174,16 @@ def record_kind(answered: Answered) -> RecordKind:
 
 
 def answer_record(
-    answered: Answered, payment: Payment, *, record_id: str, now: Instant, tell: bool = False
+    answered: Answered,
+    payment: Payment,
+    *,
+    record_id: str,
+    now: Instant,
+    author: str,
+    tell: bool = False,
 ) -> Record:
-    """The record that comes of an answer. `tell`: of one that is unclear, a person must know."""
+    """The record that comes of an answer. `tell`: of one that is unclear, a person must know.
+    `author`: who asked the service."""
     opened = answered if isinstance(answered, Opened) else None
     reason = None if tell else STILL_ASKING
     if not isinstance(answered, Unclear):
@@ -185,6 +199,7 @@ def answer_record(
         session=opened.session if opened is not None else None,
         expires_at=opened.expires_at if opened is not None else None,
         reason=reason,
+        author=author,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -17,11 +16,10 @@ from typing import Final
 from app.checkout.faults import CheckoutRequestError
 from app.checkout.form import AmountForm
 from app.checkout.web_address import is_web_address
+from app.providers.fields import is_own_order
+from app.references import RULE, is_reference
 from reconcile.canonical import fingerprint
 from reconcile.money import Money, MoneyError, exponent_of, from_major, major_text
-
-MAX_ORDER: Final = 200
-"""Characters of an order's reference."""
 
 _PHONE = re.compile(r"[1-9]\d{7,14}", re.ASCII)
 _AMOUNT = re.compile(r"[+-]?\d{1,19}(\.\d{1,19})?", re.ASCII)
@@ -76,11 +74,10 @@ _OPTIONAL: Final = ("phone", "success_url", "cancel_url")
 
 
 def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, str]]:
-    if not _is_reference(request.order):
-        yield (
-            "order",
-            f"Give the order's reference: 1 to {MAX_ORDER} characters, no control characters.",
-        )
+    if not is_reference(request.order):
+        yield "order", f"Give the order's reference: {RULE}."
+    elif is_own_order(request.order):
+        yield "order", "Give an order of the shop's; @name: begins those of a source's own."
     if not _is_currency(request.currency):
         yield "currency", "Give a currency code of ISO 4217 in capitals, such as KES."
     if not isinstance(request.phone, str) or _PHONE.fullmatch(request.phone) is None:
@@ -92,13 +89,6 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
     for name in ("success_url", "cancel_url"):
         if not is_web_address(getattr(request, name), encrypted=live):
             yield name, f"Give {name} as an absolute {kind} URL without a user in it."
-
-
-def _is_reference(value: object) -> bool:
-    """Surrogates are refused with the controls: they have no bytes. So are line separators."""
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ORDER or value.isspace():
-        return False
-    return not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in value)
 
 
 def _is_currency(value: object) -> bool:

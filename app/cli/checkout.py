@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, document, note
 
 if TYPE_CHECKING:
     from app.checkout.request import CheckoutRequest
     from app.config import Settings
-    from app.operations.checkout.open_checkout import CheckoutResult
+    from app.operations.checkout.checkout_result import CheckoutResult
     from app.operations.desk import Desk
 
 group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
@@ -45,6 +46,7 @@ def start(
     new_payment: Annotated[
         bool, typer.Option("--new-payment", help="The earlier payment is over; try again.")
     ] = False,
+    by: ByOption = None,
     form: DocumentOption = Format.table,
 ) -> None:
     """Open the order's checkout session, or find the one it has. Safe to repeat.
@@ -54,7 +56,7 @@ def start(
     """
     from app.checkout.request import CheckoutRequest
     from app.cli.running import with_desk
-    from app.operations.checkout.open_checkout import result_document
+    from app.operations.checkout.checkout_result import result_document
 
     request = CheckoutRequest(
         order=order,
@@ -65,7 +67,7 @@ def start(
         cancel_url=cancel_url,
     )
     result = with_desk(
-        lambda desk, settings: _start(desk, settings, request, new_payment=new_payment),
+        lambda desk, settings: _start(desk, settings, request, new_payment=new_payment, by=by),
         purpose="writing",
     )
     if form is not Format.table:
@@ -77,11 +79,15 @@ def start(
 
 
 async def _start(
-    desk: Desk, settings: Settings, request: CheckoutRequest, *, new_payment: bool
+    desk: Desk, settings: Settings, request: CheckoutRequest, *, new_payment: bool, by: str | None
 ) -> CheckoutResult:
     from app.bootstrap_sources import checkout_settings
     from app.checkout.client import CheckoutClient
     from app.operations.checkout.open_checkout import open_checkout
+    from app.operations.people.people import author_of_command
 
+    author = await author_of_command(desk, by=by)
     async with CheckoutClient(checkout_settings(settings)) as client:
-        return await open_checkout(desk, client, request=request, new_payment=new_payment)
+        return await open_checkout(
+            desk, client, request=request, new_payment=new_payment, author=author
+        )

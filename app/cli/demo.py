@@ -14,6 +14,7 @@ import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from socket import socket
 from time import monotonic
 from typing import Final
 
@@ -21,23 +22,21 @@ import httpx2
 
 from app.bootstrap import open_desk
 from app.cli import demo_play as shop
-from app.cli.children import Child, free_port
+from app.cli.children import Child, address_of, listener_on
 from app.cli.demo_told import PATH, SECRET, Told, listening
 from app.cli.output import note
-from app.config import Settings, load_settings
+from app.config import load_settings
 from app.errors import UsageError
 from app.logs import configure_logging
 from app.operations.desk import Desk
 from app.operations.people.manage_tokens import issue_token
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
+from app.words import counted
 
 FOLDER: Final = Path("var/demo")
 
 UNIT_S: Final = 0.25
 """Seconds in one unit of a scenario. A session lives 20 units: a run takes 8 s."""
-
-SAME_MOMENT_S: Final = 1.0
-"""Seconds within which a Ctrl-C reaches every process of a terminal."""
 
 HOST: Final = "127.0.0.1"
 
@@ -48,16 +47,18 @@ async def play(*, once: bool) -> int:
     playing = asyncio.current_task()
     assert playing is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
-    ports = free_port(8080), free_port(8090), free_port(8070)
-    environ = _environ(*ports)
-    settings = load_settings(environ, serving=True)
     began = monotonic()
-    with (FOLDER / "shop.log").open("w") as log:
-        configure_logging(format="json", stream=log)
-        try:
-            return await _run(settings, environ, ports, once=once, began=began)
-        finally:
-            (FOLDER / "pid").unlink(missing_ok=True)
+    try:
+        with (
+            listener_on(8080) as service,
+            listener_on(8090) as provider,
+            listener_on(8070) as own,
+            (FOLDER / "shop.log").open("w") as log,
+        ):
+            configure_logging(format="json", stream=log)
+            return await _run((service, provider, own), once=once, began=began)
+    finally:
+        (FOLDER / "pid").unlink(missing_ok=True)
 
 
 def _take_folder() -> None:
@@ -66,7 +67,7 @@ def _take_folder() -> None:
     if mark.exists() and _is_running(int(mark.read_text())):
         raise UsageError(f"a demo is running here (process {mark.read_text()}); stop it first")
     shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    FOLDER.mkdir(parents=True, mode=0o700)
     mark.write_text(str(os.getpid()))
 
 
@@ -80,22 +81,19 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-async def _run(
-    settings: Settings,
-    environ: Mapping[str, str],
-    ports: tuple[int, int, int],
-    *,
-    once: bool,
-    began: float,
-) -> int:
-    service = Child("service", ["serve", "--port", str(ports[0])], FOLDER, environ)
-    provider = Child("provider", _provider_words(*ports[:2]), FOLDER, {})
-    told, shop_port = Told(), ports[2]
+async def _run(sockets: tuple[socket, socket, socket], *, once: bool, began: float) -> int:
+    ports = [address_of(each)[1] for each in sockets]
+    environ = _environ(*ports)
+    settings = load_settings(environ, serving=True)
+    service = Child("service", ["serve"], listener=sockets[0], folder=FOLDER, environ=environ)
+    words = _provider_words(ports[0])
+    provider = Child("provider", words, listener=sockets[1], folder=FOLDER, environ={})
+    told = Told()
     async with (
-        listening(told, host=HOST, port=shop_port),
+        listening(told, sockets[2]),
         service,
         provider,
-        httpx2.AsyncClient(timeout=10) as http,
+        httpx2.AsyncClient(timeout=shop.ANSWER_S, trust_env=False) as http,
     ):
         note(f"Starting the service and the simulated provider; their logs are in {FOLDER}")
         urls = [f"http://{HOST}:{port}" for port in ports[:2]]
@@ -124,8 +122,7 @@ async def _stay(party: shop.Party, servers: Sequence[Child]) -> None:
     end = asyncio.create_task(told.wait())
     ended = [asyncio.create_task(each.ended()) for each in servers]
     await asyncio.wait([end, *ended], return_when=asyncio.FIRST_COMPLETED)
-    # A terminal sends Ctrl-C to the servers, too: their end may be seen here before it.
-    await asyncio.wait([end], timeout=SAME_MOMENT_S)
+    await asyncio.wait([end], timeout=shop.SAME_MOMENT_S)
     for task in (end, *ended):
         task.cancel()
     if not told.is_set():
@@ -170,10 +167,9 @@ def _environ(service_port: int, provider_port: int, shop_port: int) -> dict[str,
     return environ
 
 
-def _provider_words(service_port: int, provider_port: int) -> list[str]:
+def _provider_words(service_port: int) -> list[str]:
     return [
         "sandbox",
-        *("--port", str(provider_port)),
         *("--webhook-url", f"http://{HOST}:{service_port}/webhooks/checkout"),
         *("--truth", str(FOLDER / "truth.json")),
         *("--unit", str(UNIT_S)),
@@ -186,12 +182,16 @@ def _print(played: Sequence[shop.Played], verdicts: Mapping[str, int], seconds: 
     right = sum(each.right for each in played)
     kinds = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     print(f"\n{right} of {len(played)} scenarios ended as the provider's truth file says.")
-    print(f"{sum(verdicts.values())} deliveries in {seconds:.0f} s: {kinds}.", flush=True)
+    print(
+        f"{counted(sum(verdicts.values()), 'delivery', 'deliveries')} in {seconds:.0f} s: {kinds}.",
+        flush=True,
+    )
 
 
 def _told(told: Told, played: Sequence[shop.Played]) -> str:
     if told.refused:
-        return f"{told.refused} notifications reached the shop with a wrong signature."
+        refused = counted(told.refused, "notification")
+        return f"{refused} reached the shop with a wrong signature."
     started = f"The shop started {len(played)} payments by its own call"
     return f"{started} and was notified of each outcome, signed."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -12,16 +12,27 @@ import httpx2
 
 from app.errors import UnreachableError
 from app.operations.desk import Desk
+from app.outbound.http import asked_to_wait
 from app.sandbox.scenarios import SCENARIOS, Scenario
 from reconcile.instants import SECOND, Instant, parse_instant
 
 AMOUNT: Final = "1500.00"
 CURRENCY: Final = "KES"
 
-PATIENCE_S: Final = 120.0
-"""Everything must have happened within this time; a run takes a tenth of it."""
+PATIENCE_S: Final = 300.0
+"""Everything must have happened within this time; a run takes a few hundredths of it."""
+
+ANSWER_S: Final = 30.0
+"""For one answer of a server; on a machine that does much else it may take long."""
+
+AGAIN: Final = (429, 503)
+"""Statuses after which the same call is to be made again, after Retry-After."""
 
 LOOK_S: Final = 0.1
+
+SAME_MOMENT_S: Final = 1.0
+"""Seconds within which a Ctrl-C reaches every process of a terminal: the end of a server may be
+seen before it."""
 
 Ready = Callable[[], Awaitable[bool]]
 """Looks once whether something has happened."""
@@ -57,7 +68,8 @@ class Played:
         if self.ledger["outcome"] == "unresolved":
             return not self.ledger["fulfillable"]
         totals = self.ledger["totals"]
-        return all(totals[side] == self.truth[side] for side in ("captured", "refunded"))
+        sides = ("captured", "refunded", "lost")
+        return all(totals.get(side) == self.truth.get(side) for side in sides)
 
     def line(self) -> str:
         """One line for a person; the ids it rests on are shown by `orders show`."""
@@ -85,7 +97,11 @@ async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: 
     """
     ends = monotonic() + PATIENCE_S
     while True:
-        watch()
+        try:
+            watch()
+        except UnreachableError:
+            await asyncio.sleep(SAME_MOMENT_S)
+            raise
         if await ready():
             return
         if monotonic() > ends:
@@ -101,6 +117,32 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
         return False
 
 
+async def call(
+    http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
+) -> httpx2.Response:
+    """One call as a shop should make it: again while the server asks for that, or does not answer
+    in time. All of ours may be made again: what they ask for happens once.
+
+    Raises UnreachableError when it takes too long, or for what no repetition changes.
+    """
+    ends = monotonic() + PATIENCE_S
+    while True:
+        try:
+            answer = await http.request(method, url, **words)
+        except httpx2.TransportError as error:
+            said, pause = type(error).__name__, LOOK_S
+        else:
+            if answer.is_success and answer.status_code not in again:
+                return answer
+            said = f"{answer.status_code} {answer.text}"
+            pause = max(asked_to_wait(answer.headers) / SECOND, LOOK_S)
+            if answer.status_code not in again:
+                raise UnreachableError(f"{method} {url} was answered {said}")
+        if monotonic() + pause > ends:
+            raise UnreachableError(f"{method} {url} was not done within {PATIENCE_S:g} s: {said}")
+        await asyncio.sleep(pause)
+
+
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
     """Tell the service of every order and open every session, all at once.
 
@@ -112,14 +154,18 @@ async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
 
 async def _place(http: httpx2.AsyncClient, party: Party, scenario: Scenario) -> Instant:
     order = order_of(scenario)
-    told = await http.put(
+    await call(
+        http,
+        "PUT",
         f"{party.service}/api/v1/orders/{order}",
         json={"amount": AMOUNT, "currency": CURRENCY},
         headers=party.headers,
     )
-    told.raise_for_status()
-    started = await http.post(
+    started = await call(
+        http,
+        "POST",
         f"{party.service}/api/v1/checkout/sessions",
+        again=(202, *AGAIN),
         json={
             "order": {"reference": order, "amount": AMOUNT, "currency": CURRENCY},
             "customer": {"phone": f"2547000000{scenario.ending}"},
@@ -130,14 +176,13 @@ async def _place(http: httpx2.AsyncClient, party: Party, scenario: Scenario) -> 
         },
         headers=party.headers,
     )
-    if started.status_code != 201:
-        raise UnreachableError(f"no session for {order}: {started.text}")
-    return parse_instant(started.json()["expires_at"])
+    expires_at = started.json()["expires_at"]
+    return 0 if expires_at is None else parse_instant(expires_at)  # made again, and paid meanwhile
 
 
 async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:
     """Whether the provider has delivered all that it ever will."""
-    state = (await http.get(f"{party.provider}/sandbox/state")).json()
+    state = (await call(http, "GET", f"{party.provider}/sandbox/state")).json()
     return bool(state["pending_events"] == 0 and state["undelivered"] == 0)
 
 
@@ -149,13 +194,13 @@ async def wait_for_end(desk: Desk, http: httpx2.AsyncClient, party: Party, last:
 
 async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
     """Every order's ledger beside the provider's truth."""
-    truths = (await http.get(f"{party.provider}/sandbox/truth")).json()
+    truths = (await call(http, "GET", f"{party.provider}/sandbox/truth")).json()
     by_order = {entry["order"]: entry for entry in truths}
     played = []
     for scenario in SCENARIOS.values():
         order = order_of(scenario)
-        answer = await http.get(f"{party.service}/api/v1/orders/{order}", headers=party.headers)
-        answer.raise_for_status()
+        url = f"{party.service}/api/v1/orders/{order}"
+        answer = await call(http, "GET", url, headers=party.headers)
         played.append(Played(scenario=scenario, ledger=answer.json(), truth=by_order[order]))
     return played
 
@@ -164,14 +209,15 @@ async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
     """Whether the outcome feed has come to the same end as the ledgers."""
-    feed = await http.get(f"{party.service}/api/v1/outcomes?limit=1000", headers=party.headers)
+    url = f"{party.service}/api/v1/outcomes?limit=1000"
+    feed = await call(http, "GET", url, headers=party.headers)
     last = {each["order"]: each["outcome"] for each in feed.json()["outcomes"]}
     return all(last.get(each.ledger["order"]) == each.ledger["outcome"] for each in played)
 
 
 async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
     """Deliveries by verdict, from the service's own metrics."""
-    text = (await http.get(f"{party.service}/metrics")).text
+    text = (await call(http, "GET", f"{party.service}/metrics")).text
     counts = {}
     for line in text.splitlines():
         if line.startswith("tallyhook_deliveries_total{"):

@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from socket import socket
 from typing import Any, Final
 
 import uvicorn
@@ -67,14 +68,12 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(told: Told, *, host: str, port: int) -> AsyncIterator[None]:
-    """The endpoint at work."""
+async def listening(told: Told, listener: socket) -> AsyncIterator[None]:
+    """The endpoint at work on a socket."""
     application = Starlette(routes=[Route(PATH, told.outcome, methods=["POST"])])
-    config = uvicorn.Config(
-        application, host=host, port=port, lifespan="off", log_config=None, access_log=False
-    )
+    config = uvicorn.Config(application, lifespan="off", log_config=None, access_log=False)
     server = _Server(config)
-    task = asyncio.create_task(server.serve())
+    task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield
     finally:

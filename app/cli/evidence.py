@@ -11,6 +11,7 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, document, note
+from app.words import counted
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -65,7 +66,8 @@ def build(
     _write(output, built.archive)
     kind = "full" if built.full else "redacted"
     note(
-        f"{output}: {kind}, {len(built.archive):,} bytes, {built.deliveries} deliveries, as of "
+        f"{output}: {kind}, {counted(len(built.archive), 'byte')}, "
+        f"{counted(built.deliveries, 'delivery', 'deliveries')}, as of "
         f"{format_instant(built.as_of)}."
     )
     if built.due:
@@ -124,7 +126,8 @@ def scenario(
         purpose="writing",
     )
     _write(output, (json.dumps(told.document, ensure_ascii=False, indent=1) + "\n").encode())
-    note(f"{output}: {len(told.document['steps'])} steps. Read it before you hand it out.")
+    steps = counted(len(told.document["steps"]), "step")
+    note(f"{output}: {steps}. Read it before you hand it out.")
     for each in told.left_out:
         note(f"Left out: {each}.")
 

@@ -35,7 +35,8 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Where to write. A file gets its name when everything is in it, and not at all otherwise.
+    """Where to write. A file gets its name when everything is in it, and not at all otherwise. It
+    is for its owner alone: orders, money and payers stand in it.
 
     Raises UsageError where it cannot be written.
     """
@@ -45,7 +46,8 @@ def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
         return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(part, flags, 0o600), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

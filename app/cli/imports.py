@@ -103,7 +103,7 @@ def _print(done: Imported) -> None:
         column = "" if each.column is None else f", column {each.column}"
         say(f"row {each.row}{column}: {each.sentence}")
     if done.left_out:
-        print(f"… and {done.left_out:,} more problems")
+        print(f"… and {counted(done.left_out, 'more problem')}")
     counts = ", ".join(
         f"{getattr(done, name):,} {name}" for name in ("new", "changed", "unchanged", "rejected")
     )

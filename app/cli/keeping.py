@@ -9,14 +9,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, document, emit, measure, note, progress
+from app.cli.output import (
+    DocumentOption,
+    Format,
+    document,
+    emit,
+    measure,
+    measure_both,
+    note,
+    progress,
+)
 from app.words import counted
 
 if TYPE_CHECKING:
     from app.config import Settings
     from app.operations.desk import Desk
+    from app.operations.keeping.replay_erasures import Replayed, Without
+
+WithoutErasures = Annotated[
+    bool,
+    typer.Option(
+        "--without-erasures",
+        help="Go on where the journal of erasures is lost; with --reason, which is kept.",
+    ),
+]
+WhyWithout = Annotated[str, typer.Option("--reason", help="Why; with --without-erasures.")]
 
 _KEYS = "the key that signs evidence and the key of phone numbers (*.evidence.key, *.phone.key)"
+_JOURNAL = "the journal of erasures with its key (*.erasures, *.erasures.key)"
+_KEPT_TOLD = 20
 
 
 def register(application: typer.Typer) -> None:
@@ -52,6 +73,7 @@ def backup(
     else:
         document({"file": str(file), **contents.document()}, form)
     note(f"Not in it: {_KEYS}. Keep a copy of both, and not beside the backup.")
+    note(f"Nor {_JOURNAL}: copy it after each erasure; without it a restore stops.")
 
 
 def restore(
@@ -59,17 +81,23 @@ def restore(
     force: Annotated[
         bool, typer.Option("--force", help="Take the place of a database that exists.")
     ] = False,
+    without_erasures: WithoutErasures = False,
+    reason: WhyWithout = "",
+    by: ByOption = None,
     form: DocumentOption = Format.table,
 ) -> None:
     """Put a backup in the database's place. The service must be stopped; the database that was
-    there is kept beside it."""
+    there is kept beside it. Whoever was erased since the backup was made is erased in it again, by
+    the journal of erasures."""
+    from app.bootstrap_erasures import erase_in_copy
     from app.cli.running import run_loop
     from app.clock import SystemClock
     from app.config import load_settings
-    from app.operations.keeping.backup import restore as put_back
+    from app.operations.keeping.restore import restore as put_back
 
     settings = load_settings()
-    with measure("copying") as show:
+    without = said_without(without_erasures, reason=reason, by=by)
+    with measure_both("copying", "erasing again") as (show, advance):
         restored = run_loop(
             put_back(
                 settings.database_url,
@@ -77,23 +105,61 @@ def restore(
                 environment=settings.environment,
                 replace=force,
                 clock=SystemClock(),
+                erase_again=lambda store: erase_in_copy(
+                    settings, store, without=without, progress=advance
+                ),
                 progress=show,
             )
         )
-    contents, kept = restored.contents, restored.kept
     if form is Format.table:
-        print(f"Restored: {contents.sentence()}.")
+        print(f"Restored: {restored.contents.sentence()}.")
     else:
-        kept_as = None if kept is None else str(kept)
-        document({"file": str(file), "kept": kept_as, **contents.document()}, form)
-    if kept is not None:
-        note(f"The database that was there is kept as {kept}.")
+        document({"file": str(file), **restored.document()}, form)
+    for sentence in restored.followed.sentences():
+        note(sentence)
+    tell_erased(restored.erased)
+    if restored.kept is not None:
+        note(f"The database that was there is kept as {restored.kept}.")
     note(f"No backup holds {_KEYS}: put them back in their places, too.")
     note(
         "Now: `tallyhook db check`, then `serve`. What came after the backup is not in it: have "
-        "the provider deliver it again, revoke again what tokens were revoked since, and set "
-        f"readers of the outcome feed back to {contents.last_revision}."
+        "the provider deliver it again."
     )
+
+
+def said_without(said: bool, *, reason: str, by: str | None) -> Without | None:
+    """The word to go on without the journal. Raises UsageError for half of it."""
+    from app.errors import UsageError
+    from app.operations.keeping.replay_erasures import Without
+
+    if said != bool(reason.strip()):
+        raise UsageError("--without-erasures and --reason are said together, or neither")
+    return Without(reason=reason, by=by) if said else None
+
+
+def tell_erased(replayed: Replayed) -> None:
+    """Say what the journal of erasures came to."""
+    if replayed.copied:
+        note(
+            "The journal of erasures was not there: this went by the copy in the database. Who was "
+            "erased after it was backed up is in it again; look in your records, and erase again."
+        )
+    if replayed.unread:
+        note(
+            f"Without the journal's key nobody can read {counted(replayed.unread, 'line')} of "
+            "that copy; a new journal with a new key was begun."
+        )
+    if replayed.lines:
+        note(
+            f"Erased again, by {counted(replayed.lines, 'line')} of the journal of erasures: "
+            f"{counted(replayed.subjects, 'subject')}, with bodies and headers of "
+            f"{counted(replayed.counts['deliveries'], 'delivery', 'deliveries')} of "
+            f"{counted(replayed.counts['orders'], 'order')}."
+        )
+    for kept in replayed.kept[:_KEPT_TOLD]:
+        note(f"Kept: {kept.what}: {kept.sentence}")
+    if len(replayed.kept) > _KEPT_TOLD:
+        note(f"Kept, too: {len(replayed.kept) - _KEPT_TOLD:,} others (--format json lists them).")
 
 
 def prune(
@@ -144,7 +210,7 @@ def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
     gone = counted(found["deliveries"], "delivery", "deliveries")
     note(
         f"{verb}: bodies and headers of {gone} of "
-        f"{counted(found['orders'], 'order')}, {found['bytes']:,} bytes, and "
+        f"{counted(found['orders'], 'order')}, {counted(found['bytes'], 'byte')}, and "
         f"{counted(found['rejections'], 'rejection')}."
     )
     for each in found["classes"]:

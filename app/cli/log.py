@@ -19,6 +19,7 @@ from app.cli.output import (
     note,
     progress,
 )
+from app.words import counted
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -88,7 +89,7 @@ def checkpoint() -> None:
 
     found = with_desk(lambda desk, settings: newest_checkpoint(desk))
     print(found.note, end="")
-    note(f"{found.size} leaves, signed {format_instant(found.at)}.")
+    note(f"{counted(found.size, 'leaf', 'leaves')}, signed {format_instant(found.at)}.")
 
 
 @group.command("prove")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -78,6 +79,27 @@ GROUPS = {
     "statement": statement.group,
     "tokens": tokens.group,
 }
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"tallyhook {version('tallyhook')}")
+        raise typer.Exit
+
+
+@application.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Options of `tallyhook` itself; its help stands where it is made."""
+
 
 for module in (serving, store, keeping, personal, going_live):
     module.register(application)

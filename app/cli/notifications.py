@@ -8,6 +8,7 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import MAX_NUMBER, Format, FormatOption, emit_up_to, note
+from app.words import counted
 
 if TYPE_CHECKING:
     from app.operations.orders.notify_shop import Entry
@@ -49,7 +50,9 @@ def list_notifications(
 def redeliver(
     ids: Annotated[
         list[int] | None,
-        typer.Argument(min=1, max=MAX_NUMBER, help="Ids of the list. Default: all that are dead."),
+        typer.Argument(
+            min=1, max=MAX_NUMBER, help="Ids of the list. Default: all that wait or are dead."
+        ),
     ] = None,
     by: ByOption = None,
 ) -> None:
@@ -60,7 +63,7 @@ def redeliver(
     count = with_desk(
         lambda desk, settings: notify_shop.redeliver(desk, ids or None, by=by), purpose="writing"
     )
-    note(f"{count} will be sent again by the service that runs.")
+    note(f"{counted(count, 'notification')} will be sent again by the service that runs.")
 
 
 def _row(entry: Entry) -> dict[str, Any]:

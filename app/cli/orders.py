@@ -1,4 +1,4 @@
-"""Commands on orders: list and show."""
+"""Commands on orders: list, find, show and release."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note
 from reconcile.ledger import FINDING_CODES, OUTCOMES
+from reconcile.records import HOLD_REASONS
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -126,22 +127,72 @@ def show_order(
     except ValueError as error:
         raise UsageError(f"--as-of: {error}") from None
 
-    async def look(desk: Desk, settings: Settings) -> dict[str, Any]:
+    async def look(desk: Desk, settings: Settings) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         from app.bootstrap_sources import compile_sources
         from app.operations.orders.customers import unmask
-        from app.operations.orders.read_orders import order_document
+        from app.operations.orders.read_orders import order_document, told_of
 
         shown = await order_document(desk, reference, as_of=instant)
+        told = await told_of(desk, reference, as_of=instant)
         if not with_personal_data:
-            return shown
+            return shown, told
         sources = compile_sources(settings)
         phones = await unmask(desk, reference, sources=sources, reason=reason, by=by)
-        return shown | {"customer": {"phones": phones}}
+        return shown | {"customer": {"phones": phones}}, told
 
-    found = with_desk(look, purpose="writing" if with_personal_data else "reading")
+    found, told = with_desk(look, purpose="writing" if with_personal_data else "reading")
     if form is not Format.table:
         document(found, form)
         return
-    print_ledger(found)
+    print_ledger(found, told)
     if with_personal_data:
         print("\nCustomer's phone: " + (", ".join(found["customer"]["phones"]) or "none is kept"))
+
+
+@group.command("release", epilog="Such as: tallyhook orders release ORD-1042 --reason settled")
+def release_orders(
+    references: Annotated[
+        list[str] | None, typer.Argument(help="The orders' references.", metavar="[REF]...")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every order that is held for this.")
+    ] = False,
+    held_for: Annotated[
+        str,
+        typer.Option(help=f"What they are held for: one of {', '.join(HOLD_REASONS)}."),
+    ] = "rules_changed",
+    reason: Annotated[str, typer.Option(help="Why they may go; the audit trail keeps it.")] = "",
+    by: ByOption = None,
+) -> None:
+    """Let held orders go: they are published, and the shop is notified, as any other.
+
+    An upgrade holds what only its rules make fulfillable; `orders list --finding held_back` shows
+    what is held. Exit code 5, and nothing is released, where one of them is not held.
+    """
+    from app.cli.running import with_desk
+    from app.errors import UsageError
+    from app.operations.folding import holds
+    from app.operations.orders.customers import checked_reason
+    from app.words import counted
+
+    if bool(references) == everything:
+        raise UsageError("name the orders to release, or say --all")
+    held = next((each for each in HOLD_REASONS if each == held_for), None)
+    if held is None:
+        raise UsageError(f"--held-for is one of: {', '.join(HOLD_REASONS)}")
+    why = checked_reason(reason, []) if reason else ""
+    count = with_desk(
+        lambda desk, settings: (
+            holds.release(desk, set(references), reason=held, why=why, by=by)
+            if references
+            else holds.release_all(desk, reason=held, why=why, by=by)
+        ),
+        purpose="writing",
+    )
+    if count:
+        note(
+            f"{counted(count, 'order')} released; the service or worker that runs publishes and "
+            "notifies."
+        )
+    else:
+        note(f"No order is held ({held}).")

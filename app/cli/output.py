@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from app.cells import safe_cell
+from app.cells import csv_line, safe_cell
 from app.words import printable
 
 MAX_NUMBER = 2**63 - 1
@@ -52,9 +51,9 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
         for row in rows:
             print(json_text(row))
     elif form is Format.csv:
-        writer = csv.writer(sys.stdout)
-        writer.writerow(columns)
-        writer.writerows([cell(row.get(name)) for name in columns] for row in rows)
+        print(csv_line(columns), end="")
+        for row in rows:
+            print(csv_line(cell(row.get(name)) for name in columns), end="")
     else:
         _table(rows, columns)
 
@@ -186,11 +185,27 @@ def progress(label: str, total: int | None) -> Iterator[Any]:
 def measure(label: str) -> Iterator[Any]:
     """The same for work that knows how far it is. Yields `show(done, total)`."""
     with _bar() as bar:
+        yield _shown_as(bar, label)
+
+
+@contextmanager
+def measure_both(label: str, then: str) -> Iterator[Any]:
+    """For work in two parts, of which the second only counts. Yields `show(done, total)` and
+    `advance(count)`."""
+    with _bar() as bar:
+        show = _shown_as(bar, label)
         if bar is None:
-            yield lambda done, total: None
+            yield show, lambda count: None
         else:
-            task = bar.add_task(label, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            task = bar.add_task(then, total=None)
+            yield show, lambda count: bar.advance(task, count)
+
+
+def _shown_as(bar: Any, label: str) -> Any:
+    if bar is None:
+        return lambda done, total: None
+    task = bar.add_task(label, total=None)
+    return lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager

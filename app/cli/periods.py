@@ -78,8 +78,9 @@ def _tell(closing: Any, form: Format) -> None:
         "digest": closing.digest,
     }
     if form is Format.table:
+        rows = counted(sum(each.count for each in closing.evidence), "row")
         print(
-            f"Closed {row['period']} by {row['closed_by']}: {row['evidence']:,} rows of evidence.\n"
+            f"Closed {row['period']} by {row['closed_by']}: {rows} of evidence.\n"
             f"history {row['history']}\nclosing {row['digest']}"
         )
     else:

@@ -14,7 +14,7 @@ from app.words import counted
 if TYPE_CHECKING:
     from app.config import Settings
     from app.operations.desk import Desk
-    from app.operations.keeping.erase import Erasure
+    from app.operations.keeping.erase_finding import Erasure
 
 
 def register(application: typer.Typer) -> None:

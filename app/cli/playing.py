@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from app.cli.output import note
+from app.words import counted
 
 PlayOption = Annotated[
     Path | None,
@@ -62,7 +63,7 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
 
     script = read_script(path, secret=SANDBOX_SECRET)
     lasts = (script.acts[-1].at - script.acts[0].at) / 1_000_000 / speed
-    note(f"{len(script.acts)} steps, {lasts:,.0f} s; verify with {SANDBOX_SECRET}")
+    note(f"{counted(len(script.acts), 'step')}, {lasts:,.0f} s; verify with {SANDBOX_SECRET}")
     if speed != 1:
         note("Faster than it was: divide the receiver's windows of time by as much.")
 

@@ -10,7 +10,7 @@ from app.cli.output import DocumentOption, Format, FormatOption, document, emit
 
 group = typer.Typer(help="How each provider signs and tells its events.", no_args_is_help=True)
 
-COLUMNS = ("profile", "mac", "where", "events", "rests_on")
+COLUMNS = ("profile", "mac", "key", "where", "events", "rests_on")
 
 Name = Annotated[str, typer.Argument(help="A shipped profile's name, or the path of a file.")]
 

@@ -27,7 +27,8 @@ async def print_run(desk: Desk, found: Ran, form: Format) -> None:
         _print_totals(found)
         left_out = await print_items(items, columns=BREAKS, form=form) if found.breaks else 0
         if left_out:
-            note(f"{left_out} more breaks are not shown: --format csv or json shows all.")
+            more = counted(left_out, "more break is", "more breaks are")
+            note(f"{more} not shown: --format csv or json shows all.")
     else:
         await print_document(run_document(found), items, name="breaks", form=form)
 
@@ -47,7 +48,7 @@ def _print_totals(found: Ran) -> None:
     for tie in told["broken_ties"]:
         print(f"DOES NOT TIE: {tie['name']} ({tie['side']}): {tie['left']} and {tie['right']}")
     if told["ties"]:
-        print(f"All {told['ties_checked']} sums tie.")
+        print(f"All {counted(told['ties_checked'], 'sum ties', 'sums tie')}.")
     matched = told["matched"]
     sums = ", ".join(map(shown, matched["sums"])) or "0"
     orders, breaks = counted(matched["count"], "order"), counted(found.breaks, "break")

@@ -47,7 +47,8 @@ def import_records(
     """Import an order book, to be reconciled with what was received. All of it, or nothing.
 
     The same file again changes nothing; a changed row is a new version, and the old one is kept.
-    A book makes no statement about an order: ledgers do not change by it.
+    A book says nothing of an order's price: ledgers change only by source, session_reference and
+    payment_reference, which lead the provider's events to the order.
     """
     from app.operations.finance.imports import import_book
 
@@ -61,7 +62,12 @@ def import_records(
         encoding=encoding,
         by=by,
     )
-    run_import(lambda desk, _, show: import_book(desk, request, progress=show), form)
+    run_import(
+        lambda desk, settings, show: import_book(
+            desk, request, sources=settings.sources.keys(), progress=show
+        ),
+        form,
+    )
 
 
 @group.command("list")

@@ -5,15 +5,30 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
-from typing import Annotated
+from socket import socket
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.files import check_output
 from app.cli.playing import PlayOption, SpeedOption, TokenOption
 
+if TYPE_CHECKING:
+    from app.sandbox.settings import SandboxSettings
+
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
+
+Inherited = Annotated[
+    int | None,
+    typer.Option(
+        "--fd",
+        min=0,
+        max=65_535,
+        help="A socket that listens already, handed over by whoever starts this, by its number; in "
+        "place of address and port.",
+    ),
+]
 
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  # refused nowhere, warned of in live
 """Addresses that mean every one of this machine's."""
@@ -38,6 +53,7 @@ def serve(
         bool,
         typer.Option("--no-worker", help="Receive only; another process on this PostgreSQL folds."),
     ] = False,
+    fd: Inherited = None,
 ) -> None:
     """Receive webhooks, answer the API, and fold due orders in the background."""
     from app.bootstrap_serving import serve as run_service
@@ -47,6 +63,7 @@ def serve(
     from app.config import load_settings
     from app.logs import configure_logging
 
+    host, port, listener = _where(host, port, fd)
     settings = load_settings(serving=True, also=problems_of_sources)
     for warning in settings.warnings:
         note(warning)
@@ -61,7 +78,19 @@ def serve(
         level=settings.log_level,
         lines_per_minute=settings.log_lines_per_minute,
     )
-    run_loop(run_service(settings, host=host, port=port, with_worker=not no_worker))
+    run_loop(
+        run_service(settings, host=host, port=port, with_worker=not no_worker, listener=listener)
+    )
+
+
+def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket | None]:
+    """Host, port, and the socket there that was handed over, if one was."""
+    from app.cli.children import address_of, inherited
+
+    if fd is None:
+        return host, port, None
+    listener = inherited(fd)
+    return *address_of(listener), listener
 
 
 def worker() -> None:
@@ -101,6 +130,7 @@ def sandbox(
     play: PlayOption = None,
     speed: SpeedOption = 1.0,
     token: TokenOption = None,
+    fd: Inherited = None,
 ) -> None:
     """Run the simulated provider. The last two digits of a phone number choose the scenario."""
     from app.cli.playing import check_nothing_to_play, check_webhook_url, play_scenario
@@ -111,13 +141,9 @@ def sandbox(
         play_scenario(play, webhook_url=webhook_url, speed=speed, token=token)
         return
     check_nothing_to_play(context)
-    from app.cli.output import note
-    from app.cli.running import run_loop
-    from app.providers.profile import load_profile
-    from app.providers.source import Source
-    from app.sandbox.server import build_sandbox, serve_sandbox
     from app.sandbox.settings import SandboxSettings
 
+    host, port, listener = _where(host, port, fd)
     settings = SandboxSettings(
         webhook_url=webhook_url,
         public_url=f"http://{host}:{port}",
@@ -125,12 +151,24 @@ def sandbox(
         truth_path=truth,
         unit_s=unit,
     )
-    signer = Source(
-        name="checkout", profile=load_profile("checkout"), secrets=list(settings.secrets)
-    )
-    note(f"Simulated provider on http://{host}:{port}, sending to {webhook_url}")
-    note(f"Open sessions with the token {settings.token}; verify with {settings.secrets[0]}")
-    run_loop(serve_sandbox(build_sandbox(settings, signer=signer), host=host, port=port))
+    _run_sandbox(settings, host=host, port=port, listener=listener)
+
+
+def _run_sandbox(
+    settings: SandboxSettings, *, host: str, port: int, listener: socket | None
+) -> None:
+    from app.cli.output import note
+    from app.cli.running import run_loop
+    from app.providers.profile import load_profile
+    from app.providers.source import Source
+    from app.sandbox.server import build_sandbox, serve_sandbox
+
+    secrets, profile = list(settings.secrets), load_profile("checkout")
+    signer = Source(name="checkout", profile=profile, secrets=secrets)
+    built = build_sandbox(settings, signer=signer)
+    note(f"Simulated provider on {settings.public_url}, sending to {settings.webhook_url}")
+    note(f"Open sessions with the token {settings.token}; verify with {secrets[0]}")
+    run_loop(serve_sandbox(built, host=host, port=port, listener=listener))
 
 
 def demo(

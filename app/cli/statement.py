@@ -69,10 +69,18 @@ def import_statement(
     )
     run_import(
         lambda desk, settings, show: import_statement(
-            desk, request, source=_source(settings, source), progress=show
+            desk,
+            request,
+            source=_source(settings, source),
+            own_orders=_has_own_orders(settings, _source(settings, source)),
+            progress=show,
         ),
         form,
     )
+
+
+def _has_own_orders(settings: Settings, source: str) -> bool:
+    return source in settings.sources and settings.sources[source].orders == "own"
 
 
 def _source(settings: Settings, said: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Commands on the store: db upgrade and check, reindex, refold, prove."""
+"""Commands on the store: db upgrade, check and restored, reindex, refold, prove."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.output import DocumentOption, Format, document, note, progress
+from app.cli.keeping import WhyWithout, WithoutErasures, said_without, tell_erased
+from app.cli.operators import ByOption
+from app.cli.output import (
+    DocumentOption,
+    Format,
+    FormatOption,
+    document,
+    emit,
+    measure,
+    note,
+    progress,
+)
+from app.words import counted
 
 if TYPE_CHECKING:
     from app.operations.folding.prove import Proof
@@ -18,6 +30,9 @@ group = typer.Typer(
 )
 
 
+PREVIEW = ("what", "name", "before", "after", "orders")
+
+
 def register(application: typer.Typer) -> None:
     """Add the commands that have no group."""
     application.command()(reindex)
@@ -25,15 +40,36 @@ def register(application: typer.Typer) -> None:
     application.command()(prove)
 
 
-@group.command("upgrade")
-def upgrade() -> None:
+@group.command("upgrade", epilog="Such as: tallyhook db upgrade --dry-run")
+def upgrade(
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Change nothing: say which migrations are due, how many orders would have another "
+            "outcome, and which would be held because only the rules of this version make them "
+            "fulfillable.",
+        ),
+    ] = False,
+    form: FormatOption = Format.table,
+) -> None:
     """Bring the database up to date. `serve` does this by itself on SQLite."""
-    from app.bootstrap import upgrade_database
+    from app.bootstrap import preview_upgrade, upgrade_database
     from app.cli.running import run_loop
     from app.config import load_settings
 
-    before, after = run_loop(upgrade_database(load_settings(serving=True)))
-    note(f"The database was at version {before or 'none'} and is at {after}.")
+    settings = load_settings(serving=True)
+    if not dry_run:
+        before, after = run_loop(upgrade_database(settings))
+        note(f"The database was at version {before or 'none'} and is at {after}.")
+        return
+    with measure("folding") as show:
+        preview = run_loop(preview_upgrade(settings, progress=show))
+    if form is Format.json:
+        document(preview.document(), form)
+    else:
+        emit(preview.rows(), columns=PREVIEW, form=form)
+    note(preview.sentence())
 
 
 @group.command("check")
@@ -70,6 +106,40 @@ def vacuum() -> None:
     note("The database has been written anew; nothing that was deleted is left in it.")
 
 
+@group.command("restored")
+def restored(
+    without_erasures: WithoutErasures = False,
+    reason: WhyWithout = "",
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Say that other tools than `restore` have put the database back, before it is served: after
+    pg_restore, a base backup or a return to a moment, and after a standby took over. Revisions then
+    go on beyond all numbers that were ever given, and whoever was erased is erased again, by the
+    journal of erasures."""
+    from app.bootstrap_erasures import again
+    from app.cli.running import with_desk
+    from app.operations.keeping.restore import after_restore
+
+    without = said_without(without_erasures, reason=reason, by=by)
+    with progress("erasing again", None) as advance:
+        followed, erased = with_desk(
+            lambda desk, settings: after_restore(
+                desk, again(desk, settings, progress=advance), without=without
+            ),
+            purpose="alone",
+        )
+    tell_erased(erased)
+    if form is not Format.table:
+        erasures = {"erasures": erased.document()}
+        document({"last_revision": followed.head, **followed.document(), **erasures}, form)
+        return
+    print(f"Noted: restored; the last revision in it is {followed.head}.")
+    for sentence in followed.sentences():
+        note(sentence)
+    note("Now: `tallyhook db check`, then start the services.")
+
+
 def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
     from app.bootstrap_sources import storing_sources
@@ -84,7 +154,8 @@ def reindex() -> None:
             purpose="alone",
         )
     note(
-        f"Read {done.read} deliveries: {done.events} events, {done.unreadable} unreadable. "
+        f"Read {counted(done.read, 'delivery', 'deliveries')}: {counted(done.events, 'event')}, "
+        f"{done.unreadable:,} unreadable. "
         "Orders are folded again by `serve`, or now by `refold --all`."
     )
 
@@ -111,7 +182,7 @@ def refold(
                 ),
                 purpose="writing",
             )
-    note(f"Folded {folded} orders.")
+    note(f"Folded {counted(folded, 'order')}.")
 
 
 def prove(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from app.cells import csv_line
 from app.cli.output import Format, cell, emit, json_text
 
 Items = AsyncIterator[list[dict[str, Any]]]
@@ -38,15 +37,14 @@ async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> 
         return 0
     if form is Format.table:
         return await _print_table(items, columns)
-    writer = csv.writer(sys.stdout)
     if form is Format.csv:
-        writer.writerow(columns)
+        print(csv_line(columns), end="")
     async for batch in items:
         for item in batch:
             if form is Format.jsonl:
                 print(json_text(item))
             else:
-                writer.writerow([cell(item.get(name)) for name in columns])
+                print(csv_line(cell(item.get(name)) for name in columns), end="")
     return 0
 
 

@@ -2,52 +2,105 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note
 
+if TYPE_CHECKING:
+    from app.config import Settings
+    from app.operations.desk import Desk
+    from app.operations.people.manage_tokens import TokenScope
+    from reconcile.instants import Instant
+
 group = typer.Typer(help="Programs that may use the API.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A name for the program, such as shop.")]
 
 
-@group.command("add")
-def add(name: Name, by: ByOption = None, form: DocumentOption = Format.table) -> None:
+@group.command("add", epilog="Such as: tallyhook tokens add books --scope read --until 90d")
+def add(
+    name: Name,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope",
+            help="What it may be used for: read, orders, checkout, finance or evidence; again for "
+            "several. Without: read, orders and checkout.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="When it ends: a moment, or a length of time such as 90d or 12h."),
+    ] = None,
+    by: ByOption = None,
+    form: DocumentOption = Format.table,
+) -> None:
     """Make a token and show it, this once."""
     from app.cli.running import with_desk
-    from app.operations.people.manage_tokens import issue_token
+    from app.operations.people.manage_tokens import UNNAMED, issue_token, token_of
 
-    token = with_desk(
-        lambda desk, settings: issue_token(desk, name=name, by=by),
-        purpose="writing",
-    )
+    scopes = _scopes(scope) if scope else UNNAMED
+
+    async def work(desk: Desk, settings: Settings) -> dict[str, Any]:
+        token = await issue_token(desk, name=name, scopes=scopes, until=until, by=by)
+        entry = await token_of(desk, token)
+        assert entry is not None, "it was made just now"
+        made = {"scopes": list(entry.scopes), "until": _said(entry.until)}
+        return {"name": name, "token": token, **made}
+
+    made = with_desk(work, purpose="writing")
     if form is not Format.table:
-        document({"name": name, "token": token}, form)
+        document(made, form)
     else:
-        print(token)
+        print(made["token"])
         note("Keep it now: it is not shown again.")
+    if not scope:
+        note(
+            f"Its scopes are {', '.join(UNNAMED)}; --scope names others, finance and evidence "
+            "among them."
+        )
+
+
+def _scopes(given: list[str]) -> list[TokenScope]:
+    from app.errors import UsageError
+    from app.operations.people.manage_tokens import TOKEN_SCOPES
+
+    found = [scope for scope in TOKEN_SCOPES if scope in given]
+    if set(given) - set(TOKEN_SCOPES):
+        raise UsageError(f"--scope is one of: {', '.join(TOKEN_SCOPES)}")
+    return found
+
+
+def _said(instant: Instant | None) -> str | None:
+    from reconcile.instants import format_instant
+
+    return None if instant is None else format_instant(instant)
+
+
+COLUMNS = ("name", "scopes", "until", "created_at", "revoked_at", "changed_at")
 
 
 @group.command("list")
 def list_tokens(form: FormatOption = Format.table) -> None:
-    """List tokens by name; never the tokens themselves."""
+    """List tokens by name, with what each is for; never the tokens themselves."""
     from app.cli.running import with_desk
     from app.operations.people.manage_tokens import known_tokens
-    from reconcile.instants import format_instant
 
-    entries = with_desk(lambda desk, settings: known_tokens(desk))
     rows = [
         {
             "name": entry.name,
-            "created_at": format_instant(entry.created_at),
-            "revoked_at": None if entry.revoked_at is None else format_instant(entry.revoked_at),
+            "scopes": " ".join(entry.scopes),
+            "until": _said(entry.until),
+            "created_at": _said(entry.created_at),
+            "revoked_at": _said(entry.revoked_at),
+            "changed_at": _said(entry.changed_at),
         }
-        for entry in entries
+        for entry in with_desk(lambda desk, settings: known_tokens(desk))
     ]
-    emit(rows, columns=("name", "created_at", "revoked_at"), form=form)
+    emit(rows, columns=COLUMNS, form=form)
 
 
 @group.command("revoke")

@@ -60,10 +60,12 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """A source and the profile that reads it now. `text` is the profile's file, without secrets."""
+    """A source and the profile that reads it now. `text` is the profile's file, without secrets;
+    `orders`: whether its orders are `shared` with other sources or its `own`."""
 
     source: str
     profile: str
+    orders: str
     text: bytes = field(repr=False)
 
 

@@ -171,7 +171,12 @@ def _revision(published: Published, dossier: Dossier) -> dict[str, Any]:
 
 def _sources(dossier: Dossier) -> list[Mapping[str, Any]]:
     return [
-        {"source": each.source, "profile": each.profile, "file": f"profile-{number}.toml"}
+        {
+            "source": each.source,
+            "profile": each.profile,
+            "file": f"profile-{number}.toml",
+            "orders": each.orders,
+        }
         for number, each in enumerate(dossier.profiles, 1)
     ]
 

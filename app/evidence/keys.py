@@ -7,8 +7,6 @@ no text of their own.
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,15 +16,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from app.errors import ConfigurationError
+from app.private_files import read_private, write_new
 
 VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
 """The setting that names the file."""
 
 MAX_FILE_BYTES: Final = 4096
 """A PEM of this kind has 119; what is much larger is another file."""
-
-_MODE: Final = 0o600
-_OTHERS: Final = 0o007
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +77,7 @@ def write_key(path: Path, *, secret: bytes) -> EvidenceKey:
         serialization.NoEncryption(),
     )
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(error) from error
-    try:
-        _write_whole(path, pem)
+        write_new(path, pem)
     except FileExistsError:
         raise
     except OSError as error:
@@ -99,46 +91,14 @@ def _unwritable(error: OSError) -> ConfigurationError:
     )
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
-    try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    try:
-        os.link(beside, path)  # refuses to replace, which a rename does not
-    finally:
-        os.unlink(beside)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def load_key(path: Path) -> EvidenceKey | None:
     """The key of a file; None where there is no file.
 
     Raises ConfigurationError for a file that others may use, or that holds no such key.
     """
-    try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            content = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
+    content = read_private(path, variable=VARIABLE, what="a key", most=MAX_FILE_BYTES)
+    if content is None:
         return None
-    except OSError as error:
-        raise ConfigurationError([f"{VARIABLE}: cannot be read ({error.strerror})"]) from error
-    if mode & _OTHERS:
-        raise ConfigurationError(
-            [f"{VARIABLE}: names a key that everyone may use (mode {mode:o}); chmod 600 it"]
-        )
     return EvidenceKey(_private_in(content))
 
 

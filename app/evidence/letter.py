@@ -37,6 +37,9 @@ WORDS: Final[Mapping[str, str]] = {
     "session_opened": "The payment service opened the session",
     "session_refused": "The payment service refused the session",
     "session_unknown": "The payment service gave no answer",
+    "reference_named": "The shop named what it was paid by",
+    "held": "The order was held back",
+    "released": "The order was released",
 }
 
 _SENTENCE: Final = 260
@@ -108,12 +111,14 @@ def _money(ledger: Ledger) -> list[tuple[str, str]]:
     expected = "not known" if ledger.expected is None else str(ledger.expected)
     rows = [("Ordered", expected)]
     for balance in ledger.balances:
-        currency, left = balance.currency, balance.captured - balance.refunded
+        currency, left = balance.currency, balance.captured - balance.returned
         rows += [
             ("Paid", str(Money(minor=balance.captured, currency=currency))),
             ("Given back", str(Money(minor=balance.refunded, currency=currency))),
-            ("Left with the shop", str(Money(minor=left, currency=currency))),
         ]
+        others = (("Reversed", balance.reversed), ("Lost in disputes", balance.lost))
+        rows += [(w, str(Money(minor=minor, currency=currency))) for w, minor in others if minor]
+        rows.append(("Left with the shop", str(Money(minor=left, currency=currency))))
     return rows if ledger.balances else [*rows, ("Paid", "nothing")]
 
 
@@ -154,8 +159,10 @@ def _record(record: Record, order: str) -> dict[str, str]:
     told += [f"of another order, {record.order}"] if record.order != order else []
     told += [str(record.money)] if record.money is not None else []
     told += [f"session {record.session}"] if record.session is not None else []
+    told += [f"payment {record.payment}"] if record.payment is not None else []
     told += [f"idempotency key {record.key}"] if record.key is not None else []
     told += [f"until {format_instant(record.expires_at)}"] if record.expires_at is not None else []
+    told += [f"told by {record.author}"] if record.author is not None else []
     return {"at": format_instant(record.at), "what": _cut(", ".join(told)), "id": record.record_id}
 
 

@@ -66,9 +66,7 @@ class Wrong(Exception):
 
 def pack(members: Mapping[str, bytes]) -> bytes:
     """The one ZIP of these files: sorted by name, stored as they are, dated 1 January 1980."""
-    parts: list[bytes] = []
-    directory: list[bytes] = []
-    offset = 0
+    parts, directory, offset = list[bytes](), list[bytes](), 0
     for name in sorted(members):
         data, label = members[name], name.encode("ascii")
         shared = (_VERSION, 0, 0, 0, _FIRST_OF_1980, zlib.crc32(data), len(data), len(data))
@@ -199,7 +197,8 @@ def deliveries(bundle: Bundle) -> str:
             raise Wrong(f"the body of delivery {name} is not the one that was read")
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
         raise Wrong("history.json is of another order or another instant")
-    return f"{len(heard)} deliveries: what was read, headers and bodies belong together."
+    noun = "delivery" if len(heard) == 1 else "deliveries"
+    return f"{len(heard)} {noun}: what was read, headers and bodies belong together."
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
@@ -253,15 +252,16 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
         found.add(name)
     for name in sorted(things.keys() ^ found):
         raise Wrong(f"{name} is not both here and in the log")
-    rest = f"; {hidden} are here as their hash alone, for they hold personal data" if hidden else ""
-    late = f"; {len(log['unsealed'])} more were not sealed yet" if log["unsealed"] else ""
-    return True, f"{len(log['leaves'])} leaves lie in the log of {size}{rest}{late}."
+    rest = f"; here as a hash alone, for it holds personal data: {hidden}" if hidden else ""
+    late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
+    said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
+    return True, f"{len(log['leaves'])} {said} in the log of {size}{rest}{late}."
 
 
 def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     """Everything here that must have a leaf, by its name there, with what the leaf must say."""
     history, things = bundle.document("history.json"), {}
-    names = ("order", "at", "recorded_at", "source", "key", "session", "expires_at", "reason")
+    names = "order at recorded_at source key session payment expires_at reason author"
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in history["deliveries"]:
         told = bundle.document(f"delivery-{each['delivery_id']}.json")
@@ -276,7 +276,7 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
             "kind": "record", "record": each["kind"], "currency": money and money["currency"],
             "amount": money and str(int(money["amount"].replace(".", ""))),
             **({} if details is None else {"details": details["sha256"]}),
-            **{name: each.get(name) for name in names},
+            **{name: each.get(name) for name in names.split()},
         }  # fmt: skip
     for each in bundle.document("revisions.json"):
         said = {name: each[name] for name in ("outcome", "at", "fulfillable", "before")}
@@ -296,7 +296,7 @@ def _compare(each: dict[str, Any], thing: dict[str, Any], bundle: Bundle) -> Non
     leaf = read_json(data, "a leaf")
     for name, said in thing.items():
         wanted = _micros(said) if said and name.endswith("at") else said
-        if leaf[name] != wanted and not (name == "headers" and leaf[name] is None):
+        if leaf.get(name) != wanted and not (name == "headers" and leaf.get(name) is None):
             raise Wrong(f"the log says otherwise of {each['id']}: {name}")
 
 

@@ -9,9 +9,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
+from app.cells import plain_text
 from app.files.columns import Recognize
 from app.files.problems import Refused
-from app.files.tables import BATCH, MAX_COLUMNS, MAX_ROWS, Batch
+from app.files.tables import ADDED, BATCH, MAX_COLUMNS, MAX_ROWS, Batch
 from app.files.text import encoding_of, lines
 
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -33,10 +34,16 @@ class CsvTable:
         self._skipped, line, declared = self._first_line()
         self._delimiter = delimiter or declared or _delimiter_of(line, recognize)
         reader = self._reader()
-        self.heading: Sequence[str] = self._next(reader)
+        heading = self._next(reader)
+        self._of_ours = tuple(heading[-len(ADDED) :]) == ADDED
+        self.heading: Sequence[str] = self._as_it_was(heading)
         self.heading_row = self._skipped + 1
         if len(self.heading) > MAX_COLUMNS:
             raise Refused(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
+
+    def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
+        """Without the marks with which rejected rows were made safe for a spreadsheet."""
+        return [*map(plain_text, row)] if self._of_ours else row
 
     def _first_line(self) -> tuple[int, str, str | None]:
         """How many lines come before the heading, its line, and the delimiter told before it."""
@@ -75,7 +82,8 @@ class CsvTable:
             read += len(rows)
             if read > MAX_ROWS:
                 raise Refused(line, f"there are more than {MAX_ROWS:,} rows: import it in parts")
-            yield Batch(rows, self._numbers(rows, line + 1, self._line(reader)))
+            numbers = self._numbers(rows, line + 1, self._line(reader))
+            yield Batch([*map(self._as_it_was, rows)] if self._of_ours else rows, numbers)
 
     def _line(self, reader: Iterator[list[str]]) -> int:
         """The number of the last line that was read, in the file."""

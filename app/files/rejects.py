@@ -1,24 +1,23 @@
 """The rows of a file that were not taken, as a CSV that can be corrected and imported by itself.
 
-Each has its original cells, then its row and what is wrong with it. A cell that a spreadsheet
-would run as a formula begins with an apostrophe; a number with a sign is no formula.
+Each has its original cells, then its row and what is wrong with it. What a spreadsheet would run as
+a formula begins with an apostrophe, which the import of such a file takes away again; a number with
+a sign is no formula.
 """
 
 from __future__ import annotations
 
-import csv
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from app.cells import csv_line, safe_cell
 from app.errors import UsageError
 from app.files.problems import Problem
-from app.files.tables import Table
+from app.files.tables import ADDED, Table
 
-ADDED: Final = ("rejected row", "problem")
-
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _PLAIN: Final = re.compile(r"[-+]?[0-9][0-9.,]*")
 
 
@@ -39,11 +38,10 @@ def write_rejects(path: Path, table: Table, problems: Iterable[Problem]) -> None
     Raises UsageError where the file cannot be made.
     """
     try:
-        with path.open("x", encoding="utf-8", newline="") as file:
-            path.chmod(0o600)
-            writer = csv.writer(file)
-            writer.writerow([*map(harmless, table.heading), *ADDED])
-            writer.writerows(_rows(table, problems))
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(made, "w", encoding="utf-8", newline="") as file:
+            file.write(csv_line([*map(harmless, table.heading), *ADDED]))
+            file.writelines(map(csv_line, _rows(table, problems)))
     except OSError as error:
         raise UsageError(
             f"the rejects cannot be written to {path.name}: {error.strerror}; nothing was imported"
@@ -78,6 +76,4 @@ def _by_row(problems: Iterable[Problem]) -> Iterator[tuple[int, str]]:
 
 def harmless(cell: str) -> str:
     """The cell as text that no spreadsheet runs."""
-    if cell.startswith(_FORMULA) and not _PLAIN.fullmatch(cell):
-        return "'" + cell
-    return cell
+    return cell if _PLAIN.fullmatch(cell) else safe_cell(cell)

@@ -55,9 +55,12 @@ class StatementForm:
         "payout",
     )
 
-    def __init__(self, mapping: FileMapping, *, source: str) -> None:
-        """source: the provider account whose statement it is; "" where that is not known."""
+    def __init__(self, mapping: FileMapping, *, source: str, own_orders: bool = False) -> None:
+        """source: the provider account whose statement it is; "" where that is not known.
+        own_orders: whether its orders are named with it, `@till:1001`; the provider names them
+        without."""
         self._source = source
+        self._before = f"@{source}:" if own_orders else ""
         self._has_currency = "currency" in mapping.defaults
         self._fill_currency = with_default(mapping.defaults.get("currency"))
         self._fill_payout = with_default(mapping.defaults.get("payout"))
@@ -93,7 +96,7 @@ class StatementForm:
         payments = attempt(
             "payment_reference", read_optional_references, cells["payment_reference"]
         )
-        orders = attempt("order_reference", read_optional_references, cells["order_reference"])
+        orders = attempt("order_reference", self._orders, cells["order_reference"])
         payouts = attempt("payout", read_optional_references, self._fill_payout(cells["payout"]))
         kinds = attempt("type", self._kinds.read, cells["type"])
         filled = self._fill_currency(cells["currency"])
@@ -116,6 +119,15 @@ class StatementForm:
             attempt("settled_at", self._dates.read, cells["settled_at"]),
             payouts,
         )
+
+    def _orders(self, cells: Any) -> Any:
+        """The order of each row as this instance names it."""
+        found, before = read_optional_references(cells), self._before
+        if not before or found is None:
+            return found
+        return [
+            each if each is None or each.startswith(before) else before + each for each in found
+        ]
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
         """A staged row, after its number, as people see it."""

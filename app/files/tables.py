@@ -29,6 +29,9 @@ MAX_COLUMNS: Final = 500
 MAX_CELL: Final = 128 * 1024
 """Characters of a cell: what Python's own reader of CSV allows."""
 
+ADDED: Final = ("rejected row", "problem")
+"""The last columns of a file of rejected rows: what we have added to what was there."""
+
 BATCH: Final = 4_000
 """Rows in memory at a time."""
 

@@ -8,9 +8,7 @@ from typing import Final
 
 from app.files.problems import Unclear, quoted
 from app.providers.phones import phone_digits
-
-MAX_REFERENCE: Final = 200
-"""Characters of a reference; providers use some dozens."""
+from app.references import MAX_REFERENCE, fault_of
 
 APART: Final = "\x1f"
 """Divides references where many are looked at as one text; none holds it, for it is no sign."""
@@ -34,7 +32,8 @@ def read_references(cells: Sequence[str]) -> list[str]:
     if max(map(len, plain)) > MAX_REFERENCE:
         raise Unclear(f"is longer than {MAX_REFERENCE} characters")
     if not "".join(plain).isprintable():
-        raise Unclear("holds signs that are not printed")
+        for fault in filter(None, map(fault_of, plain)):
+            raise Unclear(fault)
     together = APART + APART.join(plain)
     if f"{APART}=" in together or f"{APART}@" in together:
         raise Unclear("is a formula: put its value there")

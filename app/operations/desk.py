@@ -6,6 +6,7 @@ Command line, API and worker hold a Desk and hand it to operations; they never s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from app.clock import Clock
 from app.phone_key import PhoneKey
@@ -17,10 +18,13 @@ from reconcile.policy import Policy
 class Desk:
     """One open store, seen through one policy, on one clock.
 
-    phone_key  what customers' phone numbers are found by; None: they are neither noted nor found
+    phone_key        what customers' phone numbers are found by; None: they are neither noted nor
+                     found
+    erasure_journal  the file that knows who was erased; None: nobody can be
     """
 
     store: Store
     policy: Policy
     clock: Clock
     phone_key: PhoneKey | None = None
+    erasure_journal: Path | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from app.providers.grammar import Reference, read_template, references
-from app.providers.paths import EACH, Path, compile_path
+from app.providers.paths import EACH, Path, Where, compile_path
 
 _WHOLE_BODY: Final = frozenset(
     {"body", "body_or_query", "form_received", "form_sorted", "form_joined"}
@@ -15,6 +15,14 @@ _WHOLE_QUERY: Final = frozenset({"url", "body_or_query"})
 _PREFIXES: Final = frozenset({"raw", "compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _TOO_WEAK: Final = frozenset({"crc32"})
+
+PRICES: Final = {
+    "payment": ("payment_currency",),
+    "refund": ("refund_currency",),
+    "refunded_total": ("refund_currency", "payment_currency"),
+    "order": ("order_currency",),
+}
+"""The amounts of a profile, each with the keys of its currency, of which the first counts."""
 
 
 class Coverage:
@@ -58,6 +66,16 @@ class Coverage:
     def _covers_path(self, path: Path) -> bool:
         if EACH in path:
             return False
+        for place, step in enumerate(path):
+            if isinstance(step, Where) and not self._is_signed(path):
+                # Of one object: both the member that is asked and what is then taken are signed.
+                asked = (*path[:place], step.name)
+                return self._covers_path(asked) and self._covers_path(
+                    path[:place] + path[place + 1 :]
+                )
+        return self._is_signed(path)
+
+    def _is_signed(self, path: Path) -> bool:
         for each in self._signed:
             if each.name in _PREFIXES | {"json"} and each.argument:
                 signed = compile_path(each.argument)
@@ -76,9 +94,9 @@ def _is_whole_query(reference: Reference) -> bool:
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
     """The keys whose value decides what an event is worth, each with its locations."""
-    for key in ("kind", "order", "session", "payment", "movement"):
+    for key in ("kind", "order", "session", "payment", "movement", "capture"):
         yield f"event.{key}", values["event"][key]
-    for name in ("payment", "refund", "order"):
-        if values["amounts"][name]:
-            yield f"amounts.{name}", values["amounts"][name]
-            yield f"amounts.{name}_currency", values["amounts"][f"{name}_currency"]
+    for amount, currencies in PRICES.items():
+        if values["amounts"][amount]:
+            for key in (amount, *currencies):
+                yield f"amounts.{key}", values["amounts"][key]

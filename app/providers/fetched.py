@@ -14,8 +14,8 @@ from typing import Any, Final
 from app.providers.amounts import amount_unit, read_amount
 from app.providers.dates import DATES
 from app.providers.facts import Facts
-from app.providers.fields import compile_locations, required_text
-from app.providers.reader import GIVES_BACK
+from app.providers.fields import Find, compile_locations, order_named, required_text
+from app.providers.reader import GIVES_BACK, MEANT_AS_SAID, STATES_NO_SUM, is_only_a_sum
 from app.providers.reading import Unreadable
 from app.providers.sections import Profile
 from app.providers.strict_json import parse
@@ -35,18 +35,22 @@ NOT_KNOWN: Final = "not_found"
 
 def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> bytes:
     """The bytes that are kept of one answer; equal answers to one question give equal bytes."""
+    about: dict[str, Any] = {
+        "event_id": asked.event_id,
+        "digest": asked.digest,
+        "order": asked.order,
+        "session": asked.session,
+        "payment": asked.payment,
+        "movement": asked.movement,
+        "money": _written(asked.money),
+        "order_money": _written(asked.order_money),
+    }
+    # Only where there is one: answers kept before these were known stay what they are.
+    later = {"capture": asked.capture, "occurred_at": asked.occurred_at}
+    about |= {name: value for name, value in later.items() if value is not None}
     return canonical_json(
         {
-            "asked_about": {
-                "event_id": asked.event_id,
-                "digest": asked.digest,
-                "order": asked.order,
-                "session": asked.session,
-                "payment": asked.payment,
-                "movement": asked.movement,
-                "money": _written(asked.money),
-                "order_money": _written(asked.order_money),
-            },
+            "asked_about": about,
             "question": question,
             "status": status,
             "answer": answer.decode("utf-8", "backslashreplace"),
@@ -57,20 +61,26 @@ def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> b
 class AnswerReader:
     """Reads the answers that one source's provider gave."""
 
-    def __init__(self, source: str, profile: Profile) -> None:
+    def __init__(self, source: str, profile: Profile, *, own_orders: bool = False) -> None:
         rule = profile.fetch_back
         assert rule is not None
         self._source = source
+        self._own_orders = own_orders
         self._claims = Words(rule.claims or profile.claims)
         self._kind = compile_locations(rule.kind)
         self._payment = compile_locations(rule.payment)
+        self._session = compile_locations(rule.session)
         self._order = compile_locations(rule.order)
         self._movement = compile_locations(rule.movement)
+        self._capture = compile_locations(rule.capture)
+        self._dated_as_event = rule.dated_as_event
         self._occurred_at = compile_locations(rule.occurred_at)
         self._date, self._zone = DATES[profile.event.dates], profile.event.zone
         self._amount = compile_locations(rule.amount)
+        self._refund = compile_locations(rule.refund)
+        self._refunded_total = compile_locations(rule.refunded_total)
         self._currency = compile_locations(rule.currency)
-        self._states_order = bool(rule.order)
+        self._states_order, self._states_session = bool(rule.order), bool(rule.session)
         self._states_amount = bool(rule.amount)
         self._unit = amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
@@ -96,50 +106,84 @@ class AnswerReader:
         facts = self._facts(document["answer"], digest)
         kind = required_text(self._kind(facts), "the answer's kind")
         claim: ClaimKind = self._claims.meaning(kind)
-        references["payment"] = self._stated(self._payment, facts) or references["payment"]
-        order = self._stated(self._order, facts)
-        # Of money that goes back an answer often names the payment only: it cannot make paid what
-        # is not.
-        may_lack = claim in SAYS_NOTHING_FINAL or claim in GIVES_BACK
-        if order is None and self._states_order and not may_lack:
-            raise Unreadable("the answer does not say which order it is about")
-        references["order"] = order or references["order"]
+        references |= self._own_references(claim, facts, references)
+        total = None if claim in STATES_NO_SUM else self._price(self._refunded_total, facts)
+        money = self._money(claim, facts, about, is_sum=total is not None)
         if claim in GIVES_BACK:
             references["movement"] = self._stated(self._movement, facts) or references["movement"]
+        if is_only_a_sum(claim, money, total):
+            references["movement"] = None
         return Event(
             source=self._source,
             event_id=event_id,
             digest=digest,
             kind=kind,
             claim=claim,
-            money=self._money(facts, about),
+            capture=self._captured(facts, about) if claim == "succeeded" else None,
+            money=money,
             order_money=_money_of(about["order_money"]),
-            occurred_at=self._instant(facts),
+            refunded_total=total,
+            occurred_at=self._instant(facts, about),
             standing="fetched",
             **references,
         )
+
+    def _own_references(
+        self, claim: ClaimKind, facts: Facts, asked: dict[str, str | None]
+    ) -> dict[str, str | None]:
+        """Payment, session and order that the answer is about. Raises Unreadable.
+
+        asked  those of the event that was asked about, which anyone may have written
+        """
+        final = claim not in SAYS_NOTHING_FINAL | MEANT_AS_SAID
+        references = {"payment": self._stated(self._payment, facts) or asked["payment"]}
+        if self._states_session:
+            own = None if final else asked["session"]
+            references["session"] = self._stated(self._session, facts) or own
+        order = self._stated(self._order, facts)
+        # Of money that goes back an answer often names the payment only: it cannot make paid what
+        # is not.
+        if order is None and self._states_order and final and claim not in GIVES_BACK:
+            raise Unreadable("the answer does not say which order it is about")
+        if order is not None:
+            references["order"] = order_named(order, self._source, own=self._own_orders)
+        return references
 
     def _facts(self, answer: str, digest: str) -> Facts:
         body = answer.encode()
         document = parse(body)
         return Facts(document, root=document, headers=(), body=body, url="", digest=digest)
 
-    def _stated(self, find: Any, facts: Facts) -> str | None:
+    def _stated(self, find: Find, facts: Facts) -> str | None:
         value = find(facts)
         return None if value is None else required_text(value, "a reference of the answer")
 
-    def _instant(self, facts: Facts) -> Instant | None:
+    def _captured(self, facts: Facts, about: dict[str, Any]) -> str | None:
+        return self._stated(self._capture, facts) or about.get("capture")
+
+    def _instant(self, facts: Facts, about: dict[str, Any]) -> Instant | None:
+        if self._dated_as_event:
+            return about.get("occurred_at")
         value = self._occurred_at(facts)
         return None if value is None else self._date(value, "the answer's date", self._zone)
 
-    def _money(self, facts: Facts, about: dict[str, Any]) -> Money | None:
+    def _money(
+        self, claim: ClaimKind, facts: Facts, about: dict[str, Any], *, is_sum: bool
+    ) -> Money | None:
         """The answer's own amount. A profile without one says that the request fixed it."""
-        if self._states_amount:
-            value = self._amount(facts)
-            if value is None:
-                return None
-            return read_amount(self._unit, value, self._currency(facts), name="the answer's amount")
-        return _money_of(about["money"])
+        if claim in GIVES_BACK:
+            given_back = self._price(self._refund, facts)
+            if given_back is not None or (is_sum and claim == "refunded"):
+                return given_back
+        if not self._states_amount:
+            return _money_of(about["money"])
+        return self._price(self._amount, facts)
+
+    def _price(self, find: Find, facts: Facts) -> Money | None:
+        value = find(facts)
+        if value is None:
+            return None
+        return read_amount(self._unit, value, self._currency(facts), name="the answer's amount")
 
 
 def _written(money: Money | None) -> list[Any] | None:

@@ -19,16 +19,17 @@ from app.providers.grammar import Group, Reference, Token, read_template
 from app.providers.headers import header_values
 from app.providers.paths import Path, Where, compile_path, take
 from app.providers.reading import Unreadable
+from app.references import MAX_REFERENCE, fault_of
 
 MAX_ID: Final = 255
-MAX_TEXT: Final = 200
+MAX_TEXT: Final = MAX_REFERENCE
 
 Find = Callable[[Facts], Any]
 """What stands there, or None."""
 
+# A field of a form that is this one only where another has a value: `[paymentType=DB].id`.
+_ASKED = re.compile(r"\[(?P<member>[^=\[\]]+)=(?P<value>[^\[\]]+)\]\.(?P<name>.+)")
 _ID = re.compile(rf"[!-~]{{1,{MAX_ID}}}")
-# Control characters, line separators, and halves of surrogate pairs, which no database can store.
-_UNUSABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def _json(text: str) -> Find:
@@ -96,6 +97,10 @@ def _header(name: str) -> Find:
 
 def _field(word: str, pairs: Callable[[Facts], list[tuple[bytes, bytes]]]) -> Callable[[str], Find]:
     def make(name: str) -> Find:
+        asked = _ASKED.fullmatch(name)
+        if asked is not None:
+            said, then, value = make(asked["member"]), make(asked["name"]), asked["value"]
+            return lambda facts: then(facts) if said(facts) == value else None
         wanted = name.encode("utf-8")
 
         def find(facts: Facts) -> str | None:
@@ -239,15 +244,41 @@ def event_id(value: Any, name: str) -> str:
 
 
 def required_text(value: Any, name: str) -> str:
-    """1 to MAX_TEXT characters, not blank, without control characters."""
+    """A reference, or a word such as the event's kind: see `app.references`."""
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
         raise Unreadable(f"{name} is not a text")
-    if not value or len(value) > MAX_TEXT:
-        raise Unreadable(f"{name} is not 1 to {MAX_TEXT} characters long")
-    if not value.isprintable() and _UNUSABLE.search(value):
-        raise Unreadable(f"{name} has control characters or half a surrogate pair")
-    if value.isspace():
-        raise Unreadable(f"{name} is blank")
+    fault = fault_of(value)
+    if fault is not None:
+        raise Unreadable(f"{name} {fault}")
     return value
+
+
+_OWN: Final = re.compile(r"@[a-z0-9_-]{1,40}:")
+"""How the name of an order begins that no other source's events may speak of: `@till:1001`."""
+
+
+def order_named(order: str, source: str, *, own: bool) -> str:
+    """An order's name in this instance; `own`: its source's orders meet no other source's.
+
+    Raises Unreadable for what only another source's own order may be called, and for what would be
+    too long.
+    """
+    if not own:
+        if is_own_order(order):
+            raise Unreadable("the order begins as those of a source with orders of its own")
+        return order
+    if len(source) + len(order) + 2 > MAX_TEXT:
+        raise Unreadable(f"the order is longer than {MAX_TEXT} characters with its source's name")
+    return f"@{source}:{order}"
+
+
+def is_own_order(order: str) -> bool:
+    """Whether it is the name of an order of a source with orders of its own."""
+    return _OWN.match(order) is not None
+
+
+def order_at_provider(order: str, source: str) -> str:
+    """What the provider of `source` calls an order of this instance."""
+    return order.removeprefix(f"@{source}:")

@@ -119,6 +119,11 @@ def public_key(profile: Profile, secret: str) -> bytes | None:
         scheme, encoding = scheme_of(profile, secret)
         if not scheme.asymmetric:
             return None
+    return public_pem(secret, encoding=encoding)
+
+
+def public_pem(secret: str, *, encoding: str) -> bytes | None:
+    """The public half of an asymmetric key in PEM; None where it is none."""
     try:
         public = load_key(SECRET_ENCODINGS[encoding](secret)).public
     except ValueError:

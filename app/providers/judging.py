@@ -101,9 +101,19 @@ def compile_judge(source: str, profile: Profile, secrets: Secrets, *, strict: bo
         _refuse_blank(source, secrets)
         name = mac.removeprefix(NAMED)
         verifier = factory_of(name)(source, _options(profile), secrets)
-        return ByName(verifier, signs_address=name in SIGN_THE_ADDRESS)
+        return ByName(verifier, signs_address=_signs_address(name, profile))
     keys = compile_keys(source, profile, secrets, strict=strict)
     return Declared(profile, Verifier(profile, keys))
+
+
+_OF_THE_ADDRESS: Final = frozenset({"@authority", "@scheme", "@target-uri"})
+"""Components of RFC 9421 that only the public address tells."""
+
+
+def _signs_address(name: str, profile: Profile) -> bool:
+    required = _options(profile).get("required")
+    covered = set(required) if isinstance(required, list) else set()
+    return name in SIGN_THE_ADDRESS or bool(covered & _OF_THE_ADDRESS)
 
 
 def _options(profile: Profile) -> dict[str, object]:

@@ -75,6 +75,8 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
     scheme, encoding = scheme_of(profile, secret)
     if not scheme.asymmetric:
         refuse_key_pair(secret)
+    if profile.signature.mac == "basic" and ":" not in secret:
+        raise ValueError("has no colon; write it as user:password")
     if strict and secret != secret.strip() and not scheme.asymmetric:
         raise ValueError("begins or ends with a blank; remove it")
     try:

@@ -12,6 +12,7 @@ from app.providers.profile_lines import line_of
 from app.providers.rules import check
 from app.providers.rules_together import check_together
 from app.providers.sections import (
+    AccountRule,
     AcknowledgementRule,
     AlsoRule,
     AmountsRule,
@@ -121,6 +122,7 @@ def _build(name: str, values: dict[str, Any]) -> Profile:
         verifies_only=values["verifies_only"],
         confirm=values["confirm"],
         signature=SignatureRule(**signature, also=also and AlsoRule(**also)),
+        account=AccountRule(**values["account"]),
         secret=SecretRule(**values["secret"]),
         timestamp=values["timestamp"] and TimestampRule(**values["timestamp"]),
         request=RequestRule(**values["request"]),

@@ -15,10 +15,14 @@ from typing import Final
 from urllib.parse import quote
 
 from app.errors import ConfigurationError
+from app.providers.fields import order_at_provider
 from app.providers.sections import FetchBackRule
 from reconcile.events import Event
 
-_REFERENCE: Final = re.compile(r"\{(id|order|session|payment|credential:[a-z0-9_]{1,40})\}")
+REFERENCES: Final = ("id", "order", "session", "payment", "capture", "movement")
+"""What of an event may stand in a question about it."""
+
+_REFERENCE: Final = re.compile(rf"\{{({'|'.join(REFERENCES)}|credential:[a-z0-9_]{{1,40}})\}}")
 
 Fill = Callable[[str], str]
 
@@ -45,10 +49,11 @@ class Questions:
     def __init__(
         self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
     ) -> None:
+        self._source = source
         self._rule = rule
         self._credentials = credentials
         sandbox = environment == "sandbox"
-        self._url = rule.sandbox_url if sandbox and rule.sandbox_url else rule.url
+        self._urls = rule.sandbox_url if sandbox and rule.sandbox_url else rule.url
         self._token_url = (
             rule.sandbox_token_url if sandbox and rule.sandbox_token_url else rule.token_url
         )
@@ -75,7 +80,7 @@ class Questions:
         """
         rule = self._rule
         try:
-            url = self._filled(self._url, event, _percent)
+            url = self._first_filled(event)
             body = None if rule.body is None else self._filled(rule.body, event, _in_json).encode()
         except LookupError:
             return None
@@ -116,6 +121,15 @@ class Questions:
     def _headers(self) -> dict[str, str]:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
+    def _first_filled(self, event: Event) -> str:
+        """The first address whose references this event has all. Raises LookupError."""
+        for template in self._urls:
+            try:
+                return self._filled(template, event, _percent)
+            except LookupError as lacking:
+                lacks = lacking
+        raise lacks
+
     def _filled(self, template: str, event: Event | None, write: Fill) -> str:
         return _REFERENCE.sub(lambda match: write(self._value(match[1], event)), template)
 
@@ -126,7 +140,7 @@ class Questions:
         value = event.event_id if name == "id" else getattr(event, name)
         if value is None:
             raise LookupError(name)
-        return str(value)
+        return order_at_provider(value, self._source) if name == "order" else str(value)
 
 
 def credentials_of(rule: FetchBackRule) -> set[str]:

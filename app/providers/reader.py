@@ -16,9 +16,11 @@ from app.providers.facts import Facts
 from app.providers.fields import (
     MAX_TEXT,
     Find,
+    as_text,
     compile_locations,
     event_id,
     holding,
+    order_named,
     plain_name,
     required_text,
 )
@@ -34,12 +36,28 @@ from reconcile.money import Money
 from reconcile.values import maker
 
 GIVES_BACK: Final[frozenset[ClaimKind]] = frozenset(
-    {"refunded", "disputed", "dispute_won", "dispute_lost"}
+    {
+        "refunded",
+        "refund_pending",
+        "refund_failed",
+        "reversed",
+        "disputed",
+        "dispute_won",
+        "dispute_lost",
+    }
 )
 """Claims about money on its way back: their amount is the refund's, and a movement names them."""
 
 COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"})
 """Claims that, where they state no amount of their own, speak of the whole order."""
+
+UNSTATED: Final = "unstated"
+"""In place of an environment: the profile names the member that says it, and it is not there."""
+STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
+"""Claims of which no sum of refunds is read: what they say of money is not known, or not final."""
+
+MEANT_AS_SAID: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
+"""Claims that need no confirmation: they make nothing true of any payment."""
 
 _new_event, _new_reading = maker(Event), maker(Reading)
 
@@ -87,29 +105,48 @@ class Price:
 class Reader:
     """Reads the events of one source."""
 
-    def __init__(self, source: str, profile: Profile, phone_key: PhoneKey | None = None) -> None:
+    def __init__(
+        self,
+        source: str,
+        profile: Profile,
+        phone_key: PhoneKey | None = None,
+        *,
+        own_orders: bool = False,
+        accounts: frozenset[str] | None = None,
+    ) -> None:
         event, amounts = profile.event, profile.amounts
         self._source = source
         self._phone_key = phone_key if profile.customer.phone else None
         self._request = profile.request
         self._document = DOCUMENTS[profile.request.body]
         self._items = compile_path(event.items, each=True) if event.items else None
-        self._claims = Words(profile.claims)
-        self._standing: Standing = "unconfirmed" if profile.confirm else "said"
+        # Of a provider that moves no money nothing is left to be explained.
+        otherwise: ClaimKind = "ignored" if profile.verifies_only else "unrecognized"
+        self._claims = Words(profile.claims, otherwise=otherwise)
+        self._standing: Standing = "unconfirmed" if profile.unconfirmed else "said"
+        self._account = Field(profile.account.where)
+        self._accounts = accounts if profile.account.where else None
+        self._own_orders = own_orders
         self._id, self._kind = Field(event.id), Field(event.kind)
         self._occurred_at, self._date = Field(event.occurred_at), DATES[event.dates]
         self._zone = event.zone
         self._order, self._session = Field(event.order), Field(event.session)
         self._payment, self._movement = Field(event.payment), Field(event.movement)
-        self._reason = Field(event.reason)
+        self._capture, self._reason = Field(event.capture), Field(event.reason)
         self._phone, self._country = Field(profile.customer.phone), profile.customer.country
         self._environment = Field(profile.environment.where)
+        self._names_environments = bool(profile.environment.where)
         self._environments = {
             profile.environment.sandbox: "sandbox",
             profile.environment.live: "live",
         }
         self._paid = Price(amounts, amount=amounts.payment, currency=amounts.payment_currency)
         self._given_back = Price(amounts, amount=amounts.refund, currency=amounts.refund_currency)
+        self._refunded_total = Price(
+            amounts,
+            amount=amounts.refunded_total,
+            currency=amounts.refund_currency + amounts.payment_currency,
+        )
         self._ordered = Price(amounts, amount=amounts.order, currency=amounts.order_currency)
 
     def read(self, body: bytes, *, digest: str, headers: Headers, url: str = "") -> Reading:
@@ -120,22 +157,43 @@ class Reader:
             return self._several(facts, items_of(document, body, self._items))
         if type(document) is not dict:
             raise Unreadable("the body is not a JSON object")
+        environment = self._environment_of(facts)
         return _new_reading(
             events=(self._event(facts),),
-            environment=self._environment_of(facts),
+            environment=_stated(environment),
+            unstated=environment == UNSTATED,
+            foreign=self._are_foreign([facts]),
             customers=self._customers([facts]),
         )
 
+    def is_foreign(self, body: bytes, *, headers: Headers, url: str = "") -> bool:
+        """Whether a body is not wholly of the accounts that count. Never raises: what cannot be
+        read names none of them."""
+        try:
+            return self._are_foreign(self._each(body, headers, url))
+        except Unreadable:
+            return self._accounts is not None
+
+    def _are_foreign(self, several: list[Facts]) -> bool:
+        """Whether one of these events names another account, or none. Raises Unreadable."""
+        if self._accounts is None:
+            return False
+        named = {as_text(self._account.find(each), "account") for each in several}
+        return not named or not named <= self._accounts
+
     def phones(self, body: bytes, *, headers: Headers, url: str = "") -> list[str]:
         """The customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""
+        found = [self._digits(each) for each in self._each(body, headers, url)]
+        return list(dict.fromkeys([digits for digits in found if digits is not None]))
+
+    def _each(self, body: bytes, headers: Headers, url: str) -> list[Facts]:
+        """What the locations of each event in a body look at. Raises Unreadable."""
         document = self._document(self._request, body)
         facts = Facts(document, root=document, headers=headers, body=body, url=url, digest="")
-        several = [facts]
-        if self._items is not None:
-            items = items_of(document, body, self._items)
-            several = [facts.of(item.document, digest=item.digest) for item in items]
-        found = [self._digits(each) for each in several]
-        return list(dict.fromkeys([digits for digits in found if digits is not None]))
+        if self._items is None:
+            return [facts]
+        items = items_of(document, body, self._items)
+        return [facts.of(item.document, digest=item.digest) for item in items]
 
     def _digits(self, facts: Facts) -> str | None:
         return phone_digits(self._phone.find(facts), self._country)
@@ -154,6 +212,7 @@ class Reader:
 
     def _several(self, facts: Facts, items: list[Item]) -> Reading:
         """Each event by itself: one that cannot be read takes no other with it."""
+        foreign = self._are_foreign([facts.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []
         unread: list[tuple[bytes, str]] = []
         environments = set()
@@ -168,12 +227,14 @@ class Reader:
                 unread.append((item.raw, f"event {number} of {len(items)}: {error}"))
         if not events:
             raise Unreadable(unread[0][1])
-        if len(environments - {None}) > 1:
+        stated = environments - {None, UNSTATED}
+        if len(stated) > 1:
             raise Unreadable("the body has events of both environments")
-        environment = next(iter(environments - {None}), None)
         return Reading(
             events=tuple(events),
-            environment=environment,
+            environment=next(iter(stated), None),
+            unstated=UNSTATED in environments,
+            foreign=foreign,
             raws=tuple(raws),
             unread=tuple(unread),
             customers=self._customers(read),
@@ -186,8 +247,9 @@ class Reader:
         try:
             return self._detailed(identity, kind, claim, facts)
         except Unreadable:
-            # A kind we do not know may well have a shape we do not know: keep it all the same.
-            if claim != "unrecognized":
+            # A kind we do not know may well have a shape we do not know: keep it all the same, as
+            # one that means nothing, whatever its shape.
+            if claim not in MEANT_AS_SAID:
                 raise
         return _new_event(
             source=self._source,
@@ -200,7 +262,11 @@ class Reader:
 
     def _detailed(self, identity: str, kind: str, claim: ClaimKind, facts: Facts) -> Event:
         ordered = self._ordered.read(facts)
-        unconfirmed = self._standing != "said" and claim != "unrecognized"
+        unconfirmed = self._standing != "said" and claim not in MEANT_AS_SAID
+        unsummed = unconfirmed or claim in STATES_NO_SUM
+        total = None if unsummed else self._refunded_total.read(facts)
+        money = self._money(claim, ordered, facts, is_sum=total is not None)
+        moved = claim in GIVES_BACK and not is_only_a_sum(claim, money, total)
         return _new_event(
             source=self._source,
             event_id=identity,
@@ -208,20 +274,28 @@ class Reader:
             kind=kind,
             claim="pending" if unconfirmed else claim,
             occurred_at=self._instant(facts),
-            order=_text(self._order, facts),
+            order=self._order_of(facts),
             session=_text(self._session, facts),
             payment=_text(self._payment, facts),
-            movement=_text(self._movement, facts) if claim in GIVES_BACK else None,
-            money=self._money(claim, ordered, facts),
+            movement=_text(self._movement, facts) if moved else None,
+            capture=_text(self._capture, facts) if claim == "succeeded" else None,
+            money=money,
             order_money=ordered,
+            refunded_total=total,
             reason=_text(self._reason, facts),
             standing=self._standing,
         )
 
-    def _money(self, claim: ClaimKind, ordered: Money | None, facts: Facts) -> Money | None:
+    def _order_of(self, facts: Facts) -> str | None:
+        order = _text(self._order, facts)
+        return None if order is None else order_named(order, self._source, own=self._own_orders)
+
+    def _money(
+        self, claim: ClaimKind, ordered: Money | None, facts: Facts, *, is_sum: bool
+    ) -> Money | None:
         if claim in GIVES_BACK:
             given_back = self._given_back.read(facts)
-            if given_back is not None:
+            if given_back is not None or (is_sum and claim == "refunded"):
                 return given_back
         paid = self._paid.read(facts)
         return ordered if paid is None and claim in COVERS_ORDER else paid
@@ -238,13 +312,18 @@ class Reader:
     def _environment_of(self, facts: Facts) -> str | None:
         value = self._environment.find(facts)
         if value is None:
-            return None
+            return UNSTATED if self._names_environments else None
         word = str(value).lower() if type(value) is bool else value
         known = self._environments.get(word) if type(word) is str else None
         if known is None:
             words = " nor ".join(self._environments)
             raise Unreadable(f"{self._environment.name} is neither {words}")
         return known
+
+
+def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) -> bool:
+    """Whether an event tells of refunds what they are in sum, and of no single one."""
+    return claim == "refunded" and money is None and total is not None
 
 
 def _text(field: Field, facts: Facts) -> str | None:
@@ -255,3 +334,7 @@ def _text(field: Field, facts: Facts) -> str | None:
     if type(value) is str and 0 < len(value) <= MAX_TEXT and value.isprintable() and value[0] > " ":
         return value
     return required_text(value, field.name_in(facts))
+
+
+def _stated(environment: str | None) -> str | None:
+    return None if environment == UNSTATED else environment

@@ -17,6 +17,10 @@ class Reading:
 
     events       the facts in it, in the order of the body; at least one
     environment  `sandbox`, `live`, or None where the provider does not say
+    unstated     whether an event does not say of which environment it is, where the profile names
+                 the member that says so
+    foreign      whether an event names another account than the source's, or none, where the
+                 profile names the member that says whose it is
     raws         the bytes of each event, where the body holds several or the event is a part of it
     unread       others of its events that could not be read: the bytes of each, and why
     customers    for each event the keyed digest of its customer's phone number; None where it names
@@ -25,6 +29,8 @@ class Reading:
 
     events: tuple[Event, ...]
     environment: str | None
+    unstated: bool = False
+    foreign: bool = False
     raws: tuple[bytes, ...] = ()
     unread: tuple[tuple[bytes, str], ...] = ()
     customers: tuple[bytes | None, ...] = ()

@@ -162,9 +162,21 @@ def zone(value: Any) -> str:
 
 
 def answer_text(value: Any) -> str:
-    """A short text; an empty one is an empty answer."""
+    """A short text in one line; an empty one is an empty answer."""
     if type(value) is not str or len(value) > MAX_ANSWER:
         raise ValueError(f"must be a text of at most {MAX_ANSWER} characters")
+    return _one_line(value)
+
+
+def media_type(value: Any) -> str:
+    """The value of a header that we answer with."""
+    return _one_line(words(value))
+
+
+def _one_line(value: str) -> str:
+    # A line break in an answer is how one answer is made into two.
+    if "\r" in value or "\n" in value:
+        raise ValueError("must be one line, without CR or LF")
     return value
 
 
@@ -207,8 +219,14 @@ def decimals(pair: tuple[str, Any]) -> int:
 
 def constants(pair: tuple[str, Any]) -> Any:
     """A location, a list of them, or a constant that is no text."""
-    _, value = pair
-    return value if type(value) in (int, bool) else locations(value)
+    name, value = pair
+    _one_line(name)
+    if type(value) in (int, bool):
+        return value
+    found = locations(value)
+    for each in found:
+        _one_line(each)
+    return found
 
 
 def options(pair: tuple[str, Any]) -> Any:

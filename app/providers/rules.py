@@ -35,6 +35,7 @@ from app.providers.rule_kinds import (
     listed,
     locations,
     mac,
+    media_type,
     one_of,
     options,
     text,
@@ -50,6 +51,7 @@ Values = dict[str, Any]
 """Section → key → checked value; keys without a section by themselves."""
 
 MARKS: Final = ("official-sdk", "official-doc", "third-party", "general-knowledge")
+KEYS: Final = ("merchant", "provider")
 METHODS: Final = ("POST", "PUT", "GET")
 WRITTEN_AMOUNTS: Final = ("major_number", "major_text", "minor_number")
 MAY_BE_REQUIRED: Final = ("phone", "success_url", "cancel_url")
@@ -64,10 +66,12 @@ TOP: Final[Mapping[str, Rule]] = {
 SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "signature": {
         "mac": Rule(mac),
+        "key": Rule(one_of(KEYS), None),
         "where": Rule(compiled(compile_place), None),
         "format": Rule(one_of(FORMATS), "plain"),
         "encoding": Rule(one_of(ENCODINGS), None),
         "signed": Rule(compiled(compile_template), None),
+        "signed_also": Rule(compiled(compile_template), None),
         "label": Rule(words, None),
         "prefix": Rule(words, None),
         "separator": Rule(words, None),
@@ -77,6 +81,10 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "mac": Rule(mac),
         "label": Rule(words),
         "secret_prefixes": Rule(listed(words)),
+    },
+    "account": {
+        "where": Rule(locations, ()),
+        "undocumented": Rule(flag, False),
     },
     "secret": {
         "encoding": Rule(one_of(SECRET_ENCODINGS), None),
@@ -98,7 +106,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "status": Rule(integer(200, 299), 200),
         "redelivery_days": Rule(integer(1, 90), 30),
         "body": Rule(answer_text, None),
-        "type": Rule(words, "application/json"),
+        "type": Rule(media_type, "application/json"),
     },
     "handshake": {
         "method": Rule(one_of(["POST", "GET", "OPTIONS"])),
@@ -119,6 +127,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "session": Rule(locations, ()),
         "payment": Rule(locations, ()),
         "movement": Rule(locations, ()),
+        "capture": Rule(locations, ()),
         "reason": Rule(locations, ()),
     },
     "customer": {
@@ -136,13 +145,14 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "payment_currency": Rule(locations, ()),
         "refund": Rule(locations, ()),
         "refund_currency": Rule(locations, ()),
+        "refunded_total": Rule(locations, ()),
         "order": Rule(locations, ()),
         "order_currency": Rule(locations, ()),
     },
     "fetch_back": {
         "method": Rule(one_of(["GET", "POST"]), "GET"),
-        "url": Rule(text),
-        "sandbox_url": Rule(text, None),
+        "url": Rule(listed(text)),
+        "sandbox_url": Rule(listed(text), ()),
         "auth": Rule(text, "none"),
         "credential": Rule(words, None),
         "token_url": Rule(text, None),
@@ -152,10 +162,15 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "body": Rule(text, None),
         "kind": Rule(locations),
         "payment": Rule(locations, ()),
+        "session": Rule(locations, ()),
         "order": Rule(locations, ()),
         "movement": Rule(locations, ()),
+        "capture": Rule(locations, ()),
         "occurred_at": Rule(locations, ()),
+        "dated_as_event": Rule(flag, False),
         "amount": Rule(locations, ()),
+        "refund": Rule(locations, ()),
+        "refunded_total": Rule(locations, ()),
         "currency": Rule(locations, ()),
     },
     "checkout": {

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
+from app.providers.questions import REFERENCES
 from app.providers.rules import Mistake, Values
 from app.providers.schemes import UNSIGNED
 
-_REFERENCES: Final = ("id", "order", "session", "payment")
 _REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
 _CREDENTIAL: Final = re.compile(r"credential:[a-z0-9_]{1,40}")
 _AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
@@ -24,8 +24,10 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
     if rule is None:
         return
     for key in ("url", "sandbox_url", "token_url", "sandbox_token_url"):
-        if rule[key] is not None and (fault := _address_fault(rule[key], key)):
-            yield Mistake(f"fetch_back.{key}", fault)
+        several = rule[key] if type(rule[key]) is tuple else (rule[key],)
+        for address in several:
+            if address is not None and (fault := _address_fault(address, key)):
+                yield Mistake(f"fetch_back.{key}", fault)
     texts = {"body": rule["body"] or "", "token_body": rule["token_body"]}
     texts |= {f'headers."{name}"': value for name, value in rule["headers"]}
     for key, text in texts.items():
@@ -41,16 +43,28 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
         yield Mistake("fetch_back.credential", "belongs with every auth but none")
     if (rule["token_url"] is None) != (rule["auth"] != "oauth"):
         yield Mistake("fetch_back.token_url", "belongs with auth oauth, and with nothing else")
+    if rule["dated_as_event"] and (rule["occurred_at"] or not values["event"]["occurred_at"]):
+        yield Mistake(
+            "fetch_back.dated_as_event", "needs event.occurred_at, and no fetch_back.occurred_at"
+        )
     if values["signature"]["mac"] == UNSIGNED and values["event"]["items"]:
         yield Mistake("event.items", "means many questions for one request that anyone can send")
-    asked = (rule["url"], rule["sandbox_url"] or rule["url"])
-    by_order = all("{order}" in each for each in asked) or "{order}" in (rule["body"] or "")
-    if values["event"]["order"] and not rule["order"] and not by_order:
-        yield Mistake(
-            "fetch_back.order", "is missing: anyone could write another order beside a true payment"
-        )
-    if rule["amount"] and not rule["currency"]:
-        yield Mistake("fetch_back.currency", "is missing; fetch_back.amount needs it")
+    for key in ("order", "session"):
+        if values["event"][key] and not rule[key] and not _asked_by(rule, key):
+            yield Mistake(
+                f"fetch_back.{key}",
+                f"is missing: anyone could write another {key} beside a true payment",
+            )
+    for key in ("amount", "refund", "refunded_total"):
+        if rule[key] and not rule["currency"]:
+            yield Mistake("fetch_back.currency", f"is missing; fetch_back.{key} needs it")
+
+
+def _asked_by(rule: Values, key: str) -> bool:
+    """Whether every question names this reference, so that the answer is about no other."""
+    reference = f"{{{key}}}"
+    asked = (*rule["url"], *rule["sandbox_url"])
+    return all(reference in each for each in asked) or reference in (rule["body"] or "")
 
 
 def _address_fault(text: str, key: str) -> str | None:
@@ -75,8 +89,8 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
                 return "must not hold a credential; put it into a header or the body"
             if not _CREDENTIAL.fullmatch(name):
                 return "has a credential whose name is not lower case letters, digits or _"
-        if re.fullmatch(r"[a-z_]+", name) and name not in _REFERENCES:
-            return f"has an unknown reference; known are {{{'}, {'.join(_REFERENCES)}}}"
+        if re.fullmatch(r"[a-z_]+", name) and name not in REFERENCES:
+            return f"has an unknown reference; known are {{{'}, {'.join(REFERENCES)}}}"
     return None
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from app.providers.coverage import Coverage, what_counts
+from app.providers.ambiguity import Joins
+from app.providers.coverage import PRICES, Coverage, what_counts
 from app.providers.formats import FORMATS
 from app.providers.rules import Mistake, Values
 from app.providers.rules_fetch_back import fetch_back_is_safe, handshake_is_safe
-from app.providers.schemes import NAMED, SCHEMES
+from app.providers.schemes import NAMED, SCHEMES, UNSIGNED
 from app.providers.template import compile_template
 
 _BASIC: Final = {"where": "header:authorization", "format": "scheme", "prefix": "Basic"}
@@ -29,6 +30,11 @@ def settle(values: Values) -> None:
             asymmetric = mac in SCHEMES and SCHEMES[mac].asymmetric
             values["secret"]["encoding"] = "public_key" if asymmetric else "text"
     with suppress(KeyError):
+        signature, mac = values["signature"], values["signature"]["mac"]
+        published = _is_public(signature) and not values["verifies_only"]
+        if signature["key"] is None and mac != UNSIGNED and not published:
+            signature["key"] = "merchant"
+    with suppress(KeyError):
         if values["amounts"]["unit"] is None and not _priced(values):
             values["amounts"]["unit"] = "major"
     with suppress(KeyError):
@@ -37,8 +43,17 @@ def settle(values: Values) -> None:
             values["event"]["kind"] = values["event"]["kind"] or ("text:delivery",)
 
 
+_PUBLIC_NAMED: Final = frozenset({"named:paypal", "named:plaid", "named:rfc9421"})
+
+
+def _is_public(signature: Values) -> bool:
+    """Whether requests are verified with a key that the provider publishes."""
+    scheme = SCHEMES.get(signature["mac"])
+    return signature["mac"] in _PUBLIC_NAMED or (scheme is not None and scheme.asymmetric)
+
+
 def _priced(values: Values) -> bool:
-    return any(values["amounts"][key] for key in ("payment", "refund", "order"))
+    return any(values["amounts"][key] for key in PRICES)
 
 
 def _scheme_has_its_keys(values: Values) -> Iterable[Mistake]:
@@ -61,11 +76,38 @@ def _unsigned_has_no_keys(values: Values) -> Iterable[Mistake]:
     signature = values["signature"]
     if signature["mac"] in SCHEMES:
         return
-    for key in ("where", "signed", "label", "prefix", "separator"):
+    for key in ("where", "signed", "signed_also", "label", "prefix", "separator"):
         if signature[key] is not None:
             yield Mistake(f"signature.{key}", f"means nothing with mac {signature['mac']}")
     if values["timestamp"] is not None:
         yield Mistake("timestamp", f"means nothing with mac {signature['mac']}")
+
+
+def _key_says_whose_it_is(values: Values) -> Iterable[Mistake]:
+    key, account = values["signature"]["key"], values["account"]
+    told = [account["where"], account["undocumented"], values["confirm"]]
+    if key is None and values["signature"]["mac"] != UNSIGNED:
+        yield Mistake(
+            "signature.key",
+            "is missing: say merchant where the provider made this key for your account alone, "
+            "provider where all of its merchants share it",
+        )
+    elif key == "provider" and not any(told):
+        yield Mistake(
+            "account",
+            "is missing: under the provider's key any other merchant's event is genuine too; say "
+            '[account] where = the signed member that names the account, or confirm = "fetch_back",'
+            " or [account] undocumented = true, and then no event counts by itself",
+        )
+    if account["undocumented"] and (account["where"] or values["confirm"]):
+        yield Mistake("account.undocumented", "is instead of account.where and confirm")
+
+
+def _account_is_signed(values: Values) -> Iterable[Mistake]:
+    where = values["account"]["where"]
+    for signed, coverage in _coverages(values):
+        if not all(coverage.covers(location) for location in where):
+            yield Mistake("account.where", f"is not covered by signature.{signed}")
 
 
 def _hash_holds_the_secret(values: Values) -> Iterable[Mistake]:
@@ -118,7 +160,7 @@ def _time_is_signed(values: Values) -> Iterable[Mistake]:
     if where.startswith("signature:"):
         if values["signature"]["format"] != "kv":
             yield Mistake("timestamp.where", "may be signature:LABEL with format kv only")
-    elif "ts" not in names and _coverage(values).covers(where):
+    elif "ts" not in names and all(each.covers(where) for _, each in _coverages(values)):
         return
     if "ts" not in names:
         yield Mistake(
@@ -148,9 +190,9 @@ def _amounts_have_currencies(values: Values) -> Iterable[Mistake]:
     amounts = values["amounts"]
     if amounts["unit"] is None:
         yield Mistake("amounts.unit", "is missing")
-    for key in ("payment", "refund", "order"):
-        if amounts[key] and not (amounts[f"{key}_currency"] or amounts["order_currency"]):
-            yield Mistake(f"amounts.{key}_currency", f"is missing; amounts.{key} needs it")
+    for key, currencies in PRICES.items():
+        if amounts[key] and not any(amounts[each] for each in (*currencies, "order_currency")):
+            yield Mistake(f"amounts.{currencies[0]}", f"is missing; amounts.{key} needs it")
     if amounts["decimals"] and amounts["unit"] == "major":
         yield Mistake("amounts.decimals", "means nothing with unit major")
 
@@ -184,41 +226,76 @@ def _answer_is_one_thing(values: Values) -> Iterable[Mistake]:
 
 
 def _what_counts_is_signed(values: Values) -> Iterable[Mistake]:
-    if values["verifies_only"] or values["confirm"]:
+    if _counts_never_by_itself(values):
         return
-    coverage = _coverage(values)
-    unsigned = [
-        key
-        for key, locations in what_counts(values)
-        if not all(coverage.covers(location) for location in locations)
-    ]
-    if unsigned:
-        signed = values["signature"]["signed"] is not None
-        yield Mistake(
-            "signature.signed" if signed else "signature.mac",
-            f"does not cover {', '.join(unsigned)}, which anyone could then write: "
-            'say confirm = "fetch_back", or verifies_only = true',
-        )
+    for key, coverage in _coverages(values):
+        unsigned = [
+            name
+            for name, locations in what_counts(values)
+            if not all(coverage.covers(location) for location in locations)
+        ]
+        if unsigned:
+            yield Mistake(
+                f"signature.{key}",
+                f"does not cover {', '.join(unsigned)}, which anyone could then write: "
+                'say confirm = "fetch_back", or verifies_only = true',
+            )
 
 
-def _coverage(values: Values) -> Coverage:
+def _joins_are_told_apart(values: Values) -> Iterable[Mistake]:
+    if _counts_never_by_itself(values):
+        return
+    for key, signed in _forms(values):
+        join = Joins(values).ambiguous(signed)
+        if join is not None:
+            yield Mistake(
+                f"signature.{key}",
+                f"joins {join} with nothing between, so that who has seen one request can move "
+                "characters from one to the other, and the signature still holds: say "
+                'confirm = "fetch_back", or verifies_only = true',
+            )
+
+
+def _counts_never_by_itself(values: Values) -> bool:
+    return bool(values["verifies_only"] or values["confirm"] or values["account"]["undocumented"])
+
+
+def _forms(values: Values) -> list[tuple[str, str]]:
+    """Each form of the signed content, under its key."""
+    signature = values["signature"]
+    return [(key, signature[key]) for key in ("signed", "signed_also") if signature[key]]
+
+
+def _coverages(values: Values) -> list[tuple[str, Coverage]]:
+    """What each form of the signed content covers, under its key."""
     signature = values["signature"]
     named = signature["mac"].startswith(NAMED)
-    return Coverage(
-        None if named else signature["signed"] or "",
-        items=values["event"]["items"],
-        per_item=signature["per_item"],
-    )
+    forms = _forms(values) or [("mac", "")]
+    items, per_item = values["event"]["items"], signature["per_item"]
+    return [
+        (key, Coverage(None if named else form, items=items, per_item=per_item))
+        for key, form in forms
+    ]
 
 
 def _signed_names(values: Values) -> frozenset[str]:
-    signed = values["signature"]["signed"]
-    return compile_template(signed).names if signed else frozenset()
+    """The references that are in every form."""
+    names = [compile_template(form).names for _, form in _forms(values)]
+    return frozenset.intersection(*names) if names else frozenset()
+
+
+def _other_form_is_beside_one(values: Values) -> Iterable[Mistake]:
+    signature = values["signature"]
+    if signature["signed_also"] is not None and signature["signed"] is None:
+        yield Mistake("signature.signed_also", "means nothing without signature.signed")
 
 
 _TOGETHER: Final = (
     _scheme_has_its_keys,
     _unsigned_has_no_keys,
+    _other_form_is_beside_one,
+    _key_says_whose_it_is,
+    _account_is_signed,
     _hash_holds_the_secret,
     _format_has_its_words,
     _second_scheme_has_a_label,
@@ -232,6 +309,7 @@ _TOGETHER: Final = (
     _form_has_its_field,
     _answer_is_one_thing,
     _what_counts_is_signed,
+    _joins_are_told_apart,
     fetch_back_is_safe,
     handshake_is_safe,
 )

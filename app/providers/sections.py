@@ -33,19 +33,38 @@ class AlsoRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureRule:
-    """Section [signature]: which scheme, where it stands, how it is written, what it covers."""
+    """Section [signature]: which scheme, where it stands, how it is written, what it covers.
+
+    key          `merchant`: the key is this account's own; `provider`: all its merchants share it;
+                 None: nothing is signed
+    signed_also  another form of the signed content, which the provider uses at times
+    """
 
     mac: str
+    key: str | None
     where: str | None
     format: str
     encoding: str
     signed: str | None
+    signed_also: str | None
     label: str | None
     prefix: str | None
     separator: str | None
     per_item: bool
     also: AlsoRule | None
     options: Pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountRule:
+    """Section [account]: whose event it is, where the key alone does not tell.
+
+    where         the member that names the provider's account; empty: none does
+    undocumented  whether no member is known that does, so that no event counts by itself
+    """
+
+    where: Locations
+    undocumented: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +134,9 @@ class HandshakeRule:
 class EventRule:
     """Section [event]: where an event's own fields stand.
 
-    items  path of the events in the body, with `[*]`, or of the one object that is the event
-    zone   offset from UTC of dates that state none
+    items    path of the events in the body, with `[*]`, or of the one object that is the event
+    zone     offset from UTC of dates that state none
+    capture  of a success, which capture of its payment it is
     """
 
     items: str | None
@@ -129,6 +149,7 @@ class EventRule:
     session: Locations
     payment: Locations
     movement: Locations
+    capture: Locations
     reason: Locations
 
 
@@ -156,7 +177,8 @@ class EnvironmentRule:
 class AmountsRule:
     """Section [amounts]: the unit, and where each amount and its currency stand.
 
-    decimals  (currency, decimals of the provider's minor unit) where ISO 4217 says otherwise
+    refunded_total  a sum: what has been refunded of the payment so far
+    decimals        (currency, decimals of the provider's minor unit) where ISO 4217 says otherwise
     """
 
     unit: str
@@ -164,6 +186,7 @@ class AmountsRule:
     payment_currency: Locations
     refund: Locations
     refund_currency: Locations
+    refunded_total: Locations
     order: Locations
     order_currency: Locations
     decimals: tuple[tuple[str, int], ...]
@@ -174,18 +197,21 @@ class FetchBackRule:
     """Section [fetch_back]: how the provider itself is asked what it said.
 
     url, sandbox_url  a fixed host; the path and query may hold {id} {order} {session} {payment}
+                      {capture} {movement}; of several the first that the event can fill
     credential        the name under which the source configures it; None without `auth`
     headers           further headers of every request, with {credential:NAME} where one is meant
     token_method, token_body
                       how the access token of `oauth` is asked for
     kind … currency   locations in the answer; no `amount`: the request fixed it, nobody else could
     occurred_at       where the answer is the event itself; written as the event's own date
+    dated_as_event    the answer is dated as the event that was asked about
+    refund            the amount of a refund or dispute, where it is not `amount`
     claims            the answer's words; empty: the profile's own
     """
 
     method: str
-    url: str
-    sandbox_url: str | None
+    url: tuple[str, ...]
+    sandbox_url: tuple[str, ...]
     auth: str
     credential: str | None
     token_url: str | None
@@ -196,10 +222,15 @@ class FetchBackRule:
     body: str | None
     kind: Locations
     payment: Locations
+    session: Locations
     order: Locations
     movement: Locations
+    capture: Locations
     occurred_at: Locations
+    dated_as_event: bool
     amount: Locations
+    refund: Locations
+    refunded_total: Locations
     currency: Locations
     claims: Claims
 
@@ -254,6 +285,7 @@ class Profile:
     verifies_only: bool
     confirm: str | None
     signature: SignatureRule
+    account: AccountRule
     secret: SecretRule
     timestamp: TimestampRule | None
     request: RequestRule
@@ -267,3 +299,8 @@ class Profile:
     checkout: CheckoutRule
     rests_on: RestsOnRule | None
     claims: Claims
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether its events claim nothing by themselves: they are fetched back, or never count."""
+        return self.confirm is not None or self.account.undocumented

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.errors import ConfigurationError
 from app.phone_key import PhoneKey
@@ -27,6 +27,7 @@ __all__ = ["Reason", "Refusal", "Reply", "Signed", "Source"]
 class Source:
     """A name, a profile and its secrets (newest first, or by key id), compiled once.
 
+    asks                    whether the provider is asked about events before they count
     acknowledgement_status  the HTTP status the provider wants to hear
     methods                 the HTTP methods that it sends, or asks with
     handshake               what the provider asks before it sends; None where it asks nothing
@@ -40,6 +41,9 @@ class Source:
                             around them; those of published examples are not
 
     phone_key               what makes digests of the customers' phone numbers; None: none are made
+    accounts                whose events count, where the profile names the member that tells; all
+                            others are foreign
+    own_orders              whether its orders meet no other source's: see `fields.order_named`
     ends                    secrets that prove nothing from an instant on: those that were changed
 
     Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
@@ -55,6 +59,8 @@ class Source:
         strict: bool = True,
         ends: Mapping[str, Instant] | None = None,
         phone_key: PhoneKey | None = None,
+        accounts: Iterable[str] = (),
+        own_orders: bool = False,
     ) -> None:
         self.name = name
         self.profile = profile
@@ -62,8 +68,14 @@ class Source:
         given = _secrets(secrets)
         self._judge: Judge = compile_judge(name, profile, given, strict=strict)
         self._ending = Ending(name, profile, secrets=given, ends=ends) if ends else None
-        self._reader = Reader(name, profile, phone_key)
-        self._answers = AnswerReader(name, profile) if profile.fetch_back else None
+        self._reader = Reader(
+            name, profile, phone_key, own_orders=own_orders, accounts=frozenset(accounts)
+        )
+        self._answers = (
+            AnswerReader(name, profile, own_orders=own_orders) if profile.fetch_back else None
+        )
+        self.own_orders = own_orders
+        self.asks = profile.confirm is not None
         self._address = address
         self._acknowledge = compile_acknowledgement(profile)
         texts = [*given.listed, *given.named.values()]
@@ -127,6 +139,17 @@ class Source:
         """
         payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
         return self._reader.read(payload, digest=digest, headers=headers, url=url)
+
+    def is_foreign(
+        self, body: bytes, *, headers: Headers = (), method: str = "POST", url: str = ""
+    ) -> bool:
+        """Whether a genuine body that cannot be read names another account than this source's, or
+        none, where the profile says that one is named. Never raises."""
+        try:
+            payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
+        except Unreadable:
+            return bool(self.profile.account.where)
+        return self._reader.is_foreign(payload, headers=headers, url=url)
 
     def phones(
         self, body: bytes, *, headers: Headers, method: str = "POST", url: str = ""

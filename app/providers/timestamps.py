@@ -42,8 +42,12 @@ UNITS: Final[Mapping[str, Unit]] = {
     "ms": Unit(MILLISECOND, 15, "milliseconds"),
     "s_or_ms": Unit(SECOND, 15, "seconds or milliseconds", milliseconds_from=13),
     "iso8601": Unit(0, 0, "a date and time"),
+    "any": Unit(SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13),
 }
-"""How a timestamp is written. The last is no number: `2026-11-20T10:00:00+07:00`, zone included."""
+"""How a timestamp is written. `iso8601` is no number: `2026-11-20T10:00:00+07:00`, zone included;
+`any` is that, or digits as of `s_or_ms`."""
+
+_ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * DAY
 """How near to now a number must come, read in another unit, before we name that unit."""
@@ -77,13 +81,13 @@ class Timestamp:
 
     def write(self, now: Instant) -> bytes:
         """`now` as the profile writes it."""
-        if not self.unit.length:
+        if not self.unit.length or self.unit is _ANY:
             return format_instant(now).encode("ascii")
         return b"%d" % (now // self.unit.length)
 
     def judge(self, text: bytes, now: Instant) -> Refusal | None:
         """None where `text` is a timestamp no older or newer than allowed."""
-        if not self.unit.length:
+        if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
             return self._judge_date(text, now)
         if not text.isdigit():  # of bytes: ASCII digits only
             return self._refusal("timestamp_missing", _fault(text))

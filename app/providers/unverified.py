@@ -16,11 +16,13 @@ from reconcile.events import Event
 class ProfileReader:
     """One source's profile alone. Raises ConfigurationError where bodies are wrapped."""
 
-    def __init__(self, source: str, profile: Profile) -> None:
+    def __init__(self, source: str, profile: Profile, *, own_orders: bool = False) -> None:
         if profile.signature.mac.removeprefix(NAMED) in WRAPPED:
             raise ConfigurationError([f"bodies of {profile.name} cannot be read without a secret"])
-        self._reader = Reader(source, profile)
-        self._answers = AnswerReader(source, profile) if profile.fetch_back else None
+        self._reader = Reader(source, profile, own_orders=own_orders)
+        self._answers = (
+            AnswerReader(source, profile, own_orders=own_orders) if profile.fetch_back else None
+        )
 
     def read(
         self,

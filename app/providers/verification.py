@@ -22,7 +22,7 @@ from app.providers.refusal import Refusal
 from app.providers.request import Request
 from app.providers.schemes import Key
 from app.providers.sections import Profile, SignatureRule, TimestampRule
-from app.providers.template import compile_template
+from app.providers.template import Template, compile_template
 from app.providers.timestamps import UNITS, Timestamp
 from reconcile.instants import SECOND, Instant
 
@@ -46,6 +46,9 @@ class Verifier:
         self.layout = layout(rule)
         self.encoding = ENCODINGS[rule.encoding]
         self.template = compile_template(rule.signed or "")
+        self._templates = [self.template]
+        if rule.signed_also is not None:
+            self._templates.append(compile_template(rule.signed_also))
         self.timestamp = compile_timestamp(profile.timestamp, self)
         self._schemes = self._labelled(rule)
         self._key_id = compile_place(profile.secret.key_id) if profile.secret.key_id else None
@@ -98,16 +101,17 @@ class Verifier:
             if isinstance(stamp, Refusal):
                 return stamp
             request.timestamp = stamp
-        # (3) The signature covers the raw bytes.
-        refusal = self._compare(request, values)
+        # (3) The signature covers the raw bytes, in the form or in the other one.
+        refusals = [self._compare(request, values, each) for each in self._templates]
+        refusal = None if None in refusals else refusals[0]
         if refusal is not None or self.timestamp is None:
             return refusal
         # (4) The signed time is near enough, in both directions.
         return self.timestamp.judge(request.timestamp, now)
 
-    def _compare(self, request: Request, values: list[bytes]) -> Refusal | None:
+    def _compare(self, request: Request, values: list[bytes], template: Template) -> Refusal | None:
         """Any key may match any signature; all are tried, so that none hides another."""
-        content = b"" if self._needs_secret else self.template.fill(request)
+        content = b"" if self._needs_secret else template.fill(request)
         if isinstance(content, Refusal):
             return content
         meant = None if self._key_id is None else self._meant(request, self._key_id)
@@ -122,7 +126,7 @@ class Verifier:
             for key in meant or keys:
                 if self._needs_secret:
                     request.secret = key.secret
-                    content = self.template.fill(request)
+                    content = template.fill(request)
                     if isinstance(content, Refusal):
                         return content
                 genuine |= key.matches(content, candidates)

@@ -7,21 +7,22 @@ from reconcile.events import ClaimKind
 
 
 class Words:
-    """The claims of a profile."""
+    """The claims of a profile. `otherwise`: what words that it does not name mean."""
 
-    __slots__ = ("_exact", "_prefixes")
+    __slots__ = ("_exact", "_otherwise", "_prefixes")
 
-    def __init__(self, claims: Claims) -> None:
+    def __init__(self, claims: Claims, *, otherwise: ClaimKind = "unrecognized") -> None:
+        self._otherwise = otherwise
         self._exact = {word: meaning for word, meaning in claims if not word.endswith("*")}
         prefixes = [(word[:-1], meaning) for word, meaning in claims if word.endswith("*")]
         self._prefixes = sorted(prefixes, key=lambda each: -len(each[0]))
 
     def meaning(self, word: str) -> ClaimKind:
-        """What the word says of an attempt; `unrecognized` where the profile does not say."""
+        """What the word says of an attempt."""
         exact = self._exact.get(word)
         if exact is not None:
             return exact
         for prefix, meaning in self._prefixes:
             if word.startswith(prefix):
                 return meaning
-        return "unrecognized"
+        return self._otherwise

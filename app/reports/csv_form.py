@@ -6,11 +6,10 @@ formula is marked (`app.cells`); numbers are plain decimals in major units of `c
 
 from __future__ import annotations
 
-import csv
-import io
+from collections.abc import Mapping
 from typing import Final
 
-from app.cells import safe_cell
+from app.cells import csv_line, safe_cell
 from app.reports.values import cell_text, scope_lines
 from reconcile.report import PeriodReport
 from reconcile.report_tables import TABLES
@@ -25,16 +24,17 @@ _TEXT: Final = frozenset({"text", "list"})
 
 def render(report: PeriodReport) -> bytes:
     """UTF-8 with a byte order mark, without which spreadsheet programs guess the encoding."""
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\r\n")
-    writer.writeheader()
     scope = {name.replace(" ", "_"): text for name, text in scope_lines(report.scope)}
-    writer.writerow({"section": "scope", **scope})
+    lines = [csv_line(COLUMNS), _line({"section": "scope", **scope})]
     for table in TABLES:
         for row in table.rows(report):
             cells = {"section": table.name}
             for column in table.columns:
                 text = cell_text(column, row)
                 cells[column.name] = safe_cell(text) if column.kind in _TEXT else text
-            writer.writerow(cells)
-    return file.getvalue().encode("utf-8-sig", "backslashreplace")
+            lines.append(_line(cells))
+    return "".join(lines).encode("utf-8-sig", "backslashreplace")
+
+
+def _line(cells: Mapping[str, str]) -> str:
+    return csv_line(cells.get(name, "") for name in COLUMNS)

@@ -6,12 +6,10 @@ spreadsheet takes for a formula.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, get_args
 
-from app.cells import safe_cell
+from app.cells import csv_line, safe_cell
 from reconcile.instants import format_instant
 from reconcile.journal import Role, Transaction
 from reconcile.money import Money, major_text
@@ -44,7 +42,7 @@ CSV_COLUMNS: Final = (
 def head(form: JournalFormat, *, accounts: Accounts, title: str) -> str:
     """What stands before the first transaction."""
     if form == "csv":
-        return "\ufeff" + _csv_line(CSV_COLUMNS)
+        return "\ufeff" + csv_line(CSV_COLUMNS)
     opened = [f"{_OPENED} open {name}" for name in sorted(set(accounts.values()))]
     return "\n".join([f'option "title" {_quoted(title)}', "", *opened, ""])
 
@@ -80,7 +78,7 @@ def _told(transaction: Transaction) -> Iterator[tuple[str, str]]:
 def _csv(transaction: Transaction, accounts: Accounts, *, number: int) -> str:
     told = [safe_cell(text) for _, text in _told(transaction)]
     return "".join(
-        _csv_line(
+        csv_line(
             (
                 str(number),
                 _date(transaction),
@@ -93,12 +91,6 @@ def _csv(transaction: Transaction, accounts: Accounts, *, number: int) -> str:
         )
         for posting in transaction.postings
     )
-
-
-def _csv_line(cells: tuple[str, ...]) -> str:
-    file = io.StringIO(newline="")
-    csv.writer(file, lineterminator="\r\n").writerow(cells)
-    return file.getvalue()
 
 
 def _date(transaction: Transaction) -> str:

@@ -123,7 +123,7 @@ _ROWS: Final = (
         story="The customer pays in time; the news of it arrives after the deadline.",
         steps=(
             PENDING,
-            Step(kind="payment.succeeded", at=3, sent=1, sent_after="expiry"),
+            Step(kind="payment.succeeded", at=3, sent=5, sent_after="expiry"),
         ),
     ),
     Scenario(

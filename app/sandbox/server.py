@@ -101,9 +101,15 @@ class _Server(uvicorn.Server):
 
 
 async def serve_sandbox(
-    app: Starlette, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT
+    app: Starlette,
+    *,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    listener: socket | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Prints and logs nothing of its own.
+
+    listener  a socket that is bound to host and port already; None: one is made
 
     Raises PortTaken.
     """
@@ -120,7 +126,7 @@ async def serve_sandbox(
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
     )
     try:
-        await _Server(config).serve()
+        await _Server(config).serve(sockets=None if listener is None else [listener])
     except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
         raise PortTaken(host, port) from failed
 

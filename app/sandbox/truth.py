@@ -25,7 +25,9 @@ _RANKS: Final = (
 )
 """What a payment comes to by the strongest thing that happened to it. What pends times out."""
 
-_TAKES_BACK: Final = frozenset({"payment.refunded", "payment.dispute_lost"})
+_CAPTURED: Final = frozenset({"payment.succeeded"})
+_REFUNDED: Final = frozenset({"payment.refunded"})
+_LOST: Final = frozenset({"payment.dispute_lost"})
 _CLOSES: Final = frozenset({"payment.dispute_won", "payment.dispute_lost"})
 
 
@@ -57,8 +59,9 @@ class OrderTruth:
             "scenario": self.session.scenario.ending,
             "session": self.session.reference,
             "outcome": outcome_of(self.money, self.happenings),
-            "captured": self._sum(frozenset({"payment.succeeded"})),
-            "refunded": self._sum(_TAKES_BACK),
+            "captured": self._sum(_CAPTURED),
+            "refunded": self._sum(_REFUNDED),
+            **({"lost": self._sum(_LOST)} if any(h.kind in _LOST for h in self.happenings) else {}),
             "payments": [
                 {"reference": payment, "outcome": payment_outcome(self.happenings, payment)}
                 for payment in dict.fromkeys(h.payment for h in self.happenings)
@@ -67,15 +70,13 @@ class OrderTruth:
 
     def _sum(self, kinds: frozenset[str]) -> dict[str, str]:
         """In the order's own currency; a payment in another one makes the order unresolved."""
-        return to_json(Money(minor=_total(self, kinds), currency=self.money.currency))
+        currency = self.money.currency
+        own = [h for h in self.happenings if h.money.currency == currency]
+        return to_json(Money(minor=_total(own, kinds), currency=currency))
 
 
-def _total(truth: OrderTruth, kinds: frozenset[str]) -> int:
-    return sum(
-        h.money.minor
-        for h in truth.happenings
-        if h.kind in kinds and h.money.currency == truth.money.currency
-    )
+def _total(happenings: list[Happening], kinds: frozenset[str]) -> int:
+    return sum(h.money.minor for h in happenings if h.kind in kinds)
 
 
 def payment_outcome(happenings: list[Happening], payment: str) -> str:
@@ -85,20 +86,39 @@ def payment_outcome(happenings: list[Happening], payment: str) -> str:
 
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
-    """The outcome every right receiver reaches when all is delivered and all deadlines passed."""
-    captures = [h for h in happenings if h.kind == "payment.succeeded"]
+    """The outcome every right receiver reaches when all is delivered and all deadlines passed:
+    what is held of the payments that are told in one way, against the price."""
+    captures = [h for h in happenings if h.kind in _CAPTURED]
     if not captures:
         return _outcome_unpaid(happenings)
-    if any(h.contradicted for h in happenings) or any(h.money != order for h in captures):
-        return "unresolved"
-    opened = {h.movement for h in happenings if h.kind == "payment.disputed"}
-    if opened - {h.movement for h in happenings if h.kind in _CLOSES}:
-        return "disputed"
-    captured = sum(h.money.minor for h in captures)
-    returned = sum(h.money.minor for h in happenings if h.kind in _TAKES_BACK)
-    if returned == 0:
+    doubted = {h.payment for h in happenings if h.contradicted}
+    sure = [
+        h for h in happenings if h.payment not in doubted and h.money.currency == order.currency
+    ]
+    captured, refunded, lost = (_total(sure, kinds) for kinds in (_CAPTURED, _REFUNDED, _LOST))
+    gone, disputed = refunded + lost, _in_open_disputes(sure)
+    if gone and gone == captured and not doubted and len(sure) == len(happenings):
+        return "charged_back" if lost else "refunded"
+    if captured and captured - gone - disputed >= order.minor:
         return "succeeded"
-    return "refunded" if returned >= captured else "partially_refunded"
+    if doubted:
+        return "unresolved"
+    if disputed:
+        return "disputed"
+    if lost:
+        return "charged_back"
+    if refunded and captured >= order.minor:
+        return "partially_refunded"
+    return "unresolved"
+
+
+def _in_open_disputes(happenings: list[Happening]) -> int:
+    closed = {h.movement for h in happenings if h.kind in _CLOSES}
+    return sum(
+        h.money.minor
+        for h in happenings
+        if h.kind == "payment.disputed" and h.movement not in closed
+    )
 
 
 def _outcome_unpaid(happenings: list[Happening]) -> str:

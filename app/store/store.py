@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from time import monotonic
+from typing import Final
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -26,17 +29,25 @@ from app.store.arrivals.journal import Journal
 from app.store.arrivals.rejections import RejectionRing
 from app.store.database import schema
 from app.store.database.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
-from app.store.database.faults import PUT_BACK, driver_errors, why_not_opened
+from app.store.database.facts import note_server
+from app.store.database.faults import PUT_BACK, driver_errors, is_not_there_yet, why_not_opened
 from app.store.database.integrity import damage
 from app.store.database.locks import ServiceLock, WriteLock
 from app.store.database.locks_shared import MIGRATING, taking
 from app.store.database.log_length import LogLength
 from app.store.database.postgresql import Purpose
+from app.store.database.preview import read_as_newest
 from app.store.database.space import MIB, Space
 from app.store.database.writer import Writer
 from app.store.sql.statements import run
 
 log = structlog.get_logger()
+
+SERVER_S: Final = 60.0
+"""How long whoever serves or works waits for a PostgreSQL server to answer, when it starts."""
+
+AGAIN_S: Final = 0.5
+"""Between two tries."""
 
 LOOKED_AT_FIRST = 64 * MIB
 """Bytes of an SQLite file up to which all of it is looked at before anything is acknowledged: a
@@ -170,22 +181,23 @@ class Store:
             raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
     async def open_writing(self) -> None:
-        """Bring an SQLite database up to date, or check a PostgreSQL one, and check its stamp.
+        """Bring an SQLite database up to date, or check a PostgreSQL one; check that its schema is
+        ours, and its stamp.
 
         On a full disk too: there is something to read, and to free space by.
         """
         self._make_folder()
         async with self.writer.transaction() as connection:
             current = await schema.current_version(connection)
-            if current != schema.newest_version():
-                if not self._sqlite:
-                    raise _upgrade_is_due(current)
-                await schema.upgrade(connection)
+            if current != schema.newest_version() and not self._sqlite:
+                raise _upgrade_is_due(current)
+            await _bring_up_to_date(connection, current)
             self.environment = await schema.stamp_environment(connection, self.environment)
             if self.environment is None:
                 raise ConfigurationError(
                     ["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"]
                 )
+            await note_server(connection, once=True)
 
     def _make_folder(self) -> None:
         if self._path is not None and not self._path.exists():
@@ -196,14 +208,33 @@ class Store:
     async def open_reading(self) -> None:
         """Check that there is a database to read, and that it is this environment's."""
         if self._path is not None and not self._path.exists():
-            raise StoreUnavailable(
-                f"there is no database at {self._path} yet; `tallyhook serve` makes it"
-            )
+            raise StoreUnavailable(_none_yet(self._path))
         async with self.reading() as connection:
             current = await schema.current_version(connection)
             if current != schema.newest_version():
                 raise _upgrade_is_due(current)
             self.environment = await schema.stamp_environment(connection, self.environment)
+
+    @asynccontextmanager
+    async def previewing(self) -> AsyncIterator[tuple[AsyncConnection, str | None]]:
+        """One snapshot of a database of whatever version, read as if it were of the newest, and the
+        version that it has. Nothing is written, and nobody is kept waiting."""
+        if self._path is not None and not self._path.exists():
+            raise StoreUnavailable(_none_yet(self._path))
+        with _system_errors_explained():
+            try:
+                async with self._reader.connect() as connection:
+                    # A temporary view is no write to the database, but PostgreSQL takes it for one.
+                    await connection.execution_options(postgresql_readonly=False)
+                    transaction = await connection.begin()
+                    try:
+                        version = await schema.current_version(connection)
+                        await read_as_newest(connection)
+                        yield connection, version
+                    finally:
+                        await transaction.rollback()
+            except driver_errors() as error:
+                raise self.writer.judged(error) from error
 
     async def upgrade(self) -> tuple[str | None, str]:
         """Run the migrations that are due. Returns the versions before and after."""
@@ -212,9 +243,17 @@ class Store:
             async with self.writer.transaction() as connection:
                 await run(connection, taking(self.writer.dialect, MIGRATING))
                 before = await schema.current_version(connection)
-                await schema.upgrade(connection)
+                await _bring_up_to_date(connection, before)
                 await schema.stamp_environment(connection, self.environment)
         return before, schema.newest_version()
+
+    async def strange_objects(self) -> list[str]:
+        """What of the schema is not as the migrations make it, one sentence each."""
+        async with self.reading() as connection:
+            if self._sqlite or await schema.is_known(connection):
+                return await schema.strange_objects(connection)
+        async with self.writer.transaction() as connection:  # what to compare with is made there
+            return await schema.strange_objects(connection)
 
     async def _checkpoint(self) -> None:
         """Fold the write-ahead log into the file (SQLite syncs it) and sync its directory.
@@ -245,6 +284,16 @@ class Store:
             self._log.close()
         if self._service is not None:
             self._service.release()
+
+
+async def _bring_up_to_date(connection: AsyncConnection, current: str | None) -> None:
+    """Run what is due, on a schema that is ours before and afterwards: a trigger that is not would
+    take part in a migration. Raises StrangeSchema where it is not."""
+    if current is not None:
+        await schema.require_own(connection, current)
+    if current != schema.newest_version():
+        await schema.upgrade(connection)
+        await schema.require_own(connection, schema.newest_version())
 
 
 def _drop_cached_pages(path: Path) -> None:
@@ -290,14 +339,31 @@ async def open_store(
 
 
 async def _open(store: Store, purpose: Purpose) -> None:
-    opening = {
-        "serving": store.open_serving,
+    opening: dict[Purpose, Callable[[], Awaitable[None]]] = {
+        "serving": partial(_once_there, store, store.open_serving),
         "alone": store.open_alone,
         "writing": store.open_writing,
         "reading": store.open_reading,
     }
     with _system_errors_explained():
         await opening[purpose]()
+
+
+async def _once_there(store: Store, opening: Callable[[], Awaitable[None]]) -> None:
+    """Open it, and wait for a PostgreSQL server that is still starting, as machines and containers
+    that are started together do. Raises StoreUnavailable when it does not answer in time."""
+    ends, told = monotonic() + SERVER_S, False
+    while True:
+        try:
+            return await opening()
+        except StoreUnavailable as error:
+            left = ends - monotonic()
+            if not store.shared or left <= 0 or not is_not_there_yet(error):
+                raise
+        if not told:
+            log.warning("waiting for the database server, which does not answer yet")
+            told = True
+        await asyncio.sleep(min(AGAIN_S, left))
 
 
 @contextmanager
@@ -307,6 +373,10 @@ def _system_errors_explained() -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailable(f"the database cannot be opened: {why_not_opened(error)}") from error
+
+
+def _none_yet(path: Path) -> str:
+    return f"there is no database at {path} yet; `tallyhook serve` makes it"
 
 
 def _upgrade_is_due(current: str | None) -> ConfigurationError:

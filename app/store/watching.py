@@ -6,14 +6,14 @@ Deliveries that could not be read are few among many, so they have an index of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.ids import first_id
-from app.store.sql.statements import Rows
+from app.store.sql.statements import Rows, run, selecting
 from reconcile.instants import Instant
 
 UNREADABLE: Final = (
@@ -72,6 +72,21 @@ async def unreadable_since(
         text(UNREADABLE), {"start": first_id("dlv_", start), "enough": enough}
     )
     return {source: int(count) for source, count in rows}
+
+
+async def events_taken(
+    connection: AsyncConnection, names: Iterable[tuple[str, str]]
+) -> set[tuple[str, str]]:
+    """Which of these events, each by its source and its id, were ever taken."""
+    rows = await run(
+        connection,
+        selecting(
+            connection.dialect.name,
+            sql="SELECT DISTINCT source, event_id FROM events WHERE event_id IN ({})",
+            values={event_id for _, event_id in names},
+        ),
+    )
+    return {(source, event_id) for source, event_id in rows}
 
 
 async def sessions_since(

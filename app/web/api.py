@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -11,10 +11,11 @@ from starlette.responses import JSONResponse, Response
 
 from app.errors import NotFoundError
 from app.operations.desk import Desk
-from app.operations.orders.read_feed import outcome_document, read_feed
+from app.operations.orders.read_feed import outcome_document, read_feed, read_from
 from app.operations.orders.read_orders import list_orders, order_document
-from app.operations.orders.tell_order import tell_order
-from app.operations.people.manage_tokens import who_is
+from app.operations.orders.tell_order import ReferenceTaken, tell_order
+from app.operations.people.manage_tokens import ScopeMissing, TokenRefused, TokenScope, admit
+from app.operations.people.people import author_of_token
 from app.web.openapi import API_DOCUMENT
 from app.web.problems import ApiProblem
 from app.web.reading import (
@@ -39,38 +40,35 @@ class Api:
         self,
         desk: Desk,
         *,
+        sources: Collection[str],
         page_max: int,
         longpoll_max_s: int,
         alarms: Callable[[], list[str]],
     ) -> None:
-        """alarms: sentences on what goes wrong that no outcome tells, such as silence."""
+        """sources: the names of the provider accounts, of whose payments the shop may speak.
+        alarms: sentences on what goes wrong that no outcome tells, such as silence."""
         self._desk = desk
+        self._sources = sources
         self._alarms = alarms
         self._page_max = page_max
         self._longpoll_max_s = longpoll_max_s
 
-    async def authorize(self, request: Request) -> str:
-        """The name of the program that asks. Raises ApiProblem 401."""
+    async def authorize(self, request: Request, scope: TokenScope) -> str:
+        """The name of the program that asks. Raises ApiProblem 401 for who has no token in force,
+        and 403 where its token is not for this."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        name = await who_is(self._desk, token.strip()) if scheme.lower() == "bearer" else None
-        if name is None:
-            raise ApiProblem(
-                401,
-                "token_invalid",
-                "Send a token in force as `Authorization: Bearer …`; "
-                "`tallyhook tokens add` makes one.",
-            )
-        return name
+        given = token.strip() if scheme.lower() == "bearer" else ""
+        try:
+            return await admit(self._desk, given, scope=scope)
+        except TokenRefused as error:
+            asked = {"WWW-Authenticate": "Bearer"}
+            raise ApiProblem(401, "token_invalid", str(error), headers=asked) from None
+        except ScopeMissing as error:
+            asked = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
+            raise ApiProblem(403, "scope_missing", str(error), headers=asked, scope=scope) from None
 
-    async def order(self, request: Request) -> Response:
-        """GET and PUT /api/v1/orders/{reference}"""
-        if request.method == "PUT":
-            return await self.put_order(request)
-        return await self.get_order(request)
-
-    async def get_order(self, request: Request) -> Response:
+    async def get_order(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders/{reference}[?as_of=]"""
-        await self.authorize(request)
         as_of = instant_parameter(request, "as_of")
         try:
             found = await order_document(self._desk, order_reference(request), as_of=as_of)
@@ -80,9 +78,8 @@ class Api:
             ) from None
         return _json(found)
 
-    async def list_orders(self, request: Request) -> Response:
+    async def list_orders(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders?outcome=&finding=&after=&limit="""
-        await self.authorize(request)
         limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
         ledgers = await list_orders(
             self._desk,
@@ -94,18 +91,29 @@ class Api:
         following = ledgers[-1].order if len(ledgers) == limit else None
         return _json({"orders": [ledger_summary(each) for each in ledgers], "next": following})
 
-    async def put_order(self, request: Request) -> Response:
+    async def put_order(self, request: Request, program: str) -> Response:
         """PUT /api/v1/orders/{reference}"""
-        await self.authorize(request)
         order = order_reference(request)
         document = json_object(await capped_body(request))
-        await tell_order(self._desk, told_order(order, document))
+        told = told_order(order, document, sources=self._sources)
+        try:
+            await tell_order(self._desk, told, author=author_of_token(program))
+        except ReferenceTaken as error:
+            raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
         return _json(await order_document(self._desk, order))
 
-    async def outcomes(self, request: Request) -> Response:
+    async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""
-        await self.authorize(request)
         after = number_parameter(request, "after", default=0, low=0, high=2**63 - 1)
+        lost = await read_from(self._desk, after=after)
+        if lost is not None:
+            raise ApiProblem(
+                410,
+                "cursor_beyond_the_head",
+                "Nothing of this number was published here: the database was put back from a "
+                f"backup. Read on from {lost}; what you know already has the same id.",
+                read_from=lost,
+            )
         published = await read_feed(
             self._desk,
             after=after,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,11 +14,50 @@ from starlette.types import Receive, Scope, Send
 
 from app.errors import UnreachableError
 from app.operations.deliveries.receive_delivery import RETRY_AFTER_S
+from app.operations.people.manage_tokens import TokenScope
 from app.web.api import Api
 from app.web.checkouts import Checkouts
 from app.web.health import Health
 from app.web.problems import ApiProblem, on_api_problem, on_http_exception, problem
 from app.web.webhooks import Webhooks
+
+Endpoint = Callable[[Request, str], Awaitable[Response]]
+"""Answers a request of the program of this name."""
+
+
+class ApiRoute(Route):
+    """An address of the API: each method's endpoint, behind the scope that a token needs for it.
+
+    scopes  the scope of every method, HEAD among them
+    """
+
+    def __init__(self, path: str, api: Api, **methods: tuple[TokenScope, Endpoint]) -> None:
+        if "GET" in methods:
+            methods["HEAD"] = methods["GET"]
+        self.scopes = {method: scope for method, (scope, _) in methods.items()}
+        self._api = api
+        self._endpoints = {method: endpoint for method, (_, endpoint) in methods.items()}
+        super().__init__(path, self._admit, methods=list(methods))
+
+    async def _admit(self, request: Request) -> Response:
+        program = await self._api.authorize(request, self.scopes[request.method])
+        return await self._endpoints[request.method](request, program)
+
+
+class _Whole(Convertor[str]):
+    """All that is left of a path. The library's own stops before a line's end, and would take an
+    order `A` for one of which the reference ends with one."""
+
+    regex = r"(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("path", _Whole())
 
 
 class Application(Starlette):
@@ -49,10 +91,15 @@ def build_application(
             Route("/readyz", health.readyz),
             Route("/metrics", health.metrics),
             Route("/api/v1/openapi.json", api.openapi),
-            Route("/api/v1/outcomes", api.outcomes),
-            Route("/api/v1/orders", api.list_orders),
-            Route("/api/v1/checkout/sessions", checkouts.start, methods=["POST"]),
-            Route("/api/v1/orders/{reference:path}", api.order, methods=["GET", "PUT"]),
+            ApiRoute("/api/v1/outcomes", api, GET=("read", api.outcomes)),
+            ApiRoute("/api/v1/orders", api, GET=("read", api.list_orders)),
+            ApiRoute("/api/v1/checkout/sessions", api, POST=("checkout", checkouts.start)),
+            ApiRoute(
+                "/api/v1/orders/{reference:path}",
+                api,
+                GET=("read", api.get_order),
+                PUT=("orders", api.put_order),
+            ),
         ],
         exception_handlers={
             ApiProblem: on_api_problem,

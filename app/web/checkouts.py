@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -18,11 +17,14 @@ from app.checkout.faults import (
     PaymentNotOverError,
 )
 from app.checkout.request import CheckoutRequest
-from app.operations.checkout.open_checkout import CheckoutResult, open_checkout, result_document
+from app.operations.checkout.checkout_result import CheckoutResult, result_document
+from app.operations.checkout.open_checkout import open_checkout
 from app.operations.desk import Desk
+from app.operations.people.people import author_of_token
 from app.web.api import capped_body
 from app.web.problems import ApiProblem, problem
 from app.web.reading import json_object
+from reconcile.instants import SECOND, format_instant
 from reconcile.money import Money, major_text
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
@@ -47,20 +49,12 @@ _PARTS: Final = {
 class Checkouts:
     """The endpoint. `client` is None where this instance opens no sessions."""
 
-    def __init__(
-        self,
-        desk: Desk,
-        client: CheckoutClient | None,
-        *,
-        authorize: Callable[[Request], Awaitable[str]],
-    ) -> None:
+    def __init__(self, desk: Desk, client: CheckoutClient | None) -> None:
         self._desk = desk
         self._client = client
-        self._authorize = authorize
 
-    async def start(self, request: Request) -> Response:
+    async def start(self, request: Request, program: str) -> Response:
         """201: opened now · 200: the session there is · 202: unknown so far, ask again."""
-        await self._authorize(request)
         if self._client is None:
             raise ApiProblem(
                 501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."
@@ -68,7 +62,11 @@ class Checkouts:
         asked, new_payment = asked_checkout(json_object(await capped_body(request)))
         try:
             result = await open_checkout(
-                self._desk, self._client, request=asked, new_payment=new_payment
+                self._desk,
+                self._client,
+                request=asked,
+                new_payment=new_payment,
+                author=author_of_token(program),
             )
         except CheckoutRequestError as error:
             return _invalid([(PLACES[name], sentence) for name, sentence in error.problems])
@@ -76,12 +74,26 @@ class Checkouts:
             before, now = _money(error.before), _money(error.asked)
             return problem(409, "payment_differs", str(error), before=before, asked=now)
         except PaymentNotOverError as error:
-            return problem(409, "payment_not_over", str(error))
+            return self._not_over(error)
         except CheckoutDeniedError as error:
             return problem(503, "service_denies_us", str(error), headers=RETRY_AFTER)
         except CheckoutBusyError as error:
             return problem(503, "too_many_checkouts", str(error), headers=RETRY_AFTER)
         return _answer(result)
+
+    def _not_over(self, error: PaymentNotOverError) -> Response:
+        """When to ask again is told in seconds, too; where nobody knows when, in some."""
+        at = error.ask_again_at
+        if at is None:
+            return problem(409, "payment_not_over", str(error), headers=RETRY_AFTER)
+        seconds = max(-(-(at - self._desk.clock.now()) // SECOND), 1)
+        return problem(
+            409,
+            "payment_not_over",
+            str(error),
+            headers={"Retry-After": str(seconds)},
+            ask_again_at=format_instant(at),
+        )
 
 
 def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:

@@ -151,6 +151,16 @@ class GuardedConnection(HttpToolsProtocol):
             if self._unframed > self.gate.limits.max_head_bytes:
                 self._refuse(_HEAD, "head_too_large")
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The sender will send no more (FIN). What it sent whole is still answered, then we close
+        (RFC 9112, 9.6); of a request that has not come whole nothing more can be made. True keeps
+        our side open."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        cycle.keep_alive = False  # the last that came: those before it are answered, too
+        return True
+
     def on_message_begin(self) -> None:
         """A request begins: from now on its sender owes us the rest."""
         super().on_message_begin()

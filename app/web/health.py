@@ -11,11 +11,18 @@ from starlette.responses import JSONResponse, Response
 from app.errors import TallyhookError
 from app.operations.desk import Desk
 from app.operations.going_live.golive import unfinished
+from app.operations.watching.alarm import Alarm
 from app.operations.watching.health import Outcomes, refusal, store_state, unsafe
 from app.operations.watching.watchdog import WATCHES, Watchdog
 from app.web.metrics import Metrics
+from reconcile.instants import SECOND
 
 Reasons = Callable[[], list[str]]
+
+
+def _seconds(alarm: Alarm | None) -> int:
+    """Since when it lasts, in Unix time; 0 where there is none."""
+    return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
 
 
 class Health:
@@ -35,7 +42,8 @@ class Health:
         return JSONResponse({"status": "alive"})
 
     async def readyz(self, request: Request) -> Response:
-        """200 while deliveries can be stored and folded; else 503 with the reasons.
+        """200 while deliveries can be stored and folded, and not all are refused for their age;
+        else 503 with the reasons.
 
         `unsafe` says what is stored less safely than it could be, `golive` what a live instance
         lacks, and `findings` how many orders a shop must look at; each alarm of the watchdog that
@@ -45,7 +53,8 @@ class Health:
         golive = None
         try:
             refuses = await refusal(self._desk)
-            reasons += [refuses] if refuses else []
+            refused = await self._watchdog.everything_refused()
+            reasons += [why for why in (refuses, refused) if why]
             dangers = await unsafe(self._desk)
             golive = await unfinished(self._desk)
         except TallyhookError as error:
@@ -74,6 +83,7 @@ class Health:
             "orders_due": state.due,
             "journal_queue": state.queue,
             "store_writable": int(state.refuses is None),
+            "write_faults": state.faults,
             "notifications_waiting": state.notifications[0],
             "notifications_given_up": state.notifications[1],
             "log_leaves": state.sealed[0],
@@ -81,6 +91,11 @@ class Health:
         }
         gauges |= {
             f"{each.name}_alarm": int(each.name in self._watchdog.alarms) for each in WATCHES
+        }
+        gauges |= {
+            f"{each.name}_since_seconds": _seconds(self._watchdog.alarms.get(each.name))
+            for each in WATCHES
+            if each.dated
         }
         gauges |= {f"orders_{code}": n for code, n in self._watchdog.findings.items()}
         if state.free is not None:

@@ -109,12 +109,19 @@ _GAUGES: Final = {
     "orders_due": "Orders whose fold is due and not yet done.",
     "journal_queue": "Arrivals that wait to be committed.",
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
+    "write_faults": "Batches of deliveries in a row that could not be written, to this moment.",
     "notifications_waiting": "Notifications that the shop has not yet taken.",
     "notifications_given_up": "Notifications that are sent no more unless a person asks for it.",
     "log_leaves": "Deliveries, records, revisions and deeds that are sealed in the log.",
     "log_waiting": "Those that wait to be sealed; they are safe, and may not be let go yet.",
     **{f"{watch.name}_alarm": watch.figure for watch in WATCHES},
+    **{
+        f"{watch.name}_since_seconds": f"Unix time since which {watch.name} lasts; 0: it does not."
+        for watch in WATCHES
+        if watch.dated
+    },
     "orders_paid_but_not_fulfilled": "Orders paid for that the shop has not said to have shipped.",
     "orders_fulfilled_but_not_paid": "Orders that were shipped without having been paid for.",
+    "orders_unread_money_event": "Orders with events of money going back that no profile knows.",
     "disk_free_bytes": "Bytes that are free on the disk of the database.",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from app.web.reading import MAX_REFERENCES
 from reconcile.ledger import FINDING_CODES, OUTCOMES
 
 
@@ -20,6 +21,16 @@ def _problem(description: str) -> dict[str, Any]:
     reference = {"$ref": "#/components/schemas/Problem"}
     content = {"application/problem+json": {"schema": reference}}
     return {"description": description, "content": content}
+
+
+def _guarded(scope: str, operation: dict[str, Any]) -> dict[str, Any]:
+    """An operation for which a token needs this scope."""
+    refused = {
+        "401": _problem("No token in force"),
+        "403": _problem(f"The token lacks the scope `{scope}`, which `scope` names"),
+    }
+    answers = dict(sorted((operation["responses"] | refused).items()))
+    return operation | {"security": [{"bearer": [scope]}], "responses": answers}
 
 
 _MONEY: Final = {
@@ -80,6 +91,7 @@ _ORDER_PATH: Final = {
     "name": "reference",
     "in": "path",
     "required": True,
+    "description": "The order's; of a source with orders of its own @source:reference, as @till:7.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
 }
 
@@ -94,12 +106,32 @@ _STARTING: Final = {
         "201": _answer("The session, opened by this call", "Session"),
         "202": _answer("Not known yet whether it is open; the same call again tells", "Session"),
         "400": _problem("The body cannot be read"),
-        "401": _problem("No token in force"),
-        "409": _problem("The order's payment has other money, or is not over"),
+        "409": _problem(
+            "The order's payment has other money, or is not over: `ask_again_at`, where that is "
+            "known, says when it will be, and `Retry-After` in how many seconds to ask"
+        ),
         "413": _problem("The body is too large"),
         "422": _problem("Something is wrong, all mistakes are named; or the service refused"),
         "501": _problem("This instance opens no sessions"),
         "503": _problem("The service denies us, or too many calls at once; nothing is lost"),
+    },
+}
+
+_REFERENCES: Final = {
+    "type": "array",
+    "maxItems": MAX_REFERENCES,
+    "description": "What a provider calls the order's payments, or their sessions: its events of "
+    "them are the order's, also where they do not name it. Each is one order's, for good.",
+    "items": {
+        "type": "object",
+        "required": ["source"],
+        "additionalProperties": False,
+        "properties": {
+            "source": {"type": "string", "description": "The source's name, as in /webhooks/NAME."},
+            "session": {"type": "string", "minLength": 1, "maxLength": 200},
+            "payment": {"type": "string", "minLength": 1, "maxLength": 200},
+        },
+        "oneOf": [{"required": ["session"]}, {"required": ["payment"]}],
     },
 }
 
@@ -164,72 +196,98 @@ API_DOCUMENT: Final[dict[str, Any]] = {
         "version": "1",
         "description": "What happened to each order's money, and how we know.",
     },
-    "security": [{"bearer": []}],
     "paths": {
         "/api/v1/orders": {
-            "get": {
-                "summary": "Orders in the order of their references, with outcome and findings",
-                "parameters": [
-                    _parameter("outcome", {"enum": list(OUTCOMES)}, "Only this outcome."),
-                    _parameter("finding", {"enum": list(FINDING_CODES)}, "Only with this finding."),
-                    _parameter("after", {"type": "string"}, "The `next` of the page before."),
-                    _parameter("limit", {"type": "integer", "minimum": 1}, "Orders in a page."),
-                ],
-                "responses": {
-                    "200": _answer("A page of orders", "OrderPage"),
-                    "401": _problem("No token in force"),
-                    "422": _problem("A parameter is wrong"),
+            "get": _guarded(
+                "read",
+                {
+                    "summary": "Orders in the order of their references, with outcome and findings",
+                    "parameters": [
+                        _parameter("outcome", {"enum": list(OUTCOMES)}, "Only this outcome."),
+                        _parameter(
+                            "finding", {"enum": list(FINDING_CODES)}, "Only with this finding."
+                        ),
+                        _parameter("after", {"type": "string"}, "The `next` of the page before."),
+                        _parameter("limit", {"type": "integer", "minimum": 1}, "Orders in a page."),
+                    ],
+                    "responses": {
+                        "200": _answer("A page of orders", "OrderPage"),
+                        "422": _problem("A parameter is wrong"),
+                    },
                 },
-            }
+            )
         },
         "/api/v1/orders/{reference}": {
             "parameters": [_ORDER_PATH],
-            "get": {
-                "summary": "The ledger of one order, folded from what is stored now",
-                "parameters": [_parameter("as_of", _INSTANT, "As it could be known then.")],
-                "responses": {
-                    "200": _answer("The ledger", "Ledger"),
-                    "401": _problem("No token in force"),
-                    "404": _problem("Nobody has spoken of this order"),
-                    "422": _problem("A parameter is wrong"),
-                },
-            },
-            "put": {
-                "summary": "Tell what the shop knows of an order; facts are only added",
-                "requestBody": {
-                    "required": True,
-                    "content": {
-                        "application/json": {"schema": {"$ref": "#/components/schemas/Told"}}
+            "get": _guarded(
+                "read",
+                {
+                    "summary": "The ledger of one order, folded from what is stored now",
+                    "parameters": [_parameter("as_of", _INSTANT, "As it could be known then.")],
+                    "responses": {
+                        "200": _answer("The ledger", "Ledger"),
+                        "404": _problem("Nobody has spoken of this order"),
+                        "422": _problem("A parameter is wrong"),
                     },
                 },
-                "responses": {
-                    "200": _answer("The ledger", "Ledger"),
-                    "400": _problem("The body cannot be read"),
-                    "401": _problem("No token in force"),
-                    "413": _problem("The body is too large"),
-                    "422": _problem("Something told is wrong; all mistakes are named"),
+            ),
+            "put": _guarded(
+                "orders",
+                {
+                    "summary": "Tell what the shop knows of an order; facts are only added",
+                    "requestBody": {
+                        "required": True,
+                        "content": {
+                            "application/json": {"schema": {"$ref": "#/components/schemas/Told"}}
+                        },
+                    },
+                    "responses": {
+                        "200": _answer("The ledger", "Ledger"),
+                        "400": _problem("The body cannot be read"),
+                        "413": _problem("The body is too large"),
+                        "422": _problem("Something told is wrong; all mistakes are named"),
+                    },
                 },
-            },
+            ),
         },
-        "/api/v1/checkout/sessions": {"post": _STARTING},
+        "/api/v1/checkout/sessions": {"post": _guarded("checkout", _STARTING)},
         "/api/v1/outcomes": {
-            "get": {
-                "summary": "The outcome feed: every published change, in order, without gaps",
-                "parameters": [
-                    _parameter("after", {"type": "integer", "minimum": 0}, "The last id seen."),
-                    _parameter("limit", {"type": "integer", "minimum": 1}, "Changes in a page."),
-                    _parameter("wait", {"type": "integer", "minimum": 0}, "Seconds to wait."),
-                ],
-                "responses": {
-                    "200": _answer("Changes after the cursor", "OutcomePage"),
-                    "401": _problem("No token in force"),
-                    "422": _problem("A parameter is wrong"),
+            "get": _guarded(
+                "read",
+                {
+                    "summary": "The outcome feed: every published change, in order, without gaps",
+                    "parameters": [
+                        _parameter(
+                            "after",
+                            {"type": "integer", "minimum": 0},
+                            "The last id seen. Ids rise and none is given twice; they are not "
+                            "consecutive after a restore.",
+                        ),
+                        _parameter(
+                            "limit", {"type": "integer", "minimum": 1}, "Changes in a page."
+                        ),
+                        _parameter("wait", {"type": "integer", "minimum": 0}, "Seconds to wait."),
+                    ],
+                    "responses": {
+                        "200": _answer("Changes after the cursor", "OutcomePage"),
+                        "410": _problem(
+                            "The cursor is beyond the last id: read on from `read_from`"
+                        ),
+                        "422": _problem("A parameter is wrong"),
+                    },
                 },
-            }
+            )
         },
     },
     "components": {
-        "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        "securitySchemes": {
+            "bearer": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "A token of `tallyhook tokens add`; each operation names the scope "
+                "that it needs.",
+            }
+        },
         "schemas": {
             "Money": _MONEY,
             "Ledger": _LEDGER,
@@ -243,6 +301,7 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                     "placed_at": _INSTANT,
                     "canceled_at": _INSTANT,
                     "fulfilled_at": _INSTANT,
+                    "references": _REFERENCES,
                 },
             },
             "Checkout": _CHECKOUT,
@@ -276,6 +335,10 @@ API_DOCUMENT: Final[dict[str, Any]] = {
                     "status": {"type": "integer"},
                     "code": {"type": "string"},
                     "detail": {"type": "string"},
+                    "read_from": {
+                        "description": "With 410 of the outcome feed: the cursor to read on from.",
+                        "type": "integer",
+                    },
                 },
             },
         },

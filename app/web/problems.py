@@ -45,20 +45,29 @@ def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
 
 
 class ApiProblem(Exception):
-    """Raised by an API endpoint; becomes a problem response."""
+    """Raised by an API endpoint; becomes a problem response. `more` are further members of it."""
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
+        self.headers = headers
+        self.more = more
 
 
 async def on_api_problem(request: Request, error: Exception) -> Response:
     """Answer an ApiProblem."""
     assert isinstance(error, ApiProblem)
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-    return problem(error.status, error.code, error.detail, headers=headers)
+    return problem(error.status, error.code, error.detail, headers=error.headers, **error.more)
 
 
 _SENTENCES = {

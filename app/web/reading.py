@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
-from app.operations.orders.tell_order import Told
+from app.operations.orders.tell_order import Reference, Told
 from app.providers.reading import Unreadable
 from app.providers.strict_json import parse
+from app.references import RULE, is_reference
 from app.web.problems import ApiProblem
 from reconcile.instants import Instant, parse_instant
 from reconcile.money import Money, MoneyError, from_major
-
-MAX_REFERENCE = 200
-"""Characters of an order reference; the same bound that events have."""
-
 
 _UNESCAPED_OFFSET = re.compile(r" (?=\d\d:\d\d\Z)")
 _AMOUNT = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
 
 
 def order_reference(request: Request) -> str:
-    """The order's reference in the path: 1 to 200 characters, none of them a control character."""
+    """The order's reference in the path: see `app.references`."""
     reference: str = request.path_params["reference"]
-    if not 1 <= len(reference) <= MAX_REFERENCE or not _plain(reference):
-        raise ApiProblem(
-            422, "reference_invalid", "An order reference is 1 to 200 characters, none a control."
-        )
+    if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
+        raise ApiProblem(422, "reference_invalid", f"An order's reference is {RULE}, in UTF-8.")
     return reference
 
 
-def _plain(text: str) -> bool:
-    """No control characters, no lone surrogates, and not what stands for broken UTF-8."""
-    return all(
-        c >= " " and not "\x7f" <= c <= "\x9f" and not "\ud800" <= c <= "\udfff" and c != "\ufffd"
-        for c in text
-    )
+def _is_utf8(path: bytes | None) -> bool:
+    """Whether the path as it came is UTF-8: the server has put U+FFFD in place of what is not."""
+    try:
+        unquote_to_bytes(path or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _parameter(request: Request, name: str) -> str | None:
@@ -93,18 +90,47 @@ def json_object(body: bytes) -> dict[str, Any]:
 _MOMENTS = ("placed_at", "canceled_at", "fulfilled_at")
 
 
-def told_order(order: str, document: dict[str, Any]) -> Told:
-    """What a PUT tells of an order; all mistakes are named at once."""
+MAX_REFERENCES = 50
+"""References named in one PUT: an order has one or two, and every one is looked up."""
+
+
+def told_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> Told:
+    """What a PUT tells of an order; all mistakes are named at once.
+
+    sources  the names of the provider accounts that there are
+    """
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
         for name in document
-        if name not in {"amount", "currency", *_MOMENTS}
+        if name not in {"amount", "currency", "references", *_MOMENTS}
     ]
     money = _money(document, problems)
     moments = {name: _moment(document.get(name), name, problems) for name in _MOMENTS}
+    references = tuple(_references(document.get("references"), sources, problems))
     if problems or money is None:
         raise ApiProblem(422, "order_invalid", "; ".join(problems) + ".")
-    return Told(order=order, money=money, **moments)
+    return Told(order=order, money=money, **moments, references=references)
+
+
+def _references(
+    given: object, sources: Collection[str], problems: list[str]
+) -> Iterator[Reference]:
+    if given is None:
+        return
+    if not isinstance(given, list) or len(given) > MAX_REFERENCES:
+        problems.append(f"references is a list of at most {MAX_REFERENCES}")
+        return
+    for number, each in enumerate(given):
+        where = f"references[{number}]"
+        names = set(each) if isinstance(each, dict) else set()
+        if names not in ({"source", "session"}, {"source", "payment"}):
+            problems.append(f"{where} has a source, and either a session or a payment")
+        elif not isinstance(each["source"], str) or each["source"] not in sources:
+            problems.append(f"{where}.source is one of {', '.join(sorted(sources)) or '(none)'}")
+        elif not is_reference(each.get("session", each.get("payment"))):
+            problems.append(f"{where} names something of 1 to 200 characters, none a control")
+        else:
+            yield Reference(**each)
 
 
 def _money(document: dict[str, Any], problems: list[str]) -> Money | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -59,10 +60,12 @@ def event(order: str = "ORD-1", payment: str = "pay_1") -> Event:
     )
 
 
-def questions(folder: Path, *, environment: str = "sandbox", **credentials: str) -> Questions:
+def questions(
+    folder: Path, *, environment: str = "sandbox", text: str = PROFILE, **credentials: str
+) -> Questions:
     """Those of the profile above."""
     path = folder / "weak.toml"
-    path.write_text(PROFILE)
+    path.write_text(text)
     rule = load_profile(str(path)).fetch_back
     assert rule is not None
     given = {**CREDENTIALS, **credentials}
@@ -159,19 +162,49 @@ def test_any_other_reference_stays_within_its_place(tmp_path: Path) -> None:
     ("old", "new", "key"),
     [
         ("orders/{order}/", "", "fetch_back.order"),
+        (
+            'payment = "json:payment"',
+            'payment = "json:payment"\nsession = "json:session"',
+            "fetch_back.session",
+        ),
         ('id = "json:id"', 'items = "all[*]"\nid = "json:id"', "event.items"),
     ],
 )
 def test_a_profile_that_anyone_could_misuse_is_refused(
     tmp_path: Path, old: str, new: str, key: str
 ) -> None:
-    """Neither another order beside a true payment, nor many questions for one request."""
+    """No other order or session beside a true payment, nor many questions for one request."""
     path = tmp_path / "weak.toml"
     path.write_text(PROFILE.replace(old, new))
     with pytest.raises(ConfigurationError) as raised:
         load_profile(str(path))
     assert [problem for problem in raised.value.problems if key in problem]
     assert len(raised.value.problems) == 1
+
+
+def test_of_several_addresses_the_first_that_can_be_filled_is_asked(tmp_path: Path) -> None:
+    """A refund is asked about as a refund, a capture as such, and a payment as a payment."""
+    several = PROFILE.replace("COMPLETE =", 'BACK = "refunded"\nCOMPLETE =')
+    for host in ("api", "sandbox"):
+        at = f"https://{host}.provider.example/v1"
+        several = several.replace(
+            f'"{at}/orders/{{order}}/payments/{{payment}}"',
+            f'["{at}/refunds/{{movement}}", "{at}/captures/{{capture}}", "{at}/{{payment}}"]',
+        )
+    several = several.replace(
+        'kind = "json:state"\n[fetch', 'kind = "json:state"\norder = "json:o"\n[fetch'
+    )
+    made = questions(tmp_path, text=several)
+    named = {
+        "refunds/re_1": {"movement": "re_1", "capture": "ca_1"},
+        "captures/ca_1": {"capture": "ca_1"},
+        "pay_1": {},
+    }
+    for path, references in named.items():
+        question = made.about(replace(event(), **references), access_token="t")
+        assert question is not None
+        assert question.url == f"https://sandbox.provider.example/v1/{path}"
+    assert made.about(replace(event(), payment=None), access_token="t") is None
 
 
 def test_the_environment_chooses_the_host(tmp_path: Path) -> None:

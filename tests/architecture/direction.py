@@ -10,7 +10,7 @@ from tests.architecture.tree import Module, imports, imports_from, names
 LAYERS = (
     ("values", "money", "currencies", "instants", "canonical", "periods"),
     ("events", "records", "history", "correlate", "policy"),
-    ("ledger", "movements", "reasons", "outcome", "findings"),
+    ("ledger", "movements", "unread", "doubt", "reasons", "outcome", "fulfilling", "findings"),
     ("fold", "revise", "explain", "settle"),
     ("books", "statement", "takings", "breaks", "merkle"),
     ("match", "evidence"),

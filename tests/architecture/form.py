@@ -10,7 +10,7 @@ from app.logs import FIELDS
 from tests.architecture.tree import Module
 
 MIGRATIONS = "app/store/migrations/versions"
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 50
 UNFINISHED = ("TO" + "DO", "FIX" + "ME")
 
@@ -22,7 +22,7 @@ _LOG_WORDS = frozenset({"exc_info", "stack_info"})
 
 PLACES_OF_SECRETS = (
     "app/providers", "app/sandbox", "app/web", "app/operations/people/manage_tokens.py",
-    "app/store/people/tokens.py",
+    "app/store/people/tokens.py", "app/erasure_journal.py",
 )  # fmt: skip
 """Where a signature, a token or a digest that somebody sent is compared with what it must be."""
 

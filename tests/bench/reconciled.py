@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -116,10 +117,13 @@ def _statement(month: Month) -> Iterator[tuple[Any, ...]]:
 
 
 def _lines(case: Case) -> Iterator[tuple[Any, ...]]:
+    told: Counter[tuple[str | None, str]] = Counter()
     for each in case.lines:
+        ordinal = told[each.payment, each.kind]
+        told[each.payment, each.kind] += 1
         key = None if each.order is None else match_key(each.order)
         yield (
-            f"p:{each.payment}", each.kind, SOURCE, 0, 1, subject_of(each.line_id), key,
+            f"p:{each.payment}", each.kind, SOURCE, ordinal, 1, subject_of(each.line_id), key,
             each.payment, each.order, each.currency, each.gross, each.fee, each.net,
             each.settled_at, each.payout,
         )  # fmt: skip

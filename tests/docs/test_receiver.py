@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from app.operations.orders.notify_shop import notification_body, notification_id
+from app.clock import SystemClock
+from app.ids import new_token
+from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.backup import back_up
+from app.operations.keeping.erase_rules import Rules
+from app.operations.keeping.replay_erasures import Again, Replayed
+from app.operations.keeping.restore import after_restore, restore
+from app.operations.orders.notify_shop import (
+    Notifier,
+    Shop,
+    notification_body,
+    notification_id,
+    notify_due,
+)
+from app.operations.people.manage_tokens import issue_token
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.store.folding.published import Published
+from app.store.store import Store
+from reconcile.instants import MINUTE, SECOND
+from tests.app.web.driving import Driver, driving, environ, of_order
 from tests.reconcile.build import T
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "app" / "outbound" / "README.md"
@@ -34,17 +52,29 @@ def revision(number: int, order: str, *, fulfillable: bool) -> Published:
 
 
 @pytest.fixture
-async def send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """The receiver as it stands in the text, in an empty folder."""
-    from app.clock import SystemClock
-
     (code,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.M | re.S)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TALLYHOOK_SHOP__SECRET", SECRET)
     room: dict[str, Any] = {}
     exec(compile(code, str(DOCUMENT), "exec"), room)
-    transport = httpx2.ASGITransport(app=room["app"])
+    yield room
+    room["shop"].close()
+
+
+@asynccontextmanager
+async def listening(receiver: dict[str, Any]) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of the receiver."""
+    transport = httpx2.ASGITransport(app=receiver["app"])
     async with httpx2.AsyncClient(transport=transport, base_url="http://shop") as client:
+        yield client
+
+
+@pytest.fixture
+async def send(receiver: dict[str, Any]) -> Any:
+    """Posts a revision to the receiver, signed."""
+    async with listening(receiver) as client:
 
         async def send(published: Published, *, body: bytes | None = None) -> int:
             genuine = notification_body(published)
@@ -56,7 +86,6 @@ async def send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             return answer.status_code
 
         yield send
-    room["shop"].close()
 
 
 def parcels() -> list[str]:
@@ -88,3 +117,98 @@ async def test_what_is_not_genuine_is_refused(send: Send) -> None:
     forged = notification_body(revision(1, "C", fulfillable=True))
     assert await send(revision(1, "C", fulfillable=False), body=forged) == 401
     assert parcels() == []
+
+
+# --- across a restore ----------------------------------------------------------------------------
+
+Hear = Callable[[Driver, dict[str, Any]], Awaitable[None]]
+
+
+async def by_notifications(driver: Driver, receiver: dict[str, Any]) -> None:
+    """Everything that waits is posted to the receiver."""
+    async with listening(receiver) as client:
+        desk = replace(driver.desk, clock=SystemClock())
+        shop = Shop(url="http://shop/payments/outcomes", signer=SHOP)
+        while await notify_due(Notifier(desk=desk, shop=shop, client=client)):
+            pass
+
+
+async def by_the_feed(driver: Driver, receiver: dict[str, Any]) -> None:
+    """The receiver reads on from its place, until there is nothing more."""
+    if not driver.token:
+        driver.token = await issue_token(driver.desk, name=f"shop-{new_token('')[:8]}")
+    before = dict(driver.client.headers)
+    driver.client.headers["Authorization"] = f"Bearer {driver.token}"
+    await receiver["catch_up"](driver.client)
+    driver.client.headers = httpx2.Headers(before)
+
+
+async def happen(driver: Driver, hear: Hear, receiver: dict[str, Any], *bodies: Any) -> None:
+    """Deliveries come one after another; the receiver hears what comes of each."""
+    for body in bodies:
+        assert (await driver.send(body)).status_code == 200
+        await refold_until_quiet(driver.desk, limit=10, progress=lambda count: None)
+        await hear(driver, receiver)
+
+
+def told() -> dict[str, int]:
+    """The last number that the shop has of each order."""
+    with closing(sqlite3.connect("shop.db")) as shop:
+        return dict(shop.execute("SELECT ref, revision FROM told").fetchall())
+
+
+async def nobody(store: Store) -> Replayed:
+    """Nobody was erased since the backup was made."""
+    return Replayed()
+
+
+@pytest.mark.parametrize("hear", [by_notifications, by_the_feed])
+async def test_it_ships_exactly_once_across_a_restore(
+    tmp_path: Path, receiver: dict[str, Any], hear: Hear
+) -> None:
+    """What it heard before the restore, and is not in the backup, keeps nothing back: the success
+    of an order of which it knows a later number is taken, and nothing is packed twice."""
+    url, file = environ(tmp_path)["TALLYHOOK_DATABASE_URL"], tmp_path / "one.backup"
+    shop = {"SHOP__URL": "http://127.0.0.1:9/", "SHOP__SECRET": SECRET}
+    words: dict[str, Any] = {"environment": "sandbox", "progress": lambda done, total: None}
+    async with driving(tmp_path, with_worker=False, **shop) as driver:
+        await happen(driver, hear, receiver, of_order("A", "a"), of_order("B", "b0", "pending"))
+        await back_up(url, file, replace=False, **words)
+        later = [of_order(n, f"{n}-{c}", c) for n, c in (("C", "pending"), ("B", "declined"))]
+        await happen(driver, hear, receiver, *later, of_order("D", "d"))
+    assert told() == {"A": 1, "B": 4, "C": 3, "D": 5}
+    assert parcels() == ["A", "D"]
+    clock = SystemClock()
+    restored = await restore(url, file, replace=True, clock=clock, erase_again=nobody, **words)
+    first = restored.followed.first
+    assert first > clock.now() // SECOND * 2**20 - 60 * 2**20
+    async with driving(tmp_path, with_worker=False, at=T + MINUTE, **shop) as driver:
+        await hear(driver, receiver)  # what waited when the backup was made, if anything did
+        again = [of_order("B", "b1"), of_order("D", "d"), of_order("C", "c"), of_order("A", "a")]
+        await happen(driver, hear, receiver, *again)
+        numbers = [row[0] for row in driver.rows("SELECT seq FROM revisions ORDER BY seq")]
+    assert numbers == [1, 2, first, first + 1, first + 2]
+    assert told() == {"A": 1, "B": first, "D": first + 1, "C": first + 2}
+    assert sorted(parcels()) == ["A", "B", "C", "D"]
+
+
+async def test_a_reader_beyond_the_head_reads_on(tmp_path: Path, receiver: dict[str, Any]) -> None:
+    """A copy was put there by hand: its cursor is beyond what this database has, and the answer
+    says from where to read; what it knows already packs nothing."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await happen(driver, by_the_feed, receiver, of_order("A", "a"))
+        with receiver["shop"] as shop:
+            shop.execute("UPDATE feed SET place = 7")
+        answer = await driver.api("GET", "/outcomes?after=7&wait=30")
+        assert answer.status_code == 410
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["read_from"] == 0
+        await happen(driver, by_the_feed, receiver, of_order("B", "b"))
+        assert parcels() == ["A", "B"]
+        again = Again(driver.desk, sources={}, rules=Rules(), progress=lambda count: None)
+        done, _ = await after_restore(driver.desk, again, without=None)
+        beyond = await driver.api("GET", f"/outcomes?after={done.first}")
+        assert beyond.json()["read_from"] == done.first - 1
+        assert (await driver.api("GET", "/outcomes?after=2")).json()["cursor"] == 2
+        await happen(driver, by_the_feed, receiver, of_order("C", "c"))
+        assert parcels() == ["A", "B", "C"]

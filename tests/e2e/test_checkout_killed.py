@@ -65,9 +65,9 @@ async def stepping_request(self, *given, **named):
 CheckoutClient._request = stepping_request
 
 start = Checkouts.start
-async def counted(self, asked):
+async def counted(self, asked, *more):
     steps.set([] if "x-fatal" in asked.headers else None)
-    answer = await start(self, asked)
+    answer = await start(self, asked, *more)
     step()
     return answer
 Checkouts.start = counted

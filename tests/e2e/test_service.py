@@ -66,6 +66,7 @@ def test_a_day_of_a_service(tmp_path: Path) -> None:
         listed = json.loads(command(tmp_path, "orders", "list", "--format", "json").stdout)
         assert [each["order"] for each in listed] == ["ORD-1"]
         assert process.end() == 0
+    assert any("one merchant" in line["event"] for line in process.lines)
     deliveries = [line for line in process.lines if line["event"] == "delivery"]
     assert [line["verdict"] for line in deliveries] == [
         "stored",
@@ -301,4 +302,33 @@ def test_sixty_four_at_once_on_the_wire(service: Process) -> None:
 def test_a_sender_that_hangs_up(service: Process) -> None:
     """Half a request leaves nothing behind."""
     service.raw(headers_of(WHOLE) + b"content-length: 5000\r\n\r\n" + WHOLE, hang_up=True)
+    assert service.get("/readyz")["status"] == "ready"
+
+
+def posted(name: str, *more: bytes, path: bytes = b"/webhooks/shop") -> bytes:
+    """A whole, genuine delivery as bytes on the wire."""
+    body = json.dumps(of_order(name, name)).encode()
+    fields = [b"%b: %b" % each for each in signed(body, at=now())]
+    fields += [b"host: a", b"content-length: %d" % len(body), *more]
+    return b"POST %b HTTP/1.1\r\n%b\r\n\r\n%b" % (path, b"\r\n".join(fields), body)
+
+
+def test_a_request_with_the_end_right_behind_it_is_answered(service: Process) -> None:
+    """A sender may say at once that it will send no more (FIN): on the short way of a delivery, on
+    the long one, for the API, and for all of several requests in one go. Then we hang up, too."""
+    get = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n"
+    feed = b"GET /api/v1/outcomes?wait=1 HTTP/1.1\r\nhost: a\r\nauthorization: Bearer no\r\n\r\n"
+    stored = b'"verdict": "stored"'
+    for request, statuses, said in (
+        (posted("fin-short"), [200], stored),
+        (posted("fin-long", path=b"/webhooks/shop?a=b"), [200], stored),
+        (posted("fin-100", b"expect: 100-continue"), [100, 200], stored),
+        (get, [200], b"alive"),
+        (feed, [401], b"token_invalid"),
+        (posted("fin-one") + get + posted("fin-two"), [200, 200, 200], stored),
+        (get + b"GET / HT", [200], b"alive"),
+    ):
+        answer = service.raw(request, hang_up=True)
+        assert [int(each[:3]) for each in answer.split(b"HTTP/1.1 ")[1:]] == statuses, answer
+        assert said in answer
     assert service.get("/readyz")["status"] == "ready"

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -120,10 +120,21 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@contextmanager
+def held(port: int) -> Iterator[None]:
+    """A port that nobody else can take; it is as well if somebody has it."""
+    with socket.socket() as taken:
+        with suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            taken.listen()
+        yield
+
+
 def test_a_demo_that_is_told_to_stop_takes_its_children_along(tmp_path: Path) -> None:
     """One demo at a time in a folder; SIGTERM ends it and both of its servers."""
     database = tmp_path / "var" / "demo" / "tallyhook.db"
-    with a_demo(tmp_path) as demo:
+    # Other tests' demos like the usual ports, too: here it must take ports of its own.
+    with held(8080), held(8090), a_demo(tmp_path) as demo:
         until(database.exists)
         before = database.stat().st_ino
         second = subprocess.run(
@@ -184,3 +195,27 @@ def test_a_demo_that_is_interrupted_while_it_plays_has_not_done_it(tmp_path: Pat
         assert demo.wait(PATIENCE_S) == 130
         assert [pid for pid in servers if alive(pid)] == []
     assert b"Traceback" not in (tmp_path / "out").read_bytes()
+
+
+@pytest.mark.slow
+def test_three_demos_at_once(tmp_path: Path) -> None:
+    """In folders of their own all end well, and each prints that all was right: they take ports
+    that none of the others can have, and wait for each other's servers as long as these need."""
+    folders = [tmp_path / name for name in "abc"]
+    for folder in folders:
+        folder.mkdir()
+    with ExitStack() as stack:
+        demos = [
+            subprocess.Popen(
+                [sys.executable, "-m", "app", "demo", "--once"],
+                cwd=folder,
+                env=clean(),
+                stdout=stack.enter_context((folder / "out").open("wb")),
+                stderr=subprocess.STDOUT,
+            )
+            for folder in folders
+        ]
+    codes = [demo.wait(3 * PATIENCE_S) for demo in demos]
+    said = [(folder / "out").read_text() for folder in folders]
+    assert codes == [0, 0, 0], said
+    assert all("16 of 16 scenarios ended" in each for each in said)

@@ -59,7 +59,7 @@ class Truth:
 
     outcomes    orders by (currency, outcome): those that anybody spoke to us of
     gaps        every break, by (cause, order)
-    captured, returned, fees, settled
+    captured, returned, lost, fees, settled
                 sums by currency; `fees` and `settled` (net) are those of the statement: of lines
                 whose payment is of the month and, where no payment is known, of lines that are
     """
@@ -71,6 +71,7 @@ class Truth:
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     captured: Counter[str] = field(default_factory=Counter)
     returned: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
     fees: Counter[str] = field(default_factory=Counter)
     settled: Counter[str] = field(default_factory=Counter)
     gaps: dict[tuple[str, str], Gap] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class Truth:
             self.outcomes[story.currency, story.outcome] += 1
         self.captured[story.currency] += story.captured
         self.returned[story.currency] += story.returned
+        self.lost[story.currency] += story.lost
         for row in story.statement:
             if not story.captured and row.settled_at >= ends:
                 continue

@@ -327,6 +327,83 @@ def two_rows_fit(t: Telling) -> None:
     t.leaves("ambiguous", t.price)
 
 
+def overpaid(t: Telling) -> None:
+    """One payment of more than the price: the rest is owed back."""
+    t.places()
+    t.hears("succeeded", 60, paid=t.price + 50)
+    t.books("paid")
+    t.settles(minor=t.price + 50)
+    t.ends("succeeded", captured=t.price + 50)
+    t.leaves("overpaid", 50)
+
+
+def second_payment_unclear(t: Telling) -> None:
+    """Paid; of a second payment two events tell different amounts, and the statement has one."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.hears("succeeded", 90, place=1, paid=70)
+    t.hears("succeeded", 91, place=1, paid=80)
+    t.books("paid")
+    t.settles()
+    t.settles(minor=100, place=1)
+    t.ends("succeeded", captured=t.price)
+    t.leaves("payment_in_doubt", 80)
+
+
+def charged_back_in_part(t: Telling) -> None:
+    """A third was lost in a dispute; the book still says paid."""
+    t.places()
+    third = t.price // 3
+    t.hears("succeeded", 60)
+    t.hears("disputed", 5_000, paid=third)
+    t.hears("dispute_lost", 9_000, paid=third)
+    t.books("paid")
+    t.settles()
+    t.settles("dispute", third)
+    t.ends("charged_back", captured=t.price, lost=third)
+    t.leaves("refund_not_in_book", third)
+
+
+# --- nothing is wrong: money that went back in other ways ----------------------------------------
+
+
+def surplus_given_back(t: Telling) -> None:
+    """Too much was paid, and what was too much went back."""
+    t.places()
+    t.hears("succeeded", 60, paid=t.price + 50)
+    t.hears("refunded", 4_000, back=50, paid=t.price + 50)
+    t.books("paid")
+    t.settles(minor=t.price + 50)
+    t.settles("refund", 50)
+    t.ends("succeeded", captured=t.price + 50, returned=50)
+
+
+def charged_back(t: Telling) -> None:
+    """All of it was lost in a dispute, and the book knows."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.hears("disputed", 5_000)
+    t.hears("dispute_lost", 9_000)
+    t.books("refunded")
+    t.settles()
+    t.settles("dispute")
+    t.ends("charged_back", captured=t.price, lost=t.price)
+
+
+def disputed_and_some_came_again(t: Telling) -> None:
+    """A dispute was lost and then won for less than it had taken; the book has the difference."""
+    t.places()
+    t.hears("succeeded", 60)
+    t.hears("disputed", 5_000, paid=300)
+    t.hears("dispute_lost", 9_000, paid=300)
+    t.hears("dispute_won", 15_000, paid=120)
+    t.books("paid", t.price - 180)
+    t.settles()
+    t.settles("dispute", 300)
+    t.settles("dispute", -120, in_days=3)
+    t.ends("charged_back", captured=t.price, lost=180)
+
+
 Plot = Callable[[Telling], None]
 
 ORDINARY: tuple[Plot, ...] = (
@@ -363,10 +440,16 @@ BROKEN: tuple[Plot, ...] = (
     price_unclear,
     two_bodies,
     two_rows_fit,
+    overpaid,
+    second_payment_unclear,
+    charged_back_in_part,
 )
 
-UNDECIDED: tuple[Plot, ...] = (price_unclear, two_bodies, two_rows_fit)
+WENT_BACK: tuple[Plot, ...] = (surplus_given_back, charged_back, disputed_and_some_came_again)
+"""Nothing is wrong here either."""
+
+UNDECIDED: tuple[Plot, ...] = (price_unclear, two_bodies, two_rows_fit, second_payment_unclear)
 """Those that must be decided before a month is closed."""
 
-CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *(pays,) * 10)
+CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *WENT_BACK, *(pays,) * 4)
 """Forty, so that with three currencies each plot comes in each."""

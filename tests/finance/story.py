@@ -99,6 +99,7 @@ class Story:
     currency: str
     captured: int = 0
     returned: int = 0
+    lost: int = 0
     arrivals: list[Arrived] = field(default_factory=list)
     late: list[Arrived] = field(default_factory=list)
     said: list[ShopSaid] = field(default_factory=list)
@@ -282,10 +283,12 @@ class Telling:
 
     # --- the truth -------------------------------------------------------------------------------
 
-    def ends(self, outcome: str | None, *, captured: int = 0, returned: int = 0) -> None:
+    def ends(
+        self, outcome: str | None, *, captured: int = 0, returned: int = 0, lost: int = 0
+    ) -> None:
         """How it ended, and the money that truly moved; None: nobody ever spoke to us of it."""
         self.story.outcome = outcome
-        self.story.captured, self.story.returned = captured, returned
+        self.story.captured, self.story.returned, self.story.lost = captured, returned, lost
 
     def leaves(self, cause: str, minor: int, *, currency: str | None = None) -> None:
         """A break is there, with so much money at stake."""

@@ -100,12 +100,13 @@ def minor(money: dict[str, str]) -> tuple[int, str]:
 def it_closes_once_the_blockers_are_dealt_with(shop: Shop, truth: Truth) -> None:
     """The undecided breaks are told, and nothing else; a person accepts them."""
     refused = shop.run("period", "close", "2024-10", "--format", "json")
-    undecided = [truth.count(cause) for cause in ("ambiguous", "unresolved")]
+    causes = ("ambiguous", "payment_in_doubt", "unresolved")
+    undecided = [truth.count(cause) for cause in causes]
     assert refused.code == 1
-    assert [each["reason"] for each in refused.document] == ["breaks", "breaks"]
+    assert [each["reason"] for each in refused.document] == ["breaks"] * len(causes)
     for count, each in zip(undecided, refused.document, strict=True):
         assert f": {count:,} (brk_" in each["sentence"]
-    assert shop.accept("ambiguous", "unresolved") == sum(undecided)
+    assert shop.accept(*causes) == sum(undecided)
     shop.did("period", "close", "2024-10", "--by", "Ann")
 
 
@@ -126,6 +127,7 @@ def every_sum_is_the_truth(report: Any, truth: Truth) -> None:
     assert +Counter({(r["currency"], r["bucket"]): r["count"] for r in control}) == truth.outcomes
     assert summed(control, "captured") == truth.captured
     assert summed(control, "refunded") == truth.returned
+    assert summed(control, "lost") == +truth.lost
     assert summed([r for r in report["money"] if r["flow"] == "fees"], "sum") == truth.fees
     assert summed([r for r in report["money"] if r["flow"] == "settled"], "sum") == truth.settled
     for cause in BREAK_CAUSES:

@@ -20,6 +20,7 @@ from app.operations.finance.close_period import Request, close_period, scope_of
 from app.operations.finance.closed_periods import closed_report, list_closed
 from app.operations.finance.report_period import report_period
 from app.operations.finance.verify_periods import Verified, verify_periods
+from app.operations.folding import refold
 from app.operations.people.people import register_operator
 from app.reports import json_form
 from app.store.evidence.leaves import digest_of_text
@@ -35,6 +36,7 @@ from tests.finance.loading import READER, into_store, keep_arrivals
 from tests.finance.month import CLOSED_AT, Month
 from tests.finance.plots import ORDINARY, never_notified, pays
 from tests.store.builders import SIGNER, opened, rows, tamper
+from tests.store.contract_holds import of_before, rules_of_before, started
 
 QUIET = Month(orders=len(ORDINARY))
 """A month in which nothing is wrong."""
@@ -334,3 +336,49 @@ async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -
         assert not await adjusted("2026-11", CLOSED_AT + DAY - 1)
         assert not await adjusted("2026-10", DECEMBER)
         assert not await adjusted("2026-12", DECEMBER)
+
+
+async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: Path) -> None:
+    """October was closed by an earlier version, which called what is paid charged back. After the
+    upgrade the report of November tells what is otherwise, once; the closing stays what it was and
+    is still verified; the orders are held meanwhile, which changes no figure."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    await into_store(url, QUIET)
+    async with opened(url) as store:
+        desk = Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+        with rules_of_before("charged_back"):
+            await started(desk)
+            october = await close(desk)
+            assert await wrong(desk) == []
+        desk.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+        await started(desk)
+        held = await rows(store, "SELECT count(*) FROM records WHERE kind = 'held'")
+        assert held[0][0] > 0
+        assert await closed_report(desk, "2026-10", "json")
+        assert await wrong(desk) == []
+        (told,) = [each.sentence for each in await verified(desk) if each.step == "figures"]
+        assert told.startswith("closed by the rules v1 of an earlier version; by those of now (v2)")
+        desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
+        november = await close(desk, "2026-11")
+        (adjusted,) = november.adjusted
+        assert adjusted.period == "2026-10"
+        fresh = figures(
+            await report_period(
+                desk, scope_of(desk, month_named("2026-10"), DECEMBER), progress=quiet
+            )
+        )
+        assert sorted(added([*october.figures, *adjusted.figures]), key=repr) == sorted(
+            fresh, key=repr
+        )
+        assert await wrong(desk) == []
+        desk.clock.put(JANUARY)  # type: ignore[attr-defined]
+        assert (await close(desk, "2026-12")).adjusted == ()
+
+
+async def test_other_figures_by_the_same_rules_are_a_fault(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a closing that names other rules than those of now may differ from the evidence."""
+    await close(desk)
+    monkeypatch.setattr(refold, "fold", of_before)
+    assert [step for step, _ in await wrong(desk)] == ["figures"]

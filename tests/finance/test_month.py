@@ -17,7 +17,7 @@ from tests.bench.stored import opened
 from tests.finance.__main__ import main
 from tests.finance.loading import into_store, through_the_door
 from tests.finance.month import CLOSED_AT, CURRENCIES, Month
-from tests.finance.plots import BROKEN, CYCLE, ORDINARY
+from tests.finance.plots import BROKEN, CYCLE, ORDINARY, WENT_BACK
 from tests.store.builders import histories
 
 SMALL = Month(orders=60)
@@ -51,10 +51,10 @@ async def test_every_order_ends_as_its_plot_says(tmp_path: Path) -> None:
         found = await histories(store, told)
     for order, story in told.items():
         ledger = fold(found[order], policy=Policy(), as_of=CLOSED_AT)
-        money = [(each.captured, each.refunded) for each in ledger.balances]
-        assert (ledger.outcome, money or [(0, 0)]) == (
+        money = [(each.captured, each.refunded, each.lost) for each in ledger.balances]
+        assert (ledger.outcome, money or [(0, 0, 0)]) == (
             story.outcome,
-            [(story.captured, story.returned)],
+            [(story.captured, story.returned, story.lost)],
         ), story.plot
 
 
@@ -74,7 +74,7 @@ def test_every_cause_comes_in_every_currency() -> None:
     assert len(CYCLE) % len(CURRENCIES) != 0
     month = Month(orders=len(CYCLE) * len(CURRENCIES))
     told = Counter((story.plot, story.currency) for story in month.stories())
-    odd = [plot.__name__ for plot in (*ORDINARY, *BROKEN)]
+    odd = [plot.__name__ for plot in (*ORDINARY, *BROKEN, *WENT_BACK)]
     assert {told[plot, currency] for plot in odd for currency in CURRENCIES} == {1}
     assert {gap.cause for gap in month.truth().gaps.values()} == set(BREAK_CAUSES)
 

@@ -11,14 +11,18 @@ from tests.store.contract_confirming import ConfirmingContract
 from tests.store.contract_evidence import EvidenceContract
 from tests.store.contract_hand_matches import HandMatchContract
 from tests.store.contract_histories import HistoryContract
+from tests.store.contract_holds import HoldContract
 from tests.store.contract_imports import ImportContract
 from tests.store.contract_keeping import KeepingContract
 from tests.store.contract_ledgers import LedgerContract
 from tests.store.contract_outbox import OutboxContract
 from tests.store.contract_personal import PersonalContract
 from tests.store.contract_policies import PolicyContract
+from tests.store.contract_preview import PreviewContract
 from tests.store.contract_reconciling import ReconcilingContract
+from tests.store.contract_references import ReferenceContract
 from tests.store.contract_reporting import ReportingContract
+from tests.store.contract_restoring import RestoringContract
 from tests.store.contract_retention import RetentionContract
 from tests.store.contract_sealing import SealingContract
 from tests.store.contract_takings import TakingsContract
@@ -40,12 +44,16 @@ class TestPostgresql(
     EvidenceContract,
     PersonalContract,
     PolicyContract,
+    ReferenceContract,
+    PreviewContract,
     ReportingContract,
+    RestoringContract,
     RetentionContract,
     OutboxContract,
     TakingsContract,
     BreakContract,
     HandMatchContract,
+    HoldContract,
     ReconcilingContract,
     WatchingContract,
     ImportContract,

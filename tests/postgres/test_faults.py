@@ -123,11 +123,11 @@ async def test_what_is_stored_twice_is_caught(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: with receivers that take for new whatever comes, and a server that lets them."""
-    await ask_in_loop(
-        own_url, "ALTER TABLE events DROP CONSTRAINT uq_events_event_id_source_digest"
-    )
     monkeypatch.setattr(KnownEvents, "judge", lambda *_: "stored")
     async with opened(own_url) as store:
+        await ask_in_loop(
+            own_url, "ALTER TABLE events DROP CONSTRAINT uq_events_event_id_source_digest"
+        )
         for _ in range(2):
             await keep(store, arrival(paid("A")))
         assert await stored_twice(store) == ["paid-A"]

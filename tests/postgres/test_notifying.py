@@ -67,6 +67,53 @@ async def test_two_workers_share_the_work(url: str) -> None:
         assert told == sorted(set(told)), order
 
 
+async def test_two_workers_send_one_probe(url: str) -> None:
+    """However many look: a shop that is away hears of one notification at a time, and when it is
+    back of all that wait, once each."""
+    heard: list[str] = []
+    status = 503
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        heard.append(json.loads(request.content)["data"]["order"])
+        await asyncio.sleep(0.02)
+        return httpx2.Response(status, content=_nothing())
+
+    signer = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
+    async with several(url, notifies=True) as stores:
+        await keep(stores[0], arrival(paid("A")))
+        await refold_due(desk(stores[0]), limit=100)
+        async with outgoing_client(
+            timeout_s=PATIENCE_S, transport=httpx2.MockTransport(answer)
+        ) as client:
+
+            async def look(at: int) -> None:
+                shop = Shop(url="http://shop.example/", signer=signer)
+                notifiers = [
+                    Notifier(desk=desk(store, at=at), shop=shop, client=client)
+                    for store in stores
+                    for _ in range(4)
+                ]
+                await asyncio.gather(*map(notify_due, notifiers))
+
+            await look(1)
+            assert heard == ["A"]
+            await keep(stores[0], *(arrival(paid(order)) for order in ORDERS))
+            await refold_due(desk(stores[0], at=1), limit=100)
+            await look(2)
+            assert len(heard) == 1
+            for number, at in enumerate((6, 26, 86, 146), 2):
+                await look(at)
+                assert len(heard) == number
+                await look(at + 1)
+                assert len(heard) == number
+            status = 204
+            del heard[:]
+            await look(206)
+            while await _left(stores[0]):
+                await look(206)
+    assert sorted(heard) == sorted(["A", *ORDERS])
+
+
 async def _left(store: Any) -> int:
     (row,) = await rows(store, "SELECT count(*) FROM notifications WHERE due_at IS NOT NULL")
     return int(row[0])

@@ -38,8 +38,8 @@ from tests.store.builders import (
     rejection,
     rows,
     said,
+    session_opened,
 )
-from tests.store.contract_histories import session_opened
 from tests.store.contract_ledgers import WINDOW_S, mark, paid, quiet
 from tests.waiting import PATIENCE_S
 
@@ -281,20 +281,22 @@ async def test_numbers_that_do_not_wait_are_caught(
     calls = count()
 
     def from_a_sequence(dialect: str, name: str, number: int) -> Script[int]:
-        sql = "SELECT min(nextval('places')) FROM generate_series(1, $1::int)"
+        sql = "SELECT min(nextval('elsewhere.places')) FROM generate_series(1, $1::int)"
         rows = yield sql, (number,)
         if next(calls) % 3 == 0:
             yield "SELECT pg_sleep(0.2)", ()  # meanwhile others take numbers, and commit
         return int(rows[0][0])
 
     async with opened(url) as store, store.writing() as connection:
-        await connection.execute(text("CREATE SEQUENCE places"))
+        # Beside the schema of ours, in which nothing may lie that no migration made.
+        await connection.execute(text("CREATE SCHEMA elsewhere"))
+        await connection.execute(text("CREATE SEQUENCE elsewhere.places"))
     monkeypatch.setattr(ledgers, "_taking_numbers", from_a_sequence)
     try:
         seen = await feed_of_three_workers(url)
     finally:
         async with opened(url) as store, store.writing() as connection:
-            await connection.execute(text("DROP SEQUENCE places"))
+            await connection.execute(text("DROP SCHEMA elsewhere CASCADE"))
     assert any(places != seen[0] for places in seen) or len(seen[0]) < 40
 
 

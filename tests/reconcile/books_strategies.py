@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from reconcile.books import (
     match_key,
 )
 from reconcile.instants import DAY
-from reconcile.ledger import FindingCode, Outcome
+from reconcile.ledger import EntryKind, FindingCode, Outcome
 from reconcile.match import Matching
 from reconcile.match_control import Control
 from reconcile.match_decision import Decision
@@ -31,15 +31,18 @@ from reconcile.match_rows import (
 )
 from reconcile.match_rules import Coverage, HandMatch, MatchRules, Span, Tolerance
 from reconcile.money import Money
-from reconcile.takings import Taken, Taking
+from reconcile.takings import Doubted, Taken, Taking
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START
 
 REFERENCES = ("A-1", "a 1", "A-2", "A-12", "A-1-2", "B1")
 PAYMENTS = ("p1", "p2", "p3")
 AMOUNTS = (1_000, 1_005, 100_000, 500, 2_000)
-FINDINGS: tuple[FindingCode, ...] = ("paid_twice", "success_after_deadline", "amount_mismatch",
-                                     "same_id_different_body")  # fmt: skip
-OUTCOMES: tuple[Outcome, ...] = ("succeeded", "refunded", "unresolved", "failed", "disputed")
+FINDINGS: tuple[FindingCode, ...] = ("paid_twice", "overpaid", "success_after_deadline",
+                                     "amount_mismatch", "same_id_different_body",
+                                     "dispute_open")  # fmt: skip
+OUTCOMES: tuple[Outcome, ...] = ("succeeded", "succeeded", "refunded", "charged_back",
+                                 "partially_refunded", "unresolved", "failed",
+                                 "disputed")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def monies() -> st.SearchStrategy[tuple[int, str]]:
 def taken(draw: st.DrawFn) -> Taken:
     """A movement of money."""
     minor, currency = draw(monies())
-    kind = draw(st.sampled_from(["captured", "captured", "captured", "refunded", "dispute_lost"]))
+    kind = draw(st.sampled_from(["captured"] * 4 + ["refunded", "reversed", "dispute_lost"]))
     payment, at = draw(st.sampled_from(PAYMENTS)), draw(dates())
     return Taken(
         kind=kind,
@@ -132,6 +135,27 @@ def takings(draw: st.DrawFn, reference: str) -> Taking:
         taken=moved,
         payments=tuple(dict.fromkeys([(each.source, each.payment) for each in moved])),
         findings=tuple(draw(st.lists(st.sampled_from(FINDINGS), unique=True, max_size=2))),
+        in_doubt=draw(amounts()),
+        doubted=tuple([draw(doubts(each)) for each in moved[1:] if draw(st.booleans())]),
+        owed=draw(amounts()),
+    )
+
+
+def amounts() -> st.SearchStrategy[tuple[Money, ...]]:
+    """Mostly none; one amount a currency."""
+    some = st.dictionaries(st.sampled_from(["KES", "UGX"]), st.sampled_from(AMOUNTS), max_size=2)
+    return (st.just({}) | some).map(
+        lambda told: tuple([Money(minor=m, currency=c) for c, m in sorted(told.items())])
+    )
+
+
+def doubts(moved: Taken) -> st.SearchStrategy[Doubted]:
+    """Doubt about the payment of a movement."""
+    kinds = st.lists(st.sampled_from(get_args(EntryKind)), unique=True, max_size=2)
+    return kinds.map(
+        lambda unsure: Doubted(
+            source=moved.source, payment=moved.payment, unsure=tuple(unsure), cites=moved.cites
+        )
     )
 
 
@@ -155,7 +179,8 @@ def book_lines(draw: st.DrawFn, number: int) -> BookLine:
 def statement_lines(draw: st.DrawFn, number: int) -> StatementLine:
     """One line of a statement."""
     gross, currency = draw(monies())
-    fee = draw(st.sampled_from([0, gross * 15 // 1_000]))
+    gross *= draw(st.sampled_from([1, 1, 1, -1]))
+    fee = draw(st.sampled_from([0, abs(gross) * 15 // 1_000]))
     payment = draw(st.none() | st.sampled_from(PAYMENTS))
     return StatementLine(
         line_id=f"stm{number}.1",

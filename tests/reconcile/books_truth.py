@@ -16,7 +16,7 @@ from heapq import merge
 from reconcile.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
 from reconcile.breaks import BREAK_CAUSES
 from reconcile.instants import DAY, HOUR, Instant
-from reconcile.ledger import FindingCode, Outcome
+from reconcile.ledger import EntryKind, FindingCode, Outcome
 from reconcile.match_rows import (
     BookRow,
     StatementRow,
@@ -27,7 +27,7 @@ from reconcile.match_rows import (
 )
 from reconcile.match_rules import Coverage, ExpectedFee, MatchRules, Reach, Span, Tolerance
 from reconcile.money import Money
-from reconcile.takings import Taken, Taking
+from reconcile.takings import Doubted, Taken, Taking
 
 START: Instant = 1_790_812_800_000_000
 """2026-10-01T00:00:00Z"""
@@ -78,6 +78,9 @@ class Case:
         outcome: Outcome = "succeeded",
         findings: tuple[FindingCode, ...] = (),
         more: tuple[Taken, ...] = (),
+        owed: tuple[Money, ...] = (),
+        doubted: tuple[Doubted, ...] = (),
+        in_doubt: tuple[Money, ...] = (),
     ) -> Case:
         """An order with a capture, and movements besides."""
         order = reference or self.reference
@@ -94,24 +97,34 @@ class Case:
                 taken=(first, *more),
                 payments=((SOURCE, first.payment),),
                 findings=findings,
+                owed=owed,
+                doubted=doubted,
+                in_doubt=in_doubt,
             )
         )
         return self
 
-    def taken(self, *, minor: int | None = None, payment: str | None = None) -> Taken:
-        """A capture, or what went back where the amount is negative."""
+    def taken(
+        self,
+        *,
+        minor: int | None = None,
+        payment: str | None = None,
+        kind: EntryKind = "refunded",
+        currency: str = KES,
+    ) -> Taken:
+        """A capture, or what went back (by default as a refund) where the amount is negative."""
         amount = self.minor if minor is None else minor
         back = amount < 0
         name = payment or self.payment
         return Taken(
-            kind="refunded" if back else "captured",
+            kind=kind if back else "captured",
             source=SOURCE,
             payment=name,
             minor=amount,
-            currency=KES,
+            currency=currency,
             at=self.at + (2 * HOUR if back else HOUR),
             received_at=self.at + 2 * HOUR,
-            cites=(f"evt_{name}_{'refund' if back else 'paid'}",),
+            cites=(f"evt_{name}_{kind if back else 'paid'}",),
         )
 
     def untouched(self) -> Case:
@@ -163,6 +176,7 @@ class Case:
         order: str | None = None,
         fee: int | None = None,
         kind: StatementKind = "payment",
+        currency: str = KES,
     ) -> Case:
         """A line of the statement. `order`: as it names it; empty where it names none."""
         minor = self.minor if gross is None else gross
@@ -173,7 +187,7 @@ class Case:
                 payment=payment or self.payment,
                 order=(self.reference if order is None else order) or None,
                 kind=kind,
-                currency=KES,
+                currency=currency,
                 gross=minor,
                 fee=cost,
                 net=minor - cost,
@@ -202,8 +216,62 @@ def _refunded(case: Case, minor: int) -> Case:
 
 def _twice(case: Case) -> Case:
     again = case.taken(payment=case.payment + "_2")
-    case.pays(findings=("paid_twice",), more=(again,)).books()
+    case.pays(findings=("paid_twice",), more=(again,), owed=(kes(case.minor),)).books()
     return case.settles().settles(payment=again.payment)
+
+
+def kes(minor: int) -> Money:
+    """Minor units of it."""
+    return Money(minor=minor, currency=KES)
+
+
+def _overpaid(case: Case, *, surplus: int, returned: int = 0) -> Case:
+    """One capture of more than the price; some or all of what is too much went back."""
+    back = (case.taken(minor=-returned),) if returned else ()
+    owed = (kes(surplus - returned),) if surplus > returned else ()
+    case.pays(minor=case.minor + surplus, findings=("overpaid",), more=back, owed=owed).books()
+    return case.settles(gross=case.minor + surplus)
+
+
+def _stranger(case: Case, unsure: bool = False) -> Case:
+    """Paid, and a second payment of 700 whose amount is told in two ways, or that is in doubt for
+    another reason. The statement has it."""
+    second = case.taken(minor=700, payment=case.payment + "_2")
+    doubt = Doubted(
+        source=SOURCE,
+        payment=second.payment,
+        unsure=("captured",) if unsure else (),
+        cites=second.cites,
+    )
+    case.pays(
+        findings=("conflicting_amounts",) if unsure else ("contradictory_claims",),
+        more=() if unsure else (second,),
+        doubted=(doubt,),
+        in_doubt=(kes(700),) if unsure else (),
+    )
+    return case.books().settles().settles(gross=700, payment=second.payment)
+
+
+def _charged_back(case: Case, *parts: int) -> Case:
+    """Lost in a dispute: the sum of the statement's lines, which is negative."""
+    gone = case.taken(minor=sum(parts), kind="dispute_lost")
+    case.pays(outcome="charged_back", findings=("dispute_lost",), more=(gone,)).settles()
+    for gross in parts:
+        case.settles(kind="dispute", gross=gross, fee=0)
+    return case
+
+
+def _reversed(case: Case) -> Case:
+    back = case.taken(minor=-case.minor, kind="reversed")
+    return case.pays(outcome="refunded", more=(back,))
+
+
+def _other_currency(case: Case) -> Case:
+    """Paid, and a stranger's payment in another currency beside it, which the statement has."""
+    second = case.taken(minor=200, payment=case.payment + "_2", currency="UGX")
+    owed = (Money(minor=200, currency="UGX"),)
+    case.pays(findings=("other_currency_received",), more=(second,), owed=owed).books().settles()
+    return case.settles(gross=200, payment=second.payment, currency="UGX", fee=0)
 
 
 TROUBLES: dict[str, Callable[[Case], Case]] = {
@@ -222,6 +290,7 @@ TROUBLES: dict[str, Callable[[Case], Case]] = {
         c.pays().books(currency="UGX").settles().breaks_as("currency_differs")
     ),
     "paid_twice": lambda c: _twice(c).breaks_as("paid_twice"),
+    "overpaid": lambda c: _overpaid(c, surplus=100).breaks_as("overpaid", 100),
     "refund_not_in_book": lambda c: (
         _refunded(c, 300).books().settles().breaks_as("refund_not_in_book", 300)
     ),
@@ -245,13 +314,88 @@ TROUBLES: dict[str, Callable[[Case], Case]] = {
         .settles()
         .breaks_as("unresolved")
     ),
+    "payment_in_doubt": lambda c: _stranger(c).breaks_as("payment_in_doubt", 700),
     "ambiguous": lambda c: (
         c.pays().books().books(reference=c.reference.lower()).settles().breaks_as("ambiguous")
     ),
 }
 """One case for each cause of a break."""
 
+FURTHER: dict[str, Callable[[Case], Case]] = {
+    "some of a surplus given back": lambda c: (
+        _overpaid(c, surplus=100, returned=40).breaks_as("overpaid", 60)
+    ),
+    "of a second payment nobody knows the amount": lambda c: (
+        _stranger(c, unsure=True).breaks_as("payment_in_doubt", 700)
+    ),
+    "a surplus in another currency": lambda c: _other_currency(c).breaks_as("overpaid", 200),
+    "lost, and the book says paid": lambda c: (
+        _charged_back(c, -300).books().breaks_as("refund_not_in_book", 300)
+    ),
+    "reversed, and the book says paid": lambda c: (
+        _reversed(c).books().breaks_as("refund_not_in_book")
+    ),
+    "too much came and all of it went back but the book's": lambda c: (
+        c.pays(minor=c.minor + 100, more=(c.taken(minor=-c.minor),), outcome="partially_refunded")
+        .books().settles(gross=c.minor + 100).breaks_as("refund_not_in_book", c.minor - 100)
+    ),
+}  # fmt: skip
+"""Further cases with one break."""
+
 CALM: dict[str, Callable[[Case], Case]] = {
+    "a surplus given back": lambda c: _overpaid(c, surplus=100, returned=100),
+    "a second payment given back": lambda c: (
+        c.pays(
+            more=(
+                c.taken(payment=c.payment + "_2"),
+                c.taken(minor=-c.minor, payment=c.payment + "_2"),
+            )
+        ).books().settles().settles(payment=c.payment + "_2")
+    ),
+    "a second payment that is disputed": lambda c: (
+        c.pays(findings=("dispute_open",), more=(c.taken(payment=c.payment + "_2"),))
+        .books().settles().settles(payment=c.payment + "_2")
+        .settles(kind="dispute", gross=-c.minor, payment=c.payment + "_2", fee=0)
+    ),
+    "a surplus that is disputed": lambda c: (
+        c.pays(minor=c.minor + 100, findings=("dispute_open",)).books()
+        .settles(gross=c.minor + 100).settles(kind="dispute", gross=-100, fee=0)
+    ),
+    "charged back, and the book knows": lambda c: _charged_back(c, -c.minor).books("refunded"),
+    "charged back, and the book never counted on it": lambda c: _charged_back(c, -c.minor),
+    "lost, and some of it came again": lambda c: (
+        _charged_back(c, -100, 40).books().books(minor=-60)
+        .matches_as("by_group").matches_as("by_group")
+    ),
+    "reversed before it was settled": lambda c: _reversed(c),
+    "reversed before it was settled, and the book knows": lambda c: _reversed(c).books("canceled"),
+    "reversed, which the statement has as a refund": lambda c: (
+        _reversed(c).books("refunded").settles().settles(kind="refund", gross=-c.minor, fee=0)
+    ),
+    "reversed, which the statement has as a negative payment": lambda c: (
+        _reversed(c).books("unpaid").settles().settles(gross=-c.minor, fee=0)
+    ),
+    "two refunds that are one line": lambda c: (
+        c.pays(
+            outcome="partially_refunded",
+            more=(c.taken(minor=-300), c.taken(minor=-200)),
+        )
+        .books(minor=c.minor - 500).settles().settles(kind="refund", gross=-500, fee=0)
+        .matches_as("by_group")
+    ),
+    "one sum for two refunds": lambda c: (
+        c.pays(outcome="partially_refunded", more=(c.taken(minor=-500),))
+        .books(minor=c.minor - 500).settles().matches_as("by_group")
+        .settles(kind="refund", gross=-300, fee=0).settles(kind="refund", gross=-200, fee=0)
+    ),
+    "corrected by the provider before it paid out": lambda c: (
+        c.pays().books().settles(gross=c.minor + 50, fee=0).settles(gross=-50, fee=0)
+        .matches_as("by_group")
+    ),
+    "too much came, and the book has all of it back": lambda c: (
+        c.pays(minor=c.minor + 100, more=(c.taken(minor=-c.minor - 100),), outcome="refunded")
+        .books("refunded", minor=c.minor + 100).settles(gross=c.minor + 100)
+    ),
     "nobody paid": lambda c: c.untouched().books("unpaid"),
     "nobody paid, and not in the book": lambda c: c.untouched(),
     "in the book only, unpaid": lambda c: c.books("unpaid"),
@@ -276,7 +420,7 @@ CALM: dict[str, Callable[[Case], Case]] = {
     "known by its payment only": lambda c: (
         c.pays().books().settles(order="").matches_as("by_payment")
     ),
-}
+}  # fmt: skip
 """Cases without a break that are not plain either."""
 
 assert set(TROUBLES) == set(BREAK_CAUSES)
@@ -292,7 +436,7 @@ class Month:
 
     def cases(self) -> Iterator[Case]:
         """Every case, in the order of their references."""
-        kinds = {**TROUBLES, **CALM}
+        kinds = {**TROUBLES, **FURTHER, **CALM}
         places = random.Random(self.seed).sample(range(self.orders), self.each * len(kinds))
         odd = dict(zip(places, sorted(kinds) * self.each, strict=True))
         chance = random.Random(self.seed + 1)

@@ -1,4 +1,4 @@
-"""The nine laws as checks of any fold: each takes the fold it judges and raises AssertionError.
+"""The ten laws as checks of any fold: each takes the fold it judges and raises AssertionError.
 
 They take the fold as a value so that a deliberately broken one can be given to them.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, get_args
 
-from reconcile.events import Delivery
+from reconcile.events import ClaimKind, Delivery
 from reconcile.explain import cited, ledger_document
 from reconcile.history import History
 from reconcile.instants import LATEST, Instant
-from reconcile.ledger import Ledger
+from reconcile.ledger import EntryKind, Ledger
+from reconcile.money import Money
 from tests.reconcile.build import POLICY, document_bytes
 
 Fold = Callable[..., Ledger]
@@ -165,15 +166,74 @@ def _moments(ledger: Ledger) -> list[Instant]:
 
 
 def conservation_law(fold: Fold, history: History, as_of: Instant) -> None:
-    """9. Captured less refunded is the sum of the entries, in every currency."""
+    """9. Captured, less refunded, reversed and lost, is the sum of the entries in every currency;
+    held is that sum in the order's currency less open disputes; the surplus is what held exceeds
+    the price by, where no payment is in doubt."""
     ledger = fold(history, policy=POLICY, as_of=as_of)
-    sums: dict[str, int] = {}
-    for entry in ledger.entries:
-        sums[entry.money.currency] = sums.get(entry.money.currency, 0) + entry.money.minor
-        assert (entry.money.minor >= 0) == (entry.kind == "captured") or entry.money.minor == 0
-    assert sums == {b.currency: b.captured - b.refunded for b in ledger.balances}
-    captured = {b.currency: b.captured for b in ledger.balances}
-    for currency, total in captured.items():
-        taken = [e.money.minor for e in ledger.entries if e.kind == "captured"
-                 and e.money.currency == currency]  # fmt: skip
-        assert total == sum(taken)
+    for balance in ledger.balances:
+        own = [e for e in ledger.entries if e.money.currency == balance.currency]
+        sums = {k: sum(e.money.minor for e in own if e.kind == k) for k in get_args(EntryKind)}
+        assert sums == {
+            "captured": balance.captured,
+            "refunded": -balance.refunded,
+            "reversed": -balance.reversed,
+            "dispute_lost": -balance.lost,
+        }
+        assert sum(sums.values()) == balance.captured - balance.returned
+    assert {e.money.currency for e in ledger.entries} <= {b.currency for b in ledger.balances}
+    if ledger.held is not None:
+        _held_law(ledger, ledger.held)
+
+
+def _held_law(ledger: Ledger, held: Money) -> None:
+    sums = [e.money.minor for e in ledger.entries if e.money.currency == held.currency]
+    if not any(f.code == "dispute_open" for f in ledger.findings):
+        assert held.minor == sum(sums)
+    assert held.minor <= sum(sums)
+    owed = [dict(f.facts) for f in ledger.findings if f.code in ("overpaid", "paid_twice")]
+    certain = {f.severity for f in ledger.findings if f.code not in ("overpaid", "paid_twice")}
+    if owed and ledger.expected is not None and "error" not in certain:
+        surplus = owed[0].get("surplus", owed[0].get("owed"))
+        assert surplus == Money(minor=held.minor - ledger.expected.minor, currency=held.currency)
+
+
+TAKES_AWAY: tuple[ClaimKind, ...] = (
+    "refunded", "refund_pending", "reversed", "disputed", "dispute_lost", "canceled",
+    "unrecognized",
+)  # fmt: skip
+"""Claims that take money away, or say that it may go; of `unrecognized` those whose kind does."""
+
+
+def direction_law(fold: Fold, history: History, taking: Delivery, as_of: Instant) -> None:
+    """10. No event that takes money away makes an order fulfillable.
+
+    The event names its payment and no price: another price is another order's worth, and what names
+    only a session may say whose money another event speaks of.
+    """
+    assert taking.event.claim in TAKES_AWAY
+    before = fold(history, policy=POLICY, as_of=as_of)
+    more = history | History(order=history.order, deliveries=frozenset([taking]))
+    after = fold(more, policy=POLICY, as_of=as_of)
+    assert before.fulfillable or not after.fulfillable, (before.reasons, before.withheld)
+
+
+def stranger_law(
+    fold: Fold, history: History, strangers: Sequence[Delivery], as_of: Instant
+) -> None:
+    """10. No event of another payment stops a fulfillable order, unless that payment returns more
+    than it brought or its capture is unknown.
+
+    The price is the shop's own word. What the stranger's payment may not do is name another price,
+    a session or an id of the order's own payments.
+    """
+    before = fold(history, policy=POLICY, as_of=as_of)
+    more = history | History(order=history.order, deliveries=frozenset(strangers))
+    after = fold(more, policy=POLICY, as_of=as_of)
+    codes = {finding.code for finding in after.findings}
+    exempt = {"refund_without_payment", "refund_exceeds_capture"}
+    if any(each.event.claim in TAKES_AWAY for each in strangers):
+        exempt |= {
+            "conflicting_amounts"
+        }  # which of the amounts came is not known, nor what is left
+    if before.fulfillable and not after.fulfillable:
+        assert codes & exempt, (after.reasons, after.withheld)

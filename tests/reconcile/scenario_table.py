@@ -2,21 +2,23 @@
 
 A line is `TIME WHAT … | outcome ship/hold | reasons | findings | attempts`; the columns after the
 first bar are optional, and what is given must match exactly. `== name` begins a scenario, `#` a
-comment. TIME is our clock (`0s`, `5m`, `2h`, `1d`, sums of them, or a minus sign before them), when
-a row reached us. WHAT is one of
+comment. Of a paid order that is withheld the codes that withhold it stand among the reasons, each
+behind a `!`. TIME is our clock (`0s`, `5m`, `2h`, `1d`, sums of them, or a minus sign before
+them), when a row reached us. WHAT is one of
 
     tick                          the clock only
+    policy since=T                the shop's own price is demanded of orders first heard of later
     CLAIM id [pay=] [ses=] …      an event; `at=` dates it otherwise than its arrival, or `at=none`
     again id [body=]              one more delivery of an event already told
     record KIND id [due=] …       a record of the merchant's side; `at=` as above
 
-with `money=` and `due=` as `1500.00/KES`. Two events of one id need different `body=`.
+with `money=`, `due=` and `sum=` as `1500.00/KES`. Two events of one id need different `body=`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ from reconcile.events import CLAIM_KINDS, Delivery, Event
 from reconcile.history import History
 from reconcile.instants import SECOND, Instant
 from reconcile.money import Money, from_major
+from reconcile.policy import Policy
 from reconcile.records import Record
-from tests.reconcile.build import ORDER, T
+from tests.reconcile.build import ORDER, POLICY, T
 
 FOLDER = Path(__file__).parent / "scenarios"
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -52,6 +55,7 @@ class Scenario:
     name: str
     members: list[Delivery | Record] = field(default_factory=list)
     expected: list[Expectation] = field(default_factory=list)
+    policy: Policy = POLICY
 
     def history(self) -> History:
         """All the evidence of the scenario."""
@@ -86,7 +90,10 @@ def _row(scenario: Scenario, line: str, *, where: str) -> None:
     what, *columns = (part.strip() for part in line.split("|"))
     time, kind, *words = what.split()
     now = _time(time)
-    if kind == "record":
+    if kind == "policy":
+        since = _time(words[0].removeprefix("since="))
+        scenario.policy = replace(POLICY, require_order_record_since=since)
+    elif kind == "record":
         scenario.members.append(_record(words, now))
     elif kind == "again":
         scenario.members.append(_again(scenario, words, now))
@@ -115,7 +122,7 @@ def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
     for word in words:
         name, _, value = word.partition("=")
         field_name = names[name]
-        if name in ("money", "due"):
+        if name in ("money", "due", "sum"):
             options[field_name] = _money(value)
         elif name in ("at", "expires"):
             options[field_name] = None if value == "none" else _time(value)
@@ -127,11 +134,11 @@ def _options(words: list[str], names: dict[str, str]) -> dict[str, Any]:
 _EVENT = {
     "pay": "payment", "ses": "session", "ref": "movement", "money": "money", "due": "order_money",
     "why": "reason", "at": "occurred_at", "body": "digest", "source": "source", "order": "order",
-    "kind": "kind", "standing": "standing",
+    "kind": "kind", "standing": "standing", "cap": "capture", "sum": "refunded_total",
 }  # fmt: skip
 _RECORD = {
     "due": "money", "key": "key", "ses": "session", "expires": "expires_at", "why": "reason",
-    "at": "at", "source": "source", "order": "order",
+    "at": "at", "source": "source", "order": "order", "pay": "payment", "by": "author",
 }  # fmt: skip
 
 

@@ -15,8 +15,9 @@ from reconcile.events import CLAIM_KINDS, Delivery, Event
 from reconcile.history import History
 from reconcile.instants import LATEST, SECOND, Instant
 from reconcile.money import Money
-from reconcile.records import RECORD_KINDS, Record
+from reconcile.records import HOLD_REASONS, RECORD_KINDS, Record
 from tests.reconcile.build import ORDER, T, event, record, seconds
+from tests.reconcile.laws import TAKES_AWAY
 
 OFFSETS = (0, 1, 5, 60, 299, 1_000, 1_801, 2_100, 2_101, 4_000, 90_000, 200_000)
 AMOUNTS = (None, *(Money(minor=m, currency="KES") for m in (0, 5_000, 10_000, 15_000)))
@@ -30,7 +31,7 @@ def _pick(*values: Any, often: Any = ()) -> st.SearchStrategy[Any]:
 
 def events() -> st.SearchStrategy[Event]:
     """One event of this order, or rarely of another that shares references with it."""
-    usual = ("succeeded", "succeeded", "pending", "declined", "refunded", "refunded")
+    usual = ("succeeded", "succeeded", "succeeded", "pending", "declined", "refunded", "refunded")
     other_currency = Money(minor=15_000, currency="USD")
     return st.builds(
         event,
@@ -42,11 +43,63 @@ def events() -> st.SearchStrategy[Event]:
         payment=_pick("pay_1", "pay_1", "pay_2", "pay_3", "cs_1", None, None),
         session=_pick("cs_1", "cs_1", "cs_2", None),
         movement=_pick(None, None, "m_1", "m_2"),
+        capture=_pick(None, None, None, "c_1", "c_2"),
+        kind=_pick("payment.event", "payment.event", "charge.refund_issued"),
+        refunded_total=_pick(None, None, None, None, *AMOUNTS[2:], other_currency),
         money=_pick(*AMOUNTS, *AMOUNTS, *[AMOUNTS[-1]] * 5, other_currency),
         order_money=_pick(*PRICES),
         reason=_pick(None, "insufficient_funds"),
         standing=_pick("said", "said", "said", "unconfirmed", "fetched"),
     ).map(_believable)
+
+
+def takings_away(*, payments: tuple[str, ...] = ("pay_1", "pay_2", "pay_3", "pay_9")) -> Any:
+    """One arrival of an event that takes money away, or says that it may go."""
+    other_currency = Money(minor=5_000, currency="USD")
+    made = st.builds(
+        event,
+        st.just("evt_taking"),
+        _pick(*TAKES_AWAY),
+        _pick(*OFFSETS, None),
+        payment=_pick(*payments),
+        movement=_pick(None, "m_1", "m_2"),
+        capture=_pick(None, None, "c_1"),
+        kind=st.just("charge.refund_issued"),
+        refunded_total=_pick(None, None, *AMOUNTS[2:], other_currency),
+        money=_pick(*AMOUNTS, other_currency),
+    )
+    return st.builds(
+        Delivery,
+        delivery_id=st.just("d_taking"),
+        received_at=_pick(*map(seconds, OFFSETS)),
+        event=made,
+    )
+
+
+@st.composite
+def strangers(draw: st.DrawFn) -> list[Delivery]:
+    """A payment of its own on the order: its capture, and whatever else is said of it."""
+    other_currency = Money(minor=5_000, currency="USD")
+    amounts = _pick(*AMOUNTS[1:], Money(minor=1_500_000, currency="KES"), other_currency)
+    said = [draw(st.builds(_strange, st.just("succeeded"), amounts, _pick(*OFFSETS)))]
+    more = _pick(*[claim for claim in CLAIM_KINDS if claim != "expired"])
+    dates = _pick(*OFFSETS, None)
+    said += draw(st.lists(st.builds(_strange, more, _pick(None, *AMOUNTS), dates), max_size=4))
+    return [
+        Delivery(
+            delivery_id=f"s{n}",
+            received_at=seconds(0),
+            event=replace(each, event_id=f"strange_{n}", digest=f"strange_{n}"),
+        )
+        for n, each in enumerate(said)
+    ]
+
+
+def _strange(claim: Any, money: Money | None, at: int | None) -> Event:
+    return event(
+        "e", claim, at, payment="pay_strange", money=money, kind="charge.refund_issued",
+        movement="m_strange",
+    )  # fmt: skip
 
 
 def _believable(made: Event) -> Event:
@@ -80,6 +133,7 @@ def records(draw: st.DrawFn) -> frozenset[Record]:
                 st.sampled_from((None, None, 600, 50_000)),
                 st.sampled_from(PRICES),
                 st.sampled_from(("shop", "shop", "till", None)),
+                st.sampled_from(HOLD_REASONS),
             ),
             max_size=4,
         )
@@ -88,10 +142,14 @@ def records(draw: st.DrawFn) -> frozenset[Record]:
 
 
 def _record(n: int, kind: Any, at: int, known: int, key: Any, *more: Any) -> Record:
-    session, expires, money, source = more
+    session, expires, money, source, hold = more
     fields: dict[str, Any] = {"recorded_at": seconds(max(at, known)), "money": money}
     if kind.startswith("session"):
         fields |= {"key": key, "source": source}
+    if kind in ("held", "released"):
+        fields |= {"reason": hold}
+    if kind == "reference_named":
+        fields |= {"session": session, "source": source, "payment": None if session else "pay_1"}
     if kind == "session_opened":
         fields |= {"session": session, "expires_at": expires and seconds(expires)}
     return record(f"rec_{n}", kind, at, **fields)

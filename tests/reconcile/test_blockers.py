@@ -75,7 +75,7 @@ def test_an_empty_month_has_nothing_against_it() -> None:
 def test_only_breaks_that_say_nothing_certain_block_and_only_until_accepted(
     cause: BreakCause,
 ) -> None:
-    blocks = cause in ("unresolved", "ambiguous")
+    blocks = cause in ("unresolved", "payment_in_doubt", "ambiguous")
     for state in ("open", "assigned"):
         report = replace(EMPTY, break_lines=(found(cause, state),))
         assert codes(report) == (["breaks"] if blocks else [])

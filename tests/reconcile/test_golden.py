@@ -124,9 +124,9 @@ def test_an_open_order_names_its_last_deadline() -> None:
         as_of=seconds(60),
     )
     assert headline(ledger) == (
-        "Pending: no final event yet; one is awaited until 2026-11-20T10:20:00Z [rec_1, rec_2]."
+        "Pending: no final event yet; one is awaited until 2026-11-20T10:25:00Z [rec_1, rec_2]."
     )
-    assert ledger.next_decision_at == seconds(600)
+    assert ledger.next_decision_at == seconds(600) + POLICY.grace
 
 
 def test_amounts_of_a_second_currency_stand_apart() -> None:
@@ -144,6 +144,7 @@ def test_amounts_of_a_second_currency_stand_apart() -> None:
         "expected": {"amount": "1500.00", "currency": "KES"},
         "captured": {"amount": "0.00", "currency": "KES"},
         "refunded": {"amount": "0.00", "currency": "KES"},
+        "held": {"amount": "0.00", "currency": "KES"},
         "others": [
             {
                 "captured": {"amount": "10.00", "currency": "USD"},

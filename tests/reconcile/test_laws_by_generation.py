@@ -13,9 +13,10 @@ from reconcile.events import Delivery
 from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import SECOND, Instant
+from reconcile.money import Money
 from tests.reconcile import laws
-from tests.reconcile.build import ORDER
-from tests.reconcile.strategies import OFFSETS, histories, moments
+from tests.reconcile.build import ORDER, record
+from tests.reconcile.strategies import OFFSETS, histories, moments, strangers, takings_away
 
 pytestmark = pytest.mark.slow
 
@@ -139,5 +140,23 @@ def test_law_8_quiet(history: History, as_of: Instant) -> None:
 @search
 @given(histories(), moments())
 def test_law_9_conservation(history: History, as_of: Instant) -> None:
-    """Captured less refunded equals the sum of the entries, per currency."""
+    """What came less what went back equals the sum of the entries, per currency."""
     laws.conservation_law(fold, history, as_of)
+
+
+@search
+@given(histories(), takings_away(), moments())
+def test_law_10_direction(history: History, taking: Delivery, as_of: Instant) -> None:
+    """No event that takes money away makes an order fulfillable."""
+    laws.direction_law(fold, history, taking, as_of)
+
+
+@search
+@given(histories(), strangers(), moments(), st.sampled_from((5_000, 10_000, 15_000)))
+def test_law_10_strangers(
+    history: History, strange: list[Delivery], as_of: Instant, price: int
+) -> None:
+    """No event of another payment stops an order that may be fulfilled."""
+    placed = record("rec_p", "order_placed", 200_001, money=Money(minor=price, currency="KES"))
+    priced = history | History(order=ORDER, records=frozenset([placed]))
+    laws.stranger_law(fold, priced, strange, as_of)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from reconcile.events import Delivery
+from reconcile.events import Delivery, Event
 from reconcile.fold import fold
 from reconcile.history import History
 from reconcile.instants import HOUR, SECOND
-from reconcile.ledger import Entry, Ledger
+from reconcile.ledger import Entry, EntryKind, Ledger
 from reconcile.money import Money
 from tests.reconcile import laws
 from tests.reconcile.build import DUE, delivery, event, history, record, seconds, seven_deliveries
@@ -246,3 +246,161 @@ def test_the_real_fold_passes_every_control_history() -> None:
     laws.quiet_law(fold, history(*SEVEN[:1]), NOW)
     laws.conservation_law(fold, history(*SEVEN[:5]), NOW)
     laws.grouping_law(fold, history(*SEVEN), [history(*SEVEN[:2]), history(*SEVEN[2:])], NOW)
+
+
+# --- laws 9 and 10 on what goes back -------------------------------------------------------------
+
+PRICED = record("rec_p", "order_placed", 0, money=DUE)
+PAID = event("evt_1", "succeeded", 0, payment="pay_1", money=DUE)
+
+
+def kes(minor: int) -> Money:
+    """Shillings, in cents."""
+    return Money(minor=minor, currency="KES")
+
+
+def told(*said: Event) -> History:
+    """A priced order with these events, one second apart."""
+    return history(PRICED, *(delivery(f"d{n}", n, each) for n, each in enumerate(said, 1)))
+
+
+def _entry(ledger: Ledger, kind: EntryKind, minor: int) -> Ledger:
+    more = Entry(at=NOW, kind=kind, money=kes(-minor), attempt="pay_1", cites=())
+    return replace(ledger, entries=(*ledger.entries, more))
+
+
+def sums_added_to_movements(seen: History, **given: Any) -> Ledger:
+    """Takes what was refunded so far for one more refund."""
+    ledger = fold(seen, **given)
+    for each in seen.deliveries:
+        if each.event.refunded_total is not None:
+            ledger = _entry(ledger, "refunded", each.event.refunded_total.minor)
+    return ledger
+
+
+def reopened_deducted_twice(seen: History, **given: Any) -> Ledger:
+    """Enters a dispute that is open again beside holding it."""
+    ledger = fold(seen, **given)
+    return _entry(ledger, "dispute_lost", DUE.minor)
+
+
+def surplus_of_what_came(seen: History, **given: Any) -> Ledger:
+    """Owes back what came beyond the price, though some of it went back."""
+    ledger = fold(seen, **given)
+    came = sum(b.captured for b in ledger.balances)
+    findings = [
+        replace(f, facts=(("surplus", kes(came - DUE.minor)),)) if f.code == "overpaid" else f
+        for f in ledger.findings
+    ]
+    return replace(ledger, findings=tuple(findings))
+
+
+_REFUND: dict[str, Any] = {"payment": "pay_1", "movement": "re_1"}
+_DISPUTE: dict[str, Any] = {"payment": "pay_1", "movement": "dp_1", "money": DUE}
+
+SUM = told(
+    PAID,
+    event("evt_2", "refunded", 1, money=kes(10), **_REFUND),
+    event("evt_3", "refunded", 2, payment="pay_1", refunded_total=kes(10)),
+)
+REOPENED = told(
+    PAID,
+    event("evt_2", "dispute_lost", 1, **_DISPUTE),
+    event("evt_3", "disputed", 2, **_DISPUTE),
+)
+SURPLUS = told(
+    event("evt_1", "succeeded", 0, payment="pay_1", money=kes(DUE.minor + 10)),
+    event("evt_2", "refunded", 1, money=kes(4), **_REFUND),
+)
+
+
+@pytest.mark.parametrize(
+    ("broken", "seen"),
+    [
+        (sums_added_to_movements, SUM),
+        (reopened_deducted_twice, REOPENED),
+        (surplus_of_what_came, SURPLUS),
+    ],
+)
+def test_law_9_catches_money_that_goes_back_twice(broken: laws.Fold, seen: History) -> None:
+    """A sum beside its refund, a dispute open again, a surplus given back in part."""
+    laws.conservation_law(fold, seen, NOW)
+    with pytest.raises(AssertionError):
+        laws.conservation_law(broken, seen, NOW)
+
+
+def says_otherwise(**fields: Any) -> laws.Fold:
+    """A fold that takes every event to say this."""
+
+    def broken(seen: History, **given: Any) -> Ledger:
+        said = [replace(d, event=replace(d.event, **fields)) for d in seen.deliveries]
+        return fold(replace(seen, deliveries=frozenset(said)), **given)
+
+    return broken
+
+
+def last_word_only(seen: History, **given: Any) -> Ledger:
+    """Judges by the first event and by the last."""
+    said = sorted(seen.deliveries, key=lambda d: d.received_at)
+    return fold(replace(seen, deliveries=frozenset((said[0], said[-1]))), **given)
+
+
+def doubt_of_the_order(seen: History, **given: Any) -> Ledger:
+    """Unsettles the whole order for one payment's doubt, and for any surplus."""
+    ledger = fold(seen, **given)
+    doubtful = {"conflicting_amounts", "amount_off_by_minor_unit", "overpaid", "paid_twice"}
+    if doubtful.isdisjoint(finding.code for finding in ledger.findings):
+        return ledger
+    return replace(ledger, outcome="unresolved", fulfillable=False)
+
+
+UNDER_WAY = told(PAID, event("evt_2", "refund_pending", 1, money=kes(10), **_REFUND))
+FAILED = told(
+    PAID,
+    event("evt_2", "refunded", 1, payment="pay_1", movement="re_9", money=kes(10)),
+    event("evt_3", "refund_failed", 2, money=kes(10), **_REFUND),
+)
+OPEN = told(PAID, event("evt_2", "disputed", 1, **_DISPUTE))
+
+
+@pytest.mark.parametrize("seen", [UNDER_WAY, OPEN])
+def test_law_10_catches_a_fold_that_forgets_what_goes_back(seen: History) -> None:
+    """One more event of money going back, and the refund or dispute before it is not seen."""
+    more = delivery("d_t", 60, event("evt_t", "canceled", 60, payment="pay_2"))
+    laws.direction_law(fold, seen, more, NOW)
+    with pytest.raises(AssertionError):
+        laws.direction_law(last_word_only, seen, more, NOW)
+
+
+def test_law_10_catches_a_refund_of_any_name_undone_by_a_failure() -> None:
+    """The failed refund's name is given to all, so that one more event undoes what went back."""
+    more = delivery("d_t", 60, event("evt_t", "refund_pending", 60, money=kes(1), **_REFUND))
+    laws.direction_law(fold, FAILED, more, NOW)
+
+    def broken(seen: History, **given: Any) -> Ledger:
+        blind = len(seen.deliveries) > len(FAILED.deliveries)
+        return (says_otherwise(movement="re_1") if blind else fold)(seen, **given)
+
+    with pytest.raises(AssertionError):
+        laws.direction_law(broken, FAILED, more, NOW)
+
+
+@pytest.mark.parametrize("minor", [DUE.minor * 100, 10])
+def test_law_10_catches_doubt_and_surplus_that_spread_to_the_order(minor: int) -> None:
+    """A stranger's payment of a hundred times the price, and of a little."""
+    said = event("s1", "succeeded", 9, payment="pay_s", money=kes(minor))
+    strange = [delivery("s1", 9, said)]
+    laws.stranger_law(fold, told(PAID), strange, NOW)
+    with pytest.raises(AssertionError):
+        laws.stranger_law(doubt_of_the_order, told(PAID), strange, NOW)
+
+
+def test_law_10_catches_unconfirmed_words_that_count() -> None:
+    """A stranger's unsigned event, taken for a signed one about a payment nobody saw."""
+    said = event(
+        "s1", "unrecognized", 9, payment="pay_s", kind="refund.created", standing="unconfirmed"
+    )
+    strange = [delivery("s1", 9, said)]
+    laws.stranger_law(fold, told(PAID), strange, NOW)
+    with pytest.raises(AssertionError):
+        laws.stranger_law(says_otherwise(standing="said"), told(PAID), strange, NOW)

@@ -19,11 +19,13 @@ from tests.reconcile.books_truth import (
     AS_OF,
     CALM,
     COVERAGE,
+    FURTHER,
     RULES,
     START,
     TROUBLES,
     Case,
     Month,
+    kes,
 )
 
 
@@ -36,6 +38,16 @@ def test_each_cause_is_found_alone_with_its_money(cause: str) -> None:
     assert (found.cause, found.order, found.money.minor) == trouble.breaks[0]
     assert found.since <= AS_OF
     assert found.cites
+
+
+@pytest.mark.parametrize("kind", FURTHER)
+def test_what_is_apart_from_the_price_is_told_once_with_its_money(kind: str) -> None:
+    """A surplus, money in doubt, what was lost or reversed: one break, and the sums tie."""
+    made = FURTHER[kind](case())
+    told, _ = decided(made)
+    breaks = [each for each in told if isinstance(each, Break)]
+    assert [(e.cause, e.order, e.money.minor) for e in breaks] == made.breaks
+    assert breaks[0].cites
 
 
 @pytest.mark.parametrize("calm", CALM)
@@ -60,17 +72,10 @@ def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
 def lost(paid: Case) -> Case:
     """The same case, paid, and all of it lost in a dispute."""
     gone = replace(paid.taken(minor=-paid.minor), kind="dispute_lost")
-    return paid.pays(outcome="refunded", more=(gone,))
+    return paid.pays(outcome="charged_back", more=(gone,))
 
 
 SOON = AT + 2 * HOUR
-
-
-def kes(minor: int) -> Money:
-    """Minor units of it."""
-    return Money(minor=minor, currency="KES")
-
-
 YEN = Money(minor=7, currency="JPY")
 
 
@@ -152,7 +157,9 @@ def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
         # two differences, two breaks
         (lambda c: c.pays(), ["not_settled", "paid_not_in_book"]),
         (
-            lambda c: c.pays(findings=("paid_twice",), more=(c.taken(payment="pay_2"),))
+            lambda c: c.pays(
+                findings=("paid_twice",), more=(c.taken(payment="pay_2"),), owed=(kes(1_500),)
+            )
             .settles()
             .settles(payment="pay_2"),
             ["paid_not_in_book", "paid_twice"],
@@ -336,5 +343,5 @@ def test_a_month_with_every_trouble_has_none_false_and_none_missed(seed: int) ->
     breaks = [each for each in told if isinstance(each, Break)]
     assert sorted((e.cause, str(e.order), e.money.minor) for e in breaks) == expected
     assert sorted((e.kind, str(e.order)) for e in told if isinstance(e, Match)) == matches
-    assert len(expected) == 9 * len(BREAK_CAUSES)
+    assert len(expected) == 9 * (len(BREAK_CAUSES) + len(FURTHER))
     assert matching.control().holds

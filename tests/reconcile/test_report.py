@@ -172,7 +172,7 @@ def test_money_of_two_currencies_is_never_added() -> None:
 def test_lines_without_a_date_of_settlement_are_told_of() -> None:
     seen = replace(SEEN, lines=(line(PAID, None, fee=300),))
     assert told(added_up(seen))["settled"] == 9_700
-    assert "1 statement lines bear no date" in added_up(seen, basis="settled").notes[0].sentence
+    assert "1 statement line bears no date" in added_up(seen, basis="settled").notes[0].sentence
 
 
 # --- late, lists, order --------------------------------------------------------------------------
@@ -325,6 +325,61 @@ def test_a_dispute_that_was_won_comes_to_nothing() -> None:
         "bank": 1_000,
         "sales": -1_000,
     }
+
+
+def balances(seen: OrderSeen) -> dict[str, int]:
+    """What the journal of the period leaves on each account, but for those of nothing."""
+    booked = [each for some in transactions(seen, start=START, end=END) for each in some.postings]
+    sums = {role: sum(each.minor for each in booked if each.role == role) for role in ROLES}
+    return {role: minor for role, minor in sums.items() if minor}
+
+
+def test_a_reversal_is_among_what_was_refunded_and_leaves_nothing_in_clearing() -> None:
+    """Never settled, settled as a refund, or as a negative payment: net and journal come out."""
+    paid = taken(1_000, WITHIN)
+    back = replace(taken(-1_000, WITHIN), kind="reversed")
+    known = taking("A", WITHIN, paid, back, outcome="refunded")
+    refund = line(back, WITHIN)
+    negative = replace(refund, kind="payment")
+    for lines in ((), (line(paid, WITHIN), refund), (line(paid, WITHIN), negative)):
+        seen = OrderSeen(taking=known, lines=lines)
+        assert told(added_up(seen)) == {"captured": 1_000, "refunded": 1_000}
+        for basis in ("captured", "received", "settled"):
+            report = added_up(seen, basis=basis)
+            assert all(tie.left_value == tie.right_value for tie in report.ties)
+        assert balances(seen) == {"sales": -1_000, "refunds": 1_000}
+    assert paired(refund, moved=(back,)) == paired(negative, moved=(back,)) == [[-1_000]]
+
+
+def test_a_negative_payment_of_which_nothing_went_back_corrects_what_came() -> None:
+    """Where the ledger has no refund: the two lines together are what was captured."""
+    paid = taken(1_000, WITHIN)
+    lines = (line(paid, WITHIN, gross=1_050), line(paid, WITHIN, gross=-50))
+    assert paired(*lines, moved=(paid,)) == [[1_000], [1_000]]
+    seen = OrderSeen(taking=taking("A", WITHIN, paid), lines=lines)
+    assert told(added_up(seen)) == {"captured": 1_000, "net": 1_000, "settled": 1_000}
+
+
+def test_part_of_a_lost_dispute_that_came_again_is_one_loss_on_both_sides() -> None:
+    """The entry is net; the statement has what it took and what it gave."""
+    paid = taken(1_000, WITHIN)
+    lost = replace(taken(-60, WITHIN), kind="dispute_lost")
+    took = replace(line(lost, WITHIN, gross=-100), kind="dispute")
+    gave = replace(line(lost, WITHIN, gross=40), kind="dispute")
+    known = taking("A", WITHIN, paid, lost, outcome="charged_back")
+    seen = OrderSeen(taking=known, lines=(line(paid, WITHIN), took, gave))
+    expected = {"captured": 1_000, "lost_in_disputes": 60, "net": 940, "settled": 940}
+    for basis in ("captured", "settled"):
+        report = added_up(seen, basis=basis)
+        assert told(report) == expected
+        assert all(tie.left_value == tie.right_value for tie in report.ties)
+    assert balances(seen) == {"bank": 940, "sales": -1_000, "disputes": 60}
+
+
+def test_every_movement_is_counted_once_in_the_net() -> None:
+    """Two kinds of movement stand in one flow: it is not counted for each of them."""
+    (net,) = [row for row in added_up(SEEN).money if row.flow == "net"]
+    assert net.count == 2
 
 
 def row(key: str, payment: str | None = None, order: str | None = None) -> StatementRow:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any, get_args
+
 import pytest
 from hypothesis import given, settings
 
-from reconcile.books import match_key
+from reconcile.books import BookLine, match_key
 from reconcile.breaks import Break, Candidate
 from reconcile.breaks_text import break_in, break_text
-from reconcile.events import Event
+from reconcile.events import ClaimKind, Event
 from reconcile.fold import fold
 from reconcile.history import History
-from reconcile.instants import Instant
-from reconcile.ledger import Balance, Facts
+from reconcile.instants import DAY, Instant
+from reconcile.ledger import Balance, EntryKind, Facts
+from reconcile.match import Matching
+from reconcile.match_rows import book_row, taking_row
+from reconcile.match_rules import Coverage, MatchRules
 from reconcile.money import Money
 from reconcile.policy import Policy
-from reconcile.takings import Taken, Taking
+from reconcile.takings import Doubted, Taken, Taking
 from reconcile.takings_of import taking, taking_in, taking_text
 from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories, moments
@@ -25,9 +30,21 @@ def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
     """Captured and given back, per currency."""
     found = []
     for currency in sorted({each.currency for each in taken}):
-        of = [each.minor for each in taken if each.currency == currency]
-        captured = sum(minor for minor in of if minor > 0)
-        found.append(Balance(currency=currency, captured=captured, refunded=captured - sum(of)))
+        sums = {
+            kind: sum(
+                each.minor for each in taken if (each.currency, each.kind) == (currency, kind)
+            )
+            for kind in get_args(EntryKind)
+        }
+        found.append(
+            Balance(
+                currency=currency,
+                captured=sums["captured"],
+                refunded=-sums["refunded"],
+                reversed=-sums["reversed"],
+                lost=-sums["dispute_lost"],
+            )
+        )
     return tuple(found)
 
 
@@ -80,7 +97,8 @@ def told(*events: Event, price: Money | None = None) -> Taking:
     ledger = fold(history(*heard, *placed), policy=Policy(), as_of=seconds(99))
     found = taking(ledger)
     assert found is not None
-    assert (ledger.outcome == "unresolved") or not found.in_doubt
+    assert found.doubted or ledger.outcome == "unresolved" or not found.in_doubt
+    assert not (found.owed and ledger.outcome == "unresolved")
     assert taking_in(taking_text(found), as_of=seconds(99)) == found
     return found
 
@@ -104,7 +122,7 @@ def told(*events: Event, price: Money | None = None) -> Taking:
         # each payment by itself, beside what is certain
         ([PAID, event("e2", "succeeded", payment="q"),
           event("e3", "succeeded", payment="r", money=LESS),
-          event("e4", "succeeded", payment="r", money=MORE)], LESS, (LESS, MORE)),
+          event("e4", "succeeded", payment="r", money=MORE)], MORE, (MORE, MORE)),
         # no movement of the order has an amount: the price
         ([event("e1", "pending", payment="p"), OTHERS], LESS, (LESS,)),
         ([event("e1", "disputed", payment="p"), event("e2", "dispute_won", payment="p")], DUE,
@@ -119,6 +137,99 @@ def test_what_an_unresolved_order_may_have_taken(
 ) -> None:
     """The rows of the README's table of what is at stake, as amounts beside what is certain."""
     assert told(*events, price=price).in_doubt == in_doubt
+
+
+PAID_ONCE = event("e1", "succeeded", payment="p", money=DUE)
+HALF = Money(minor=DUE.minor // 2, currency="KES")
+
+
+def again(kind: ClaimKind = "succeeded", number: int = 2, **told: Any) -> Event:
+    """A further event, of the second payment."""
+    return event(f"e{number}", kind, payment="q", **told)
+
+
+@pytest.mark.parametrize(
+    ("events", "owed"),
+    [
+        ([], ()),
+        # the surplus that is still held: of whole prices, or any other
+        ([again(money=DUE)], (DUE,)),
+        ([again(money=LESS)], (LESS,)),
+        ([again(money=LESS), again("refunded", 3, movement="m", money=LESS)], ()),
+        ([again(money=DUE), again("refunded", 3, movement="m", money=HALF)], (HALF,)),
+        ([again(money=DUE), again("reversed", 3)], ()),
+        # what an open dispute holds is not owed back yet, and what was lost never will be
+        ([again(money=DUE), again("disputed", 3, money=DUE)], ()),
+        ([again(money=DUE), again("dispute_lost", 3, money=HALF)], (HALF,)),
+        # another currency, beside a surplus in the order's own
+        ([again(money=YEN)], (YEN,)),
+        ([again(money=YEN), event("e3", "succeeded", payment="r", money=LESS)], (YEN, LESS)),
+        ([again(money=YEN), again("disputed", 3, money=YEN)], ()),
+        # money in doubt is not known to be owed
+        ([again(money=LESS), again(number=3, money=HALF)], ()),
+        # too little is held, and another currency beside it all the same
+        ([again(money=YEN), event("e3", "refunded", payment="p", movement="m", money=DUE)],
+         (YEN,)),
+    ],
+)  # fmt: skip
+def test_what_is_owed_back_is_told_by_currency(
+    events: list[Event], owed: tuple[Money, ...]
+) -> None:
+    """What sure payments hold beyond the price: a surplus never hides, and is no guess."""
+    assert told(PAID_ONCE, *events, price=DUE).owed == owed
+
+
+def test_a_payment_in_doubt_of_a_paid_order_neither_vanishes_nor_counts_as_sure() -> None:
+    """The greatest amount that was told is in doubt; where one is entered, the payment says so."""
+    conflicting = told(PAID_ONCE, again(money=LESS), again(number=3, money=HALF), price=DUE)
+    assert conflicting.outcome == "succeeded"
+    assert conflicting.in_doubt == (HALF,)
+    assert conflicting.doubted == (
+        Doubted(source="shop", payment="q", unsure=("captured",), cites=("e2", "e3")),
+    )
+    canceled = told(PAID_ONCE, again(money=LESS), again("canceled", 3, at=None), price=DUE)
+    assert canceled.outcome == "succeeded"
+    assert canceled.in_doubt == canceled.owed == ()
+    assert [(each.payment, each.unsure) for each in canceled.doubted] == [("q", ())]
+    silent = told(PAID_ONCE, again(), price=DUE)
+    assert (silent.in_doubt, silent.doubted[0].unsure) == ((DUE,), ("captured",))
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([PAID_ONCE, again(money=LESS)], [("overpaid", LESS)]),
+        ([PAID_ONCE, again(money=DUE)], [("paid_twice", DUE)]),
+        ([PAID_ONCE, again(money=YEN)], [("overpaid", YEN)]),
+        ([PAID_ONCE, again(money=LESS), again("refunded", 3, movement="m", money=LESS)], []),
+        ([PAID_ONCE, again(money=DUE), again("disputed", 3, money=DUE)], []),
+        ([PAID_ONCE, again(money=DUE), again("dispute_lost", 3, money=DUE)], []),
+        ([PAID_ONCE, again(money=LESS), again(number=3, money=HALF)],
+         [("payment_in_doubt", HALF)]),
+        ([PAID_ONCE, again(money=LESS), again("canceled", 3, at=None)],
+         [("payment_in_doubt", LESS)]),
+        ([PAID_ONCE, again(money=LESS), again(number=3, money=HALF),
+          again("refunded", 4, movement="m", money=LESS)], [("payment_in_doubt", HALF)]),
+        ([PAID_ONCE, again(money=YEN), again("canceled", 3, at=None)], [("payment_in_doubt", YEN)]),
+        ([event("e1", "succeeded", payment="p", money=Money(minor=DUE.minor + 7, currency="KES"))],
+         [("overpaid", Money(minor=7, currency="KES"))]),
+        ([PAID_ONCE, event("e2", "dispute_lost", payment="p", money=HALF)],
+         [("refund_not_in_book", HALF)]),
+        ([PAID_ONCE, event("e2", "reversed", payment="p")], [("refund_not_in_book", DUE)]),
+    ],
+)  # fmt: skip
+def test_from_the_events_to_the_break(
+    events: list[Event], expected: list[tuple[str, Money]]
+) -> None:
+    """A book that says paid, and no statement: each difference once, with its money."""
+    line = BookLine(line_id="bok_1.1", reference=ORDER, kind="order", money=DUE, status="paid")
+    matching = Matching(rules=MatchRules(), as_of=seconds(99) + 60 * DAY, coverage=Coverage())
+    rows = [taking_row(told(*events, price=DUE))]
+    found = list(matching.decide(takings=rows, book=[book_row(line)], statements=[]))
+    breaks = [each for each in found if isinstance(each, Break)]
+    assert [(each.cause, each.money) for each in breaks] == expected
+    assert all(each.cites for each in breaks)
+    assert matching.control().holds
 
 
 def test_a_break_is_read_as_it_was_written() -> None:

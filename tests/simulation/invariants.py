@@ -39,7 +39,12 @@ from tests.simulation.machine import Down
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-MONEY_MOVED = frozenset(("succeeded", "partially_refunded", "refunded", "disputed", "unresolved"))
+MONEY_MOVED = frozenset(
+    (
+        *("succeeded", "partially_refunded", "refunded"),
+        *("disputed", "charged_back", "unresolved"),
+    )
+)
 """Outcomes that say that money came in."""
 
 COMMIT_TIME = MINUTE

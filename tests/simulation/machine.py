@@ -112,6 +112,7 @@ class Process:
                 settings,
                 sources=machine.sources,
                 clock=machine.clock,
+                policy=self.desk.policy,
                 with_worker=True,
                 askers={},
                 checkout=self.client,

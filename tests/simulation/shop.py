@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from app.checkout.client import CheckoutClient
 from app.checkout.request import CheckoutRequest
 from app.errors import TallyhookError, UnreachableError
-from app.operations.checkout.open_checkout import CheckoutResult, open_checkout
+from app.operations.checkout.checkout_result import CheckoutResult
+from app.operations.checkout.open_checkout import open_checkout
 from app.operations.desk import Desk
 from app.operations.orders.read_feed import Published, read_feed
 from app.operations.orders.tell_order import Told, tell_order

@@ -28,6 +28,7 @@ from app.store.tables import ONLY, metadata
 from reconcile.events import Event
 from reconcile.history import History
 from reconcile.policy import Policy
+from reconcile.records import Record
 from tests.reconcile.build import T, seconds
 
 _numbers = count()
@@ -60,8 +61,42 @@ def arrival(event: Event | None, *, at: int = 0, **fields: Any) -> Arrival:
     return Arrival(**{**content, **fields})
 
 
+def session_opened(
+    order: str, session: str, *, at: int = 0, record_id: str | None = None
+) -> Record:
+    """The record of a session that was opened for an order."""
+    return Record(
+        record_id=record_id or f"rec_{order}_{session}",
+        recorded_at=seconds(at),
+        kind="session_opened",
+        order=order,
+        at=seconds(at),
+        source="shop",
+        key=session,
+        session=session,
+    )
+
+
+def reference_named(
+    order: str, *, payment: str | None = None, session: str | None = None, source: str = "shop"
+) -> Record:
+    """The record of a payment or session that the shop names as its order's."""
+    return Record(
+        record_id=f"rec_{order}_{payment}_{session}",
+        recorded_at=seconds(0),
+        kind="reference_named",
+        order=order,
+        at=seconds(0),
+        source=source,
+        payment=payment,
+        session=session,
+    )
+
+
 class Remembering:
     """A source that reads an arrival as the event it was made of."""
+
+    asks = True
 
     def read(self, body: bytes, *, digest: str, **request: object) -> Reading:
         """The event that has this body."""
@@ -133,19 +168,31 @@ async def tamper(store: Store, table: str, sql: str) -> None:
     """Change rows of a table behind everyone's back, as one who owns the database can."""
     async with store.writing() as connection:
         if connection.dialect.name == "sqlite":
-            kept = f"SELECT name FROM sqlite_master WHERE type='trigger' AND tbl_name='{table}'"
-            for (name,) in list(await connection.exec_driver_sql(kept)):
-                await connection.exec_driver_sql(f"DROP TRIGGER {name}")
+            kept = (
+                f"SELECT name, sql FROM sqlite_master WHERE type='trigger' AND tbl_name='{table}'"
+            )
+            triggers = [tuple(row) for row in await connection.exec_driver_sql(kept)]
+            before = [f"DROP TRIGGER {name}" for name, _ in triggers]
+            after = [made for _, made in triggers]
         else:
-            await connection.exec_driver_sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
-        await connection.exec_driver_sql(sql)
+            before, after = (
+                [f"ALTER TABLE {table} {switched} TRIGGER USER"]
+                for switched in ("DISABLE", "ENABLE")
+            )
+        for each in (*before, sql, *after):
+            await connection.exec_driver_sql(each)
 
 
 async def dump(store: Store, *tables: str, leave_out: Sequence[str] = ()) -> dict[str, list[Any]]:
-    """Whole tables, in an order that does not depend on how they were written."""
+    """Whole tables, in an order that does not depend on how they were written.
+
+    leave_out  columns, as `column` of every table or `table.column`
+    """
     found = {}
     for name in tables:
-        columns = [c.name for c in metadata.tables[name].columns if c.name not in leave_out]
+        columns = [
+            c.name for c in metadata.tables[name].columns if not {c.name, str(c)} & set(leave_out)
+        ]
         names = ", ".join(f'"{column}"' for column in columns)
         found[name] = sorted(await rows(store, f"SELECT {names} FROM {name}"), key=repr)
     return found

@@ -104,6 +104,14 @@ class ConfirmingContract:
         await tell(store, "e1", at=9)
         assert names(await take(store, at=9)) == ["e1"]
 
+    async def test_what_means_nothing_is_not_asked_about(self, store: Store) -> None:
+        """Neither when it arrives nor after the index was rebuilt."""
+        await tell(store, "noise", claim="ignored")
+        assert await take(store) == []
+        async with store.writing() as connection:
+            await await_again(connection, now=seconds(1), not_known="not_found")
+        assert await take(store, at=2) == []
+
     async def test_one_word_in_one_batch_twice(self, store: Store) -> None:
         """Two arrivals of one event in one transaction are one question."""
         event = said("e1", order="O", standing="unconfirmed")

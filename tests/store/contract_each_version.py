@@ -6,8 +6,12 @@ import pytest
 
 from app.store.database import schema
 from app.store.store import Store, StoreSettings
-from tests.store.builders import differences
+from tests.store.builders import differences, rows
 from tests.store.old_versions import VERSIONS, contents, make_version, version_of
+
+CACHE = "takings"
+NEW_TAKINGS = "0022"
+"""The version since which takings are written in another form: those of before are let go."""
 
 
 class EachVersionContract:
@@ -23,10 +27,25 @@ class EachVersionContract:
                 before = await make_version(store, version)
                 assert await store.upgrade() == (version, schema.newest_version())
                 assert await version_of(store) == schema.newest_version()
-                assert await contents(store, before) == before, version
+                after = await contents(store, before)
+                if version < NEW_TAKINGS:  # a cache, made anew by the next reconciliation
+                    assert not any(after.pop(CACHE, ()))
+                    before.pop(CACHE, None)
+                assert after == before, version
                 async with store.reading() as connection:
                     assert await connection.run_sync(differences) == [], version
                 rows += sum(map(len, before.values()))
         finally:
             await store.close()
         print(f"upgraded from each of {len(VERSIONS)} versions: {rows:,} rows, none lost")
+
+    async def test_tokens_keep_what_they_had(self, old_url: str) -> None:
+        """Before tokens were for some things only, each was for all that the API had."""
+        store = Store(StoreSettings(url=old_url, environment="sandbox"))
+        try:
+            await make_version(store, "0017")
+            await store.upgrade()
+            scopes = await rows(store, "SELECT DISTINCT scopes, until FROM tokens")
+            assert scopes == [("read orders checkout", None)]
+        finally:
+            await store.close()

@@ -31,30 +31,17 @@ from tests.store.builders import (
     events_in,
     histories,
     keep,
+    reference_named,
     rows,
     said,
+    session_opened,
 )
+from tests.store.history_tables import TABLES
 
 Part = Event | Record
 Content = tuple[set[tuple[str, str, str]], set[str]]
 Telling = tuple[list[Part], frozenset[int]]
 _tags = iter(range(10**9))
-
-
-def session_opened(
-    order: str, session: str, *, at: int = 0, record_id: str | None = None
-) -> Record:
-    """The record of a session that was opened for an order."""
-    return Record(
-        record_id=record_id or f"rec_{order}_{session}",
-        recorded_at=seconds(at),
-        kind="session_opened",
-        order=order,
-        at=seconds(at),
-        source="shop",
-        key=session,
-        session=session,
-    )
 
 
 async def tell(store: Store, parts: Sequence[Part], *, cuts: frozenset[int] = frozenset()) -> None:
@@ -72,112 +59,6 @@ async def tell(store: Store, parts: Sequence[Part], *, cuts: frozenset[int] = fr
                 await keep(store, *waiting)
                 waiting = []
     await keep(store, *waiting)
-
-
-# Each table: the parts, and which of them each order's history must hold.
-TABLES = {
-    "a payment names its order later": (
-        {"n": said("n", payment="p"), "a": said("a", order="A", payment="p")},
-        {"A": "n a"},
-    ),
-    "a chain from session to payment": (
-        {
-            "n1": said("n1", payment="p"),
-            "n2": said("n2", session="s", payment="p"),
-            "a": said("a", order="A", session="s"),
-        },
-        {"A": "n1 n2 a"},
-    ),
-    "a chain with both ends in one transaction": (
-        {
-            "n1": said("n1", session="s", payment="p"),
-            "n2": said("n2", session="s"),
-            "n3": said("n3", session="s", payment="q"),
-            "n4": said("n4", payment="q"),
-            "a": said("a", order="A", payment="p"),
-        },
-        {"A": "n1 n2 n3 n4 a"},
-    ),
-    "a chain that begins with a record": (
-        {
-            "n1": said("n1", payment="p"),
-            "n2": said("n2", session="s", payment="p"),
-            "r": session_opened("A", "s"),
-        },
-        {"A": "n1 n2 r"},
-    ),
-    "a payment that two orders claim": (
-        {
-            "a": said("a", order="A", payment="p"),
-            "b": said("b", order="B", payment="p"),
-            "n": said("n", payment="p"),
-            "c": said("c", order="B", payment="q"),
-        },
-        {"A": "a b n", "B": "a b n c"},
-    ),
-    "a chain out of a contested payment": (
-        {
-            "a": said("a", order="A", payment="p"),
-            "b": said("b", order="B", payment="p"),
-            "n1": said("n1", session="s", payment="p"),
-            "n2": said("n2", session="s"),
-        },
-        {"A": "a b n1 n2", "B": "a b n1 n2"},
-    ),
-    "one id with bodies of two orders": (
-        {
-            "a": said("x", order="A", payment="p"),
-            "b": said("x", order="B", payment="q"),
-        },
-        {"A": "a b", "B": "a b"},
-    ),
-    "one id with a nameless body of another order": (
-        {
-            "a": said("x", order="A", payment="p"),
-            "n": said("x", payment="q"),
-            "b": said("b", order="B", payment="q"),
-        },
-        {"A": "a n b", "B": "n b a"},
-    ),
-    "a session that a record and another order's event claim": (
-        {
-            "r": session_opened("A", "s"),
-            "b": said("b", order="B", session="s"),
-            "n": said("n", session="s"),
-        },
-        {"A": "r b n", "B": "r b n"},
-    ),
-    "a session that records of two orders claim": (
-        {
-            "r": session_opened("A", "s"),
-            "q": session_opened("B", "s"),
-            "n": said("n", session="s"),
-        },
-        {"A": "r q n", "B": "r q n"},
-    ),
-    "the same references at another source": (
-        {
-            "a": said("a", order="A", payment="p"),
-            "n": said("n", source="other", payment="p"),
-            "b": said("b", source="other", order="B", payment="p"),
-        },
-        {"A": "a", "B": "n b"},
-    ),
-    "a payment and a session of one name": (
-        {"a": said("a", order="A", payment="x"), "b": said("b", order="B", session="x")},
-        {"A": "a", "B": "b"},
-    ),
-    "three orders in a row": (
-        {
-            "a": said("a", order="A", payment="p"),
-            "n1": said("n1", session="s", payment="p"),
-            "b": said("b", order="B", session="s", payment="q"),
-            "n2": said("n2", session="t", payment="q"),
-            "c": said("c", order="C", session="t"),
-        },
-        {"A": "a n1 b", "B": "a n1 b n2 c", "C": "n2 b c"},
-    ),
-}
 
 
 class HistoryContract:
@@ -284,7 +165,7 @@ class HistoryContract:
 
 def tagged(part: Part, tag: str) -> Part:
     """The same part under references of its own, so that many tellings share one database."""
-    names = ("order", "session", "payment") if isinstance(part, Event) else ("order", "session")
+    names = ("order", "session", "payment")
     changes = {n: tag + v for n in names if (v := getattr(part, n)) is not None}
     if isinstance(part, Event):
         return replace(part, event_id=tag + part.event_id, digest=tag + part.digest, **changes)
@@ -361,10 +242,14 @@ _event = st.builds(
     st.sampled_from(["pending", "succeeded"]),
     **_maybe,
 )
-_record = st.builds(session_opened, st.sampled_from("ABC"), st.sampled_from(["s", "t"]))
+_record = st.one_of(
+    st.builds(session_opened, st.sampled_from("ABC"), st.sampled_from(["s", "t"])),
+    st.builds(reference_named, st.sampled_from("ABC"), payment=st.sampled_from(["p", "q"])),
+    st.builds(reference_named, st.sampled_from("ABC"), session=st.sampled_from(["s", "t"])),
+)
 PARTS = st.tuples(
     st.lists(_event, min_size=2, max_size=7, unique_by=lambda e: e.key),
-    st.lists(_record, max_size=2, unique_by=lambda r: r.record_id),
+    st.lists(_record, max_size=3, unique_by=lambda r: r.record_id),
 ).map(lambda both: [*both[0], *both[1]])
 
 _crossing = st.builds(
@@ -377,7 +262,14 @@ _crossing = st.builds(
 )
 CROSSING = st.tuples(
     st.lists(_crossing, min_size=1, max_size=4, unique_by=lambda e: e.key),
-    st.lists(st.builds(session_opened, st.sampled_from("AB"), st.just("s")), max_size=2),
+    st.lists(
+        st.one_of(
+            st.builds(session_opened, st.sampled_from("AB"), st.just("s")),
+            st.builds(reference_named, st.sampled_from("AB"), payment=st.just("p")),
+            st.builds(reference_named, st.sampled_from("AB"), session=st.just("s")),
+        ),
+        max_size=3,
+    ),
 ).map(lambda both: [*both[0], *{record.record_id: record for record in both[1]}.values()])
 """Evidence of two orders that is likely to meet."""
 

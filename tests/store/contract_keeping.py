@@ -9,8 +9,17 @@ from dataclasses import replace
 
 import pytest
 
+from app.clock import SetClock
 from app.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
-from app.operations.people.manage_tokens import issue_token, known_tokens, who_is, withdraw_token
+from app.operations.people.manage_tokens import (
+    TOKEN_SCOPES,
+    ending_soon,
+    issue_token,
+    known_tokens,
+    token_of,
+    withdraw_token,
+)
+from app.operations.people.people import trail
 from app.operations.watching.health import refusal
 from app.store.arrivals import journal
 from app.store.arrivals.rejections import Rejection, RejectionRing
@@ -19,6 +28,8 @@ from app.store.sql.mapping import delivery_of, record_of
 from app.store.sql.statements import run
 from app.store.store import Store, StoreSettings, open_store
 from app.store.tables import metadata
+from reconcile.instants import DAY, HOUR, format_instant
+from tests.reconcile.build import T
 from tests.store.builders import (
     arrival,
     desk,
@@ -164,13 +175,17 @@ class KeepingContract:
         at = desk(store)
         token = await issue_token(at, name="shop")
         assert token.startswith("thk_sandbox_")
-        assert await who_is(at, token) == "shop"
+        known = await token_of(at, token)
+        assert known is not None
+        assert (known.name, known.in_force(at.clock.now())) == ("shop", True)
         for text in ("", token[:-1], token + "x", token.upper(), "\ud800", "shop"):
-            assert await who_is(at, text) is None
+            assert await token_of(at, text) is None
         with pytest.raises(UsageError):
             await issue_token(at, name="shop")
         await withdraw_token(at, name="shop")
-        assert await who_is(at, token) is None
+        known = await token_of(at, token)
+        assert known is not None
+        assert not known.in_force(at.clock.now())
         for name in ("shop", "nobody"):
             with pytest.raises(NotFoundError):
                 await withdraw_token(at, name=name)
@@ -178,6 +193,49 @@ class KeepingContract:
             await issue_token(at, name="shop")
         (entry,) = await known_tokens(at)
         assert (entry.name, entry.revoked_at) == ("shop", at.clock.now())
+        assert entry.changed_at == entry.revoked_at
+
+    async def test_what_a_token_is_for(self, store: Store) -> None:
+        """Without a name for them, three scopes; named, those alone; making and revoking one is in
+        the trail with them."""
+        at = desk(store)
+        await issue_token(at, name="a")
+        await issue_token(at, name="b", scopes=["finance", "read", "read"], until="1d")
+        await issue_token(at, name="c", scopes=TOKEN_SCOPES)
+        assert [each.scopes for each in await known_tokens(at)] == [
+            ("read", "orders", "checkout"),
+            ("read", "finance"),
+            ("read", "orders", "checkout", "finance", "evidence"),
+        ]
+        await withdraw_token(at, name="b")
+        told = {"scopes": "read finance", "until": format_instant(at.clock.now() + DAY)}
+        facts = [(deed.action, dict(deed.facts)) for deed in await trail(at, subject="b", limit=9)]
+        assert facts == [("token_added", told), ("token_revoked", told)]
+
+    async def test_the_end_of_a_token(self, store: Store) -> None:
+        """It opens until just before it. What ends within two weeks is found, the first first;
+        what has ended or was revoked is not."""
+        clock, now = SetClock(T), T
+        at = replace(desk(store), clock=clock)
+        ends = {"a": "15d", "b": "13d", "c": format_instant(now + 2 * HOUR), "d": "1h", "e": "3h"}
+        tokens = {name: await issue_token(at, name=name, until=end) for name, end in ends.items()}
+        await issue_token(at, name="f")
+        await withdraw_token(at, name="e")
+        clock.put(now + HOUR)
+        assert [each.name for each in await ending_soon(at)] == ["c", "b"]
+        entry = await token_of(at, tokens["c"])
+        assert entry is not None
+        assert entry.in_force(now + 2 * HOUR - 1)
+        assert not entry.in_force(now + 2 * HOUR)
+
+    @pytest.mark.parametrize(
+        "until",
+        ["", "0d", "90", "d", "-1d", "2020-01-01T00:00:00Z", "2027-01-01", "1d ", "99999999d"],
+    )
+    async def test_an_end_that_is_none(self, store: Store, until: str) -> None:
+        with pytest.raises(UsageError, match="--until"):
+            await issue_token(desk(store), name="shop", until=until)
+        assert await known_tokens(desk(store)) == []
 
     @pytest.mark.parametrize("name", ["", "a b", "x" * 61, "é", "a\n"])
     async def test_token_names(self, store: Store, name: str) -> None:
@@ -220,6 +278,6 @@ class KeepingContract:
     async def test_mapping_refuses_what_is_not_ours(self) -> None:
         """A stored claim or kind outside the vocabulary is an error, not a value."""
         with pytest.raises(ValueError, match="none of ours"):
-            delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 11))
+            delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 14))
         with pytest.raises(ValueError, match="none of ours"):
-            record_of(("r", 1, "order_paid", "A", 1, *[None] * 8))
+            record_of(("r", 1, "order_paid", "A", 1, *[None] * 10))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from app.erasure_journal import make_journal
+from app.errors import ConfigurationError, NotFoundError
+from app.operations.desk import Desk
 from app.operations.folding.refold import refold_until_quiet
 from app.operations.keeping.erase import Asked, erase
+from app.operations.keeping.erase_finding import Erasing, Erasure
 from app.operations.keeping.erase_rules import Rules
+from app.operations.keeping.replay_erasures import Again, journal_state, replay_after_restore
 from app.operations.orders.find_orders import find_orders
 from app.phone_key import PhoneKey
 from app.store.arrivals.intake import Whole
@@ -25,6 +33,7 @@ from app.store.arrivals.phones import (
 )
 from app.store.database.scratch import scratch_database
 from app.store.folding.comparing import phones_not_noted
+from app.store.keeping.erasures import note_carried_out
 from app.store.keeping.retention import prune
 from app.store.people.audit import Deed, add_deed
 from app.store.store import Store
@@ -41,15 +50,38 @@ DIGEST = KEY.digest(PHONE)
 PRICE = Money(minor=150_000, currency="KES")
 
 
-def paid(event_id: str, order: str) -> Event:
+def paid(event_id: str, order: str, payment: str = "p1") -> Event:
     """An event after which nothing of the order waits."""
-    return said(event_id, "succeeded", order=order, payment="p1", money=PRICE, order_money=PRICE)
+    return said(event_id, "succeeded", order=order, payment=payment, money=PRICE, order_money=PRICE)
 
 
 def of_customer(event_id: str, digest: bytes = DIGEST, **words: Any) -> Any:
     """An arrival whose event names a customer."""
     body = f'{{"{event_id}": "{PHONE}"}}'.encode()
     return arrival(said(event_id, **words), body=body, customer=digest)
+
+
+def a_month_later(store: Store, folder: Path) -> Desk:
+    """A desk that may erase."""
+    later = desk(store, at=40 * DAY // SECOND)
+    return replace(later, phone_key=KEY, erasure_journal=folder / "erasures")
+
+
+def erasing(then: Desk, phone: str = PHONE) -> Awaitable[Erasure]:
+    """An erasure as a person asks for it."""
+    asked = Asked(phone=f"+{phone}", reason="asked", by="Ann")
+    return erase(then, asked, sources={}, rules=Rules(), dry_run=False, progress=quiet)
+
+
+def again(then: Desk) -> Again:
+    """Who erases again."""
+    return Again(then, sources={}, rules=Rules(), progress=quiet)
+
+
+async def with_bodies(store: Store) -> list[str]:
+    """The events of which the bodies are there."""
+    sql = "SELECT event_id FROM deliveries WHERE body IS NOT NULL ORDER BY 1"
+    return [row[0] for row in await rows(store, sql)]
 
 
 class PersonalContract:
@@ -105,13 +137,13 @@ class PersonalContract:
         found = await find_orders(desk(store), "A", sources={}, limit=5)
         assert found.hits[0]["found"] == "this is its reference"
 
-    async def test_what_is_erased_is_empty(self, store: Store) -> None:
+    async def test_what_is_erased_is_empty(self, store: Store, tmp_path: Path) -> None:
         refused = rejection(body=PHONE.encode())
         body = f'{{"phone": "{PHONE}"}}'.encode()
         await keep(store, arrival(paid("e1", "A"), body=body, customer=DIGEST), refused)
         await refold_until_quiet(desk(store), limit=10, progress=quiet)
         erasure = await erase(
-            desk(store, at=40 * DAY // SECOND),
+            a_month_later(store, tmp_path),
             Asked(phone=f"+{PHONE}", reason="asked", by="Ann"),
             sources={},
             rules=Rules(),
@@ -124,7 +156,9 @@ class PersonalContract:
         for table in ("phones", "rejections"):
             assert await rows(store, f"SELECT 1 FROM {table}") == []
 
-    async def test_what_is_not_read_yet_keeps_the_body_that_it_shares(self, store: Store) -> None:
+    async def test_what_is_not_read_yet_keeps_the_body_that_it_shares(
+        self, store: Store, tmp_path: Path
+    ) -> None:
         """Then the whole body does not come back with what nobody can read."""
         body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Whole("d" * 64, PHONE.encode())
         event = paid("e1", "A")
@@ -132,7 +166,7 @@ class PersonalContract:
         await keep(store, arrival(event, customer=DIGEST, **parts), unread)
         await refold_until_quiet(desk(store), limit=10, progress=quiet)
         words: dict[str, Any] = {"sources": {}, "rules": Rules(), "progress": quiet}
-        then, asked = desk(store, at=40 * DAY // SECOND), Asked(phone=PHONE, reason="-", by="Ann")
+        then, asked = a_month_later(store, tmp_path), Asked(phone=PHONE, reason="-", by="Ann")
         erasure = await erase(then, asked, dry_run=False, **words)
         assert [(each.what, each.why) for each in erasure.kept] == [("A", "beside_unread")]
         async with store.writing() as connection:
@@ -146,7 +180,63 @@ class PersonalContract:
             await keep(store, *again)
             assert await rows(store, "SELECT count(body) FROM envelopes") == [(kept,)]
 
-    @pytest.mark.parametrize("table", ["audit", "records", "revisions", "signoffs"])
+    async def test_nobody_is_erased_without_a_journal(self, store: Store) -> None:
+        """On PostgreSQL it has no place unless it is given one."""
+        await keep(store, of_customer("e1", order="A"))
+        with pytest.raises(ConfigurationError, match="TALLYHOOK_ERASURE_JOURNAL: is not set"):
+            await erasing(desk(store, at=40 * DAY // SECOND))
+        assert await with_bodies(store) == ["e1"]
+        state = await journal_state(desk(store))
+        assert (state.problem, state.begun) == (None, False)
+
+    async def test_who_is_in_the_journal_is_erased_again(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """As after a restore: what was there then goes, what came afterwards stays."""
+        then = a_month_later(store, tmp_path)
+        journal = make_journal(tmp_path / "erasures", at=T)
+        journal.append([("phone", PHONE), ("phone_note", DIGEST.hex())], at=T + DAY)
+        journal.append([("order", "C"), ("order", "nobody's")], at=T + DAY)
+        bodies = {"A": f"phone=+{PHONE[:3]} {PHONE[3:]}", "B": "-", "C": "-", "D": f"{PHONE}"}
+        for name, body in bodies.items():
+            event = paid(f"e-{name}", name, f"p-{name}")
+            at = 2 * DAY // SECOND if name == "D" else 0
+            await keep(store, arrival(event, body=f"{name} {body}".encode(), at=at))
+        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        replayed = await replay_after_restore(again(then), without=None)
+        assert (replayed.lines, replayed.subjects, replayed.kept) == (4, 2, [])
+        assert await with_bodies(store) == ["e-B", "e-D"]
+        state = await journal_state(then)
+        assert (state.begun, state.pending, state.problem) == (True, 0, None)
+        assert len(await rows(store, "SELECT 1 FROM erasures")) == 5
+
+    async def test_an_erasure_that_was_cut_short_is_ended_by_the_next(
+        self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its line is in the journal before the first row is touched."""
+        other = "254799888777"
+        for name, phone in (("A", PHONE), ("B", other)):
+            event = paid(f"e-{name}", name, f"p-{name}")
+            await keep(store, arrival(event, body=f"{name} {phone}".encode()))
+        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        then = a_month_later(store, tmp_path)
+
+        async def crash(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Erasing, "run", crash)
+            with pytest.raises(KeyboardInterrupt):
+                await erasing(then)
+        assert await with_bodies(store) == ["e-A", "e-B"]
+        assert (await journal_state(then)).pending == 2
+        await erasing(then, other)
+        assert await with_bodies(store) == []
+        assert (await journal_state(then)).pending == 0
+        with pytest.raises(NotFoundError):
+            await erasing(then)
+
+    @pytest.mark.parametrize("table", ["audit", "records", "revisions", "signoffs", "erasures"])
     async def test_some_rows_can_only_be_added(self, store: Store, table: str) -> None:
         """The database itself refuses, whoever asks."""
         async with store.writing() as connection:
@@ -155,7 +245,10 @@ class PersonalContract:
             )
         await keep(store, arrival(said("e1", order="A", payment="p1")))
         await refold_until_quiet(desk(store), limit=10, progress=quiet)
-        column = {"signoffs": "item", "audit": "subject"}.get(table, "order_key")
+        async with store.writing() as connection:
+            await note_carried_out(connection, "j", [(0, "a line")])
+        columns = {"signoffs": "item", "audit": "subject", "erasures": "line"}
+        column = columns.get(table, "order_key")
         before = await rows(store, f"SELECT {column} FROM {table}")
         for deed in (f"UPDATE {table} SET {column} = 'x'", f"DELETE FROM {table}"):
             if not before and store.path is not None:

@@ -52,7 +52,7 @@ class ReconcilingContract:
         desk = await filled(store)
         done = await reconcile_period(desk, Asked(rules=RULES), progress=quiet)
         assert await told(desk, done) == TRUTH
-        assert (done.breaks, done.open, done.control.holds) == (45, 45, True)
+        assert (done.breaks, done.open, done.control.holds) == (69, 69, True)
         assert await ran(desk, await finished_run(desk, done.number)) == done
 
     async def test_who_pauses_in_reading_breaks_holds_no_connection(

@@ -169,6 +169,23 @@ class TakingsContract:
             await connection.execute(text(version.FORGET))
         assert await rows(store, "SELECT order_key FROM takings") == [("B",)]
 
+    async def test_an_upgrade_forgets_takings_that_do_not_say_what_is_owed_back(
+        self, store: Store
+    ) -> None:
+        """All of them: they are written in another form. The next run makes them anew."""
+        await several(store)
+        await refresh_takings(desk(store, at=9), progress=quiet)
+        before = await cached(store, at=9)
+        version = import_module(
+            "app.store.migrations.versions.0022_takings_with_what_is_owed_and_in_doubt"
+        )
+        async with store.writing() as connection:
+            old = '["A",null,"succeeded"]'
+            await connection.execute(text("UPDATE takings SET told = :old"), {"old": old})
+            await connection.execute(text(version.FORGET))
+        await refresh_takings(desk(store, at=9), progress=quiet)
+        assert await cached(store, at=9) == before
+
     async def test_an_order_that_cannot_be_folded_stops_no_other(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -26,7 +26,7 @@ async def make_version(store: Store, version: str) -> Contents:
         await connection.run_sync(to_first_version)
         await schema.stamp_environment(connection, "sandbox")
         await connection.run_sync(fill_first_version)
-        await connection.run_sync(_bring_to, version)
+        await connection.run_sync(bring_to, version)
         made: Contents = await connection.run_sync(_fill)
     assert min(map(len, made.values())) >= 2
     return made
@@ -46,7 +46,8 @@ async def version_of(store: Store) -> str | None:
         return await schema.current_version(connection)
 
 
-def _bring_to(connection: Connection, version: str) -> None:
+def bring_to(connection: Connection, version: str) -> None:
+    """Run the migrations up to this version."""
     config = schema.alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, version)

@@ -25,6 +25,7 @@ from app.checkout.payment import (
 )
 from app.ids import new_id
 from app.operations.desk import Desk
+from app.operations.people.people import SERVICE_AUTHOR
 from app.store.folding.records import add_records, records_of
 from app.store.unanswered import (
     Unanswered,
@@ -147,7 +148,12 @@ async def _record(
         current = payment_with(known, payment.key) or payment
         if adds(answered, current, tell=tell):
             record = answer_record(
-                answered, payment, record_id=new_id("rec_", now), now=now, tell=tell
+                answered,
+                payment,
+                record_id=new_id("rec_", now),
+                now=now,
+                author=SERVICE_AUTHOR,
+                tell=tell,
             )
             await add_records(connection, [record], details=answer_details(answered))
             current = payment_with([*known, record], payment.key) or payment

@@ -9,17 +9,15 @@ the key that was committed and goes on with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from dataclasses import replace
+from typing import Final
 
 import anyio
 import structlog
 
-from app.checkout.answer import Opened, Refused, kept_checkout_url
+from app.checkout.answer import kept_checkout_url
 from app.checkout.client import CheckoutClient
-from app.checkout.faults import PaymentNotOverError
 from app.checkout.payment import (
-    Answered,
     Payment,
     check_same,
     check_same_phone,
@@ -39,18 +37,28 @@ from app.operations.checkout.ask_session import (
     never_after,
     take,
 )
+from app.operations.checkout.checkout_result import (
+    OVER,
+    CheckoutResult,
+    by_now,
+    deadline_of,
+    not_over,
+    opened_result,
+    paid_sentence,
+    refused_result,
+    result_of,
+    unknown_result,
+)
 from app.operations.desk import Desk
 from app.operations.orders.read_orders import explain_order
+from app.operations.people.people import OWNER
 from app.store.arrivals.phones import PhoneNote, note_phones, phone_note
 from app.store.folding.records import add_records, details_of, records_of
 from app.store.store import Store
 from app.store.unanswered import Unanswered, note_unanswered, unanswered
-from reconcile.instants import SECOND, Instant, format_instant
-from reconcile.ledger import Ledger, Outcome
+from reconcile.instants import SECOND, Instant
+from reconcile.ledger import Ledger
 from reconcile.records import Record
-
-OVER: Final[frozenset[Outcome]] = frozenset({"failed", "canceled", "expired", "timed_out"})
-"""Outcomes after which the customer may try again with a new payment: nothing was paid."""
 
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
 """Another process was asking the service all the time that we could wait."""
@@ -58,53 +66,20 @@ ASKED_ELSEWHERE: Final = "asked_elsewhere"
 LOOK_S: Final = 0.1
 """Between two looks at whether another process has its answer."""
 
-State = Literal["opened", "paid", "expired", "refused", "unknown"]
-
 log = structlog.get_logger()
 
 
-def result_document(result: CheckoutResult) -> dict[str, Any]:
-    """The result as JSON values, in the payment service's own shape."""
-    expires_at = result.expires_at
-    return {
-        "reference": result.session,
-        "status": "open" if result.state == "opened" else result.state,
-        "checkout_url": result.checkout_url,
-        "expires_at": None if expires_at is None else format_instant(expires_at),
-        "order": {"reference": result.order},
-        "idempotency_key": result.key,
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckoutResult:
-    """What is known of the order's session.
-
-    state         opened: the customer can pay · paid: they have, by the order's ledger · expired:
-                  they have not, and the session's time is over · refused: the service will not ·
-                  unknown: the service may have opened it; it is asked again, in the background too
-    checkout_url  where the customer pays, if the service gave a URL
-    key           the idempotency key, for questions to the service; None of an order that was paid
-                  before we had started any payment of it
-    sentence      the same for people
-    created       whether this very call opened the session
-    """
-
-    state: State
-    order: str
-    key: str | None
-    sentence: str
-    session: str | None = None
-    checkout_url: str | None = None
-    expires_at: Instant | None = None
-    created: bool = field(default=False, compare=False)
-
-
 async def open_checkout(
-    desk: Desk, client: CheckoutClient, *, request: CheckoutRequest, new_payment: bool = False
+    desk: Desk,
+    client: CheckoutClient,
+    *,
+    request: CheckoutRequest,
+    new_payment: bool = False,
+    author: str = OWNER,
 ) -> CheckoutResult:
     """Open the order's session, or find the one it has.
 
+    author       who asks, as it stands in the record of the request
     new_payment  the earlier payment is over and the customer tries again: another key. Asked for
                  twice, it finds the new one
 
@@ -119,9 +94,9 @@ async def open_checkout(
         said: CheckoutResult | None = turn.said(asked)
         if said is not None:
             return said
-        result = await _Opening(desk, client, sound, new_payment=new_payment).run()
+        result = await _Opening(desk, client, sound, new_payment=new_payment, author=author).run()
         if result.state in ("opened", "refused") and not result.created:
-            result = _by_now(result, await explain_order(desk, result.order))
+            result = by_now(result, await explain_order(desk, result.order))
         turn.say(asked, replace(result, created=False))
         return result
 
@@ -130,8 +105,15 @@ class _Opening:
     """One call, step by step."""
 
     def __init__(
-        self, desk: Desk, client: CheckoutClient, request: SoundRequest, *, new_payment: bool
+        self,
+        desk: Desk,
+        client: CheckoutClient,
+        request: SoundRequest,
+        *,
+        new_payment: bool,
+        author: str,
     ) -> None:
+        self._author = author
         self._desk = desk
         self._store = desk.store
         self._client = client
@@ -155,13 +137,13 @@ class _Opening:
             if payment.settled:
                 return await self._found(payment)  # (6)
             if key_spent(payment, self._client, now=self._desk.clock.now()):
-                return _unknown(await give_up(self._desk, payment), KEY_TOO_OLD)
+                return unknown_result(await give_up(self._desk, payment), KEY_TOO_OLD)
             row = self._held or await self._take(payment)
             if row is not None:
                 found, answered = await ask_and_record(self._desk, self._client, payment, row)
-                return _result(found, answered) or await self._found(found)
+                return result_of(found, answered) or await self._found(found)
             await anyio.sleep(LOOK_S)
-        return _unknown(payment, ASKED_ELSEWHERE)
+        return unknown_result(payment, ASKED_ELSEWHERE)
 
     # --- (2) the order's payment -----------------------------------------------------------------
 
@@ -186,21 +168,19 @@ class _Opening:
         """
         if payment is None:
             return None
-        if await self._is_over(payment):
+        ledger = await self._ledger_once_settled(payment)
+        if ledger is not None and ledger.outcome in OVER:
             return payment.key
         if sum(record.kind == "session_requested" for record in records) > 1:
             return None
-        raise PaymentNotOverError(
-            f"Order {self._request.order}: its payment is not over, so a second one could be paid "
-            "too; nothing was sent. Ask again once its outcome is failed, canceled, expired or "
-            "timed_out."
-        )
+        raise not_over(self._request.order, None if ledger is None else deadline_of(ledger))
 
-    async def _is_over(self, payment: Payment) -> bool:
+    async def _ledger_once_settled(self, payment: Payment) -> Ledger | None:
+        """The order's ledger; None while the service is still asked what became of the payment."""
         now = self._desk.clock.now()
         if not payment.settled and not key_spent(payment, self._client, now=now):
-            return False
-        return (await explain_order(self._desk, self._request.order)).outcome in OVER
+            return None
+        return await explain_order(self._desk, self._request.order)
 
     async def _paid_already(self, payment: Payment | None) -> CheckoutResult | None:
         """An order that the customer has paid in another way must not be paid once more, be it that
@@ -210,7 +190,7 @@ class _Opening:
             ledger = await explain_order(self._desk, order)
         except NotFoundError:
             return None
-        sentence = _paid_sentence(ledger)
+        sentence = paid_sentence(ledger)
         if sentence is None or not self._is_price(ledger):
             return None
         key = None if payment is None else payment.key
@@ -257,6 +237,7 @@ class _Opening:
                 key=new_id("key_", now),
                 source=self._settings.source,
                 now=now,
+                author=self._author,
             )
             details = intent_details(request, self._client.mask_for(request.phone))
             await add_records(connection, [record], details=details)
@@ -300,85 +281,9 @@ class _Opening:
         opened, refused = payment.opened, payment.refused
         if opened is None:
             assert refused is not None, "only what is settled can be found"
-            return _refused(payment, refused.reason or "")
+            return refused_result(payment, refused.reason or "")
         details = await _details_of(self._store, opened)
-        return _opened(payment, opened, kept_checkout_url(details, self._settings.form))
-
-
-def _result(payment: Payment, answered: Answered) -> CheckoutResult | None:
-    """The result that an answer makes; None where the records know more than it says."""
-    opened = payment.opened
-    if isinstance(answered, Opened):
-        same = opened is not None and opened.session == answered.session
-        if opened is None or not same:
-            return None
-        return replace(_opened(payment, opened, answered.checkout_url), created=True)
-    if opened is not None:
-        return None
-    if isinstance(answered, Refused):
-        return _refused(payment, answered.reason)
-    return None if payment.settled else _unknown(payment, answered.code)
-
-
-def _opened(payment: Payment, opened: Record, checkout_url: str | None) -> CheckoutResult:
-    return CheckoutResult(
-        state="opened",
-        order=opened.order,
-        key=payment.key,
-        sentence=f"The checkout session {opened.session} of order {opened.order} is open.",
-        session=opened.session,
-        checkout_url=checkout_url,
-        expires_at=opened.expires_at,
-    )
-
-
-def _by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """That the session there was is open, or was refused, is no answer where the order's money has
-    come, nor the first where the session's time is over."""
-    paid = _paid_sentence(ledger)
-    if paid is not None:
-        return replace(found, state="paid", sentence=paid)
-    if found.expires_at is None or ledger.as_of < found.expires_at:
-        return found
-    sentence = (
-        f"The checkout session {found.session} of order {found.order} expired at "
-        f"{format_instant(found.expires_at)}, and the order's outcome is {ledger.outcome}."
-    )
-    if ledger.outcome in OVER:
-        sentence += " Ask for a new payment, so that the customer can try again."
-    return replace(found, state="expired", sentence=sentence)
-
-
-def _paid_sentence(ledger: Ledger) -> str | None:
-    """That the order is paid, and how we know; None where that is not so, or not settled."""
-    captured = [entry for entry in ledger.entries if entry.kind == "captured"]
-    if not captured or ledger.outcome == "unresolved":
-        return None
-    return (
-        f"Order {ledger.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
-        f"is {ledger.outcome}. No new payment was started."
-    )
-
-
-def _refused(payment: Payment, reason: str) -> CheckoutResult:
-    order = payment.requested.order
-    return CheckoutResult(
-        state="refused",
-        order=order,
-        key=payment.key,
-        sentence=f"The payment service refused a session for order {order}: {reason.rstrip('.')}. "
-        "Mend what it names, then ask for a new payment or place a new order.",
-    )
-
-
-def _unknown(payment: Payment, code: str) -> CheckoutResult:
-    order = payment.requested.order
-    start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "
-    if code == KEY_TOO_OLD:
-        sentence = start + "The service may have forgotten its key: look the order up there."
-    else:
-        sentence = start + "It is asked again with the same key; ask again for what it says."
-    return CheckoutResult(state="unknown", order=order, key=payment.key, sentence=sentence)
+        return opened_result(payment, opened, kept_checkout_url(details, self._settings.form))
 
 
 async def _details_of(store: Store, record: Record) -> str | None:

@@ -26,7 +26,8 @@ class NotARequest(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One request to judge. Of `secrets` any may match, and None says that the line has no secret;
-    `named` are keys by id, or parts."""
+    `named` are keys by id, or parts. `tolerance` None: the profile's own; `ageless`: no age is
+    judged."""
 
     name: str | None
     profile: str
@@ -38,6 +39,7 @@ class Line:
     url: str
     now: Instant
     tolerance: Duration | None
+    ageless: bool
 
 
 def read_line(text: bytes, *, profile: str | None, now: Instant) -> Line:
@@ -58,6 +60,7 @@ def read_line(text: bytes, *, profile: str | None, now: Instant) -> Line:
             url=_text(given, "url", ""),
             now=_instant(given.get("now"), now),
             tolerance=_tolerance(given.get("tolerance")),
+            ageless="tolerance" in given and given["tolerance"] is None,
         )
     except NotARequest as error:
         raise NotARequest(str(error), name) from None

@@ -11,6 +11,7 @@ from app.operations.deliveries.header_text import read_headers
 from app.operations.desk import Desk
 from app.providers.doctor import Account, Diagnosis, Patient, diagnose
 from app.store.arrivals.rejections import Rejection, find_rejection
+from app.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +34,17 @@ async def diagnose_delivery(
         )
     if rejection.size != len(rejection.body):
         raise UsageError(
-            f"only {len(rejection.body)} of the {rejection.size} bytes of its body were kept, so "
-            "no signature can be tried; raise TALLYHOOK_REJECTED_BODY_BYTES for the next one"
+            f"only {len(rejection.body):,} of the {counted(rejection.size, 'byte')} of its body "
+            "were kept, so no signature can be tried; raise TALLYHOOK_REJECTED_BODY_BYTES for the "
+            "next one"
         )
     account = accounts.get(rejection.source)
     if account is None:
         found = [_unknown(rejection.source)]
     elif rejection.verdict == "wrong_environment":
         found = [_OTHER_ENVIRONMENT]
+    elif rejection.verdict == "wrong_account":
+        found = [_OTHER_ACCOUNT]
     else:
         others = [each for each in accounts.values() if each.name != account.name]
         # Hundreds of signatures: not on the event loop's own thread.
@@ -53,6 +57,15 @@ _OTHER_ENVIRONMENT = Diagnosis(
     sentence="Its signature is right, and the event says that it is of the other environment: have "
     "the provider send it to the installation that serves that one. If the event is misread, "
     "correct [environment] in the profile and run `deliveries reverify`.",
+)
+
+
+_OTHER_ACCOUNT = Diagnosis(
+    mistake="other_account",
+    sentence="Its signature is right, under a key that all merchants of the provider share, and "
+    "the event names another account than this source's, or none. If it is yours after all, write "
+    "the account that your events name (`profiles show` tells where, under account.where) into the "
+    "source's ACCOUNT, and run `deliveries reverify`.",
 )
 
 

@@ -63,13 +63,20 @@ def judge_delivery(
         return no_delivery
     digest = digest_of(body, "" if source.private_query else url)
     head = kept_head(incoming, source)
-    reading, problem = None, None
+    reading, problem, foreign = None, None, False
     try:  # 6
         reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
     except Unreadable as why:
         problem = str(why)
+        foreign = source.is_foreign(body, headers=headers, method=method, url=url)
+    if foreign or (reading is not None and reading.foreign):  # 5
+        problem = "it does not name the account of this source, where its profile looks for it"
+        return Refused("wrong_account", problem)
     if reading is not None and reading.environment not in (None, environment):  # 5
         problem = f"the event is of {reading.environment}, and this serves {environment}"
+        return Refused("wrong_environment", problem)
+    if reading is not None and reading.unstated and environment == "live":
+        problem = "the event does not say of which environment it is, and this serves live"
         return Refused("wrong_environment", problem)
     arrival = _new_arrival(
         delivery_id=delivery_id,
@@ -81,8 +88,24 @@ def judge_delivery(
         event=None if reading is None else reading.events[0],
         problem=problem,
         customer=None if reading is None else reading.customer(0),
+        asked_about=source.asks,
     )
     return [arrival] if reading is None or not reading.raws else _several(arrival, reading)
+
+
+def first_event_id(
+    source: Source, incoming: Incoming, body: bytes, *, environment: str
+) -> str | None:
+    """The id of the first event of a genuine request, whenever it was signed; None where nothing of
+    it would be kept."""
+    headers, method, url = incoming.headers, incoming.method, incoming.url
+    digest = digest_of(body, "" if source.private_query else url)
+    try:
+        reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
+    except Unreadable:
+        return None
+    ours = reading.environment in (None, environment)
+    return reading.events[0].event_id if ours else None
 
 
 def _several(whole: Arrival, reading: Reading) -> list[Arrival]:

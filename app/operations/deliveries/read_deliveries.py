@@ -36,6 +36,7 @@ VERDICTS: Final = (
     "source_unknown",
     "body_too_large",
     "wrong_environment",
+    "wrong_account",
 )
 """Every verdict; the first four are acknowledged, the others are rejections."""
 

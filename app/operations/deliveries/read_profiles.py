@@ -21,6 +21,7 @@ def _summary(profile: Profile) -> dict[str, Any]:
     return {
         "profile": profile.name,
         "mac": profile.signature.mac,
+        "key": profile.signature.key,
         "where": profile.signature.where,
         "events": what_events_are_worth(profile),
         "rests_on": profile.rests_on.mark if profile.rests_on else None,
@@ -28,9 +29,12 @@ def _summary(profile: Profile) -> dict[str, Any]:
 
 
 def what_events_are_worth(profile: Profile) -> str:
-    """`signed`, `fetched back` (they count only then), or `none` (it verifies only)."""
+    """`signed`, `fetched back` (they count only then), `unconfirmed` (none counts by itself: the
+    key is every merchant's, and nothing tells whose an event is), or `none` (it verifies only)."""
     if profile.verifies_only:
         return "none"
+    if profile.account.undocumented:
+        return "unconfirmed"
     return "fetched back" if profile.confirm else "signed"
 
 
@@ -46,7 +50,28 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
         for key, value in section.items():
             if _is_free(value):
                 section[key] = dict(value)
-    return {"profile": shown.pop("name"), "events": what_events_are_worth(profile), **shown}
+    summary = {"profile": shown.pop("name"), "events": what_events_are_worth(profile)}
+    must = what_the_shop_must_name(profile)
+    return summary | ({} if must is None else {"the_shop_must": must}) | shown
+
+
+def what_the_shop_must_name(profile: Profile) -> str | None:
+    """What the shop has to tell of each payment, where neither the provider's events nor its answer
+    names an order; None where one does, or where no event moves money."""
+    answers = profile.fetch_back.order if profile.fetch_back else ()
+    if profile.verifies_only or profile.event.order or answers:
+        return None
+    kinds = [kind for kind in ("session", "payment") if getattr(profile.event, kind)]
+    if not kinds:
+        return (
+            "know that no event names an order, a session or a payment: none can be led to an order"
+        )
+    return (
+        f"name the {' or the '.join(kinds)} of each order, for no event names the order: "
+        "PUT /api/v1/orders/REF with "
+        + " or ".join(f'{{"references": [{{"source": …, "{kind}": …}}]}}' for kind in kinds)
+        + ", or those columns in an order book; sessions that are opened here are known"
+    )
 
 
 def _is_free(value: Any) -> bool:

@@ -1,8 +1,9 @@
 """The way of a delivery, from the socket's bytes to a durable row. It never folds, never calls out.
 
 1 source      4 age           7 journal: committed together with many others
-2 size        5 environment   8 acknowledgement
-3 signature   6 identify
+2 size        5 account and     8 acknowledgement
+3 signature     environment
+              6 identify
 
 Each step either hands on or ends in a verdict. A rejection is kept in the ring, with its reason and
 its bytes up to a bound; what is signed but cannot be read is kept whole and acknowledged.
@@ -24,6 +25,7 @@ from app.operations.deliveries.judge_delivery import (
     Incoming,
     Refused,
     digest_of,
+    first_event_id,
     judge_delivery,
     kept_head,
 )
@@ -145,7 +147,10 @@ def decide(door: Door, incoming: Incoming) -> Answer | Rejected | list[Arrival]:
     if isinstance(judged, Refused):
         if judged.verdict in AGES:
             digest = digest_of(body, incoming.url)
-            door.ages.refused(source.name, digest=digest, at=now, problem=judged.problem)
+            event_id = first_event_id(source, incoming, body, environment=door.environment)
+            door.ages.refused(
+                source.name, digest=digest, at=now, problem=judged.problem, event_id=event_id
+            )
         return Rejected(judged.verdict, judged.problem, now, delivery_id)
     door.ages.taken(source.name)
     if isinstance(judged, Reply):

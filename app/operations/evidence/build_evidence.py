@@ -12,6 +12,7 @@ from app.evidence.dossier import Dossier
 from app.operations.desk import Desk
 from app.operations.evidence.gather_evidence import Providers, gather_dossier
 from app.operations.evidence.seal import Signer, seal_all
+from app.operations.folding.holds import hold_if_due
 from app.operations.orders.customers import checked_reason
 from app.operations.people.people import note_deed, permitted
 from app.store.folding.due_marks import marks_of
@@ -65,6 +66,7 @@ async def build_evidence(
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
             await permitted(connection, by=request.by, action="unmasked")
+    await hold_if_due(desk, [request.order])  # what is read in it must have been recorded
     dossier = await _sealed_dossier(desk, request, providers=providers, signer=signer)
     reason = checked_reason(request.reason, sorted(dossier.phones)) if request.reason else ""
     built = Built(

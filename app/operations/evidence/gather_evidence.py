@@ -15,6 +15,7 @@ from app.masking import Masking
 from app.operations.desk import Desk
 from app.operations.evidence.prove_sealed import AT_ONCE, Proof, proofs_of
 from app.operations.evidence.retell_deliveries import phones_told, retold
+from app.operations.folding.holds import as_judged
 from app.operations.orders.customers import phones_of
 from app.operations.orders.read_orders import nothing_known
 from app.providers.doctor import Account
@@ -24,7 +25,6 @@ from app.store.evidence.dossiers import Arrived, arrived, bytes_of, details_of_r
 from app.store.evidence.sealed_log import identity, leaves_of
 from app.store.finance.book_lines import book_lines_of
 from app.store.finance.statement_reading import statement_lines_of
-from app.store.folding.histories import gather
 from reconcile.books import match_key
 from reconcile.canonical import canonical_json
 from reconcile.history import History
@@ -52,7 +52,7 @@ async def gather_dossier(
     """Raises NotFoundError for an order of which nothing was known by then."""
     now = desk.clock.now()
     async with desk.store.reading() as connection:
-        history = (await gather(connection, [order]))[order]
+        history = (await as_judged(connection, [order], policy=desk.policy))[order]
         instant = history.instant_at(now) if as_of is None else as_of
         known = history.known_at(instant)
         if not known.records and not known.deliveries:
@@ -146,6 +146,7 @@ def _profiles(rows: Iterable[Arrived], providers: Providers) -> tuple[Profiled, 
         Profiled(
             source=name,
             profile=providers.accounts[name].profile.name,
+            orders="own" if providers.sources[name].own_orders else "shared",
             text=providers.texts[name].encode(),
         )
         for name in names

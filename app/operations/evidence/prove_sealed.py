@@ -23,6 +23,7 @@ from app.store.evidence.sealed_log import (
     leaves_of,
     newest_head,
 )
+from app.words import counted
 from reconcile.merkle import Hash, consistency_spans, inclusion_spans
 from reconcile.merkle_tiles import computed, needed
 
@@ -134,6 +135,6 @@ async def prove_growth(desk: Desk, *, old: int, new: int) -> dict[str, Any]:
     notes = [None if head is None else head.note for head in heads]
     if None in notes:
         wrong = old if notes[0] is None else new
-        raise NotFoundError(f"there was no checkpoint of {wrong} leaves")
+        raise NotFoundError(f"there was no checkpoint of {counted(wrong, 'leaf', 'leaves')}")
     path = [computed(span, kept).hex() for span in spans]
     return {"old": notes[0], "new": notes[1], "path": path}

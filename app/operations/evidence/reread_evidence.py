@@ -40,10 +40,16 @@ class _Kept:
 def bodies(bundle: Bundle) -> Found:
     """Whether the bodies say what the history says they do, as the profiles in here read them."""
     profiles, count, left = _profiles(bundle), 0, 0
+    own = {s["source"] for s in bundle.document("sources.json") if s.get("orders") == "own"}
     for kept in _kept(bundle):
-        profile = profiles.get(kept.told["source"])
+        source = kept.told["source"]
+        profile = profiles.get(source)
         try:
-            reader = None if profile is None else ProfileReader(kept.told["source"], profile)
+            reader = (
+                None
+                if profile is None
+                else ProfileReader(source, profile, own_orders=source in own)
+            )
         except ConfigurationError:
             reader = None
         if reader is None:

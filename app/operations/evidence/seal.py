@@ -122,6 +122,12 @@ def leaves_for(rows: Sequence[Sealable], *, first: int) -> list[Leaf]:
     return [leaf_of(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
 
 
+async def anything_unsealed(desk: Desk) -> bool:
+    """Whether something may have no leaf yet."""
+    async with desk.store.reading() as connection:
+        return (await find_unsealed(connection, limit=1)).anything
+
+
 async def seal_all(
     desk: Desk,
     signer: Signer,

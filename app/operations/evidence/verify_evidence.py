@@ -31,6 +31,7 @@ from app.evidence.verify import (
     steps_of,
 )
 from app.operations.evidence.reread_evidence import bodies, provider_signatures
+from app.words import LEAF, counted
 
 Found = tuple[bool | None, str]
 
@@ -153,7 +154,8 @@ def _checkpoint(bundle: Bundle) -> Found:
     for public in (newest, *reversed(earlier)):
         if note_holds(note, name=found.origin, public=public):
             which = "the same key" if public == newest else "an earlier key of this log"
-            return True, f"Signed with {which}: the log {found.origin} at {found.size} leaves."
+            size = counted(found.size, *LEAF)
+            return True, f"Signed with {which}: the log {found.origin} at {size}."
     raise Wrong("the checkpoint is not signed with a key of this log")
 
 

@@ -55,10 +55,10 @@ def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | N
         return f"{name} does not have its hash: the leaf was changed"
     if row is None or (row.kind, row.kind) != (leaf.kind, sealed.get("kind")):  # 2
         return f"{name} seals a row that is gone: it was deleted"
-    for member in sorted(sealed.keys() - OWN - INDEXED):  # 3
+    for member in sorted((sealed.keys() | row.members.keys()) - OWN - INDEXED):  # 3
         now = row.members.get(member)
         let_go = member == "headers" and content is not None and content.pruned
-        if now != sealed[member] and not let_go:
+        if now != sealed.get(member) and not let_go:
             return f"{name} sealed another {member} than its row has: one of the two was changed"
     return None if content is None else next(_wrong_body(name, content), None)  # 4
 

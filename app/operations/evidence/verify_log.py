@@ -35,7 +35,7 @@ from app.store.evidence.sealed_log import (
     newest_head,
 )
 from app.store.evidence.unsealed import count_unsealed, log_size
-from app.words import counted
+from app.words import LEAF, counted
 from reconcile.merkle_tiles import STEP
 
 AT_ONCE: Final = 1_000
@@ -75,15 +75,14 @@ class Verified:
 
     def sentence(self) -> str:
         """For a person."""
-        verdict = f"{self.found} do not fit" if self.found else "all fit"
-        more = f", {self.waiting} rows wait to be sealed" if self.waiting else ""
-        more += (
-            f", {self.reread} deliveries are read otherwise by now (`db check` compares them with "
-            "their bodies)"
-            if self.reread
-            else ""
-        )
-        looked = counted(self.leaves, "leaf", "leaves")
+        verdict = counted(self.found, "does not fit", "do not fit") if self.found else "all fit"
+        more = ""
+        if self.waiting:
+            more = f", {counted(self.waiting, 'row waits', 'rows wait')} to be sealed"
+        if self.reread:
+            read = counted(self.reread, "delivery is", "deliveries are")
+            more += f", {read} read otherwise by now (`db check` compares them with their bodies)"
+        looked = counted(self.leaves, *LEAF)
         return f"{looked} and {counted(self.checkpoints, 'checkpoint')}: {verdict}{more}."
 
     def document(self) -> dict[str, Any]:
@@ -217,9 +216,10 @@ class _Verification:
             return
         size = self._tree.size
         if self._heads:
+            said = counted(self._heads[0].size, *LEAF)
             self.verified.add(
-                f"the checkpoint of {self._heads[0].size} leaves says more than the {size} that "
-                "there are: the end of the log was cut off, or a checkpoint put in"
+                f"the checkpoint of {said} says more than the {size:,} that there are: the end of "
+                "the log was cut off, or a checkpoint put in"
             )
         newest = await newest_head(self._connection)
         if size and (newest is None or newest.size < size):
@@ -247,7 +247,7 @@ class _Verification:
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif self._whole and kept.size > self._tree.size:
             self.verified.add(
-                f"the log has {self._tree.size} leaves, and the kept checkpoint is of {kept.size}: "
-                f"what came last was cut off, from leaf {self._tree.size} on",
+                f"the log has {counted(self._tree.size, *LEAF)}, and the kept checkpoint is of "
+                f"{kept.size:,}: what came last was cut off, from leaf {self._tree.size} on",
                 leaf=self._tree.size,
             )

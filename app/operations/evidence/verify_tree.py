@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from app.evidence.checkpoint import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
 from app.evidence.keys import PublicKey
 from app.store.evidence.sealed_log import Identity, SignedHead
+from app.words import counted
 from reconcile.instants import format_instant
 from reconcile.merkle import Frontier, Hash, Node
 from reconcile.merkle_tiles import Tail
@@ -58,7 +59,7 @@ class Tree:
 
         Of several heads that do not fit, the first tells where the log was changed.
         """
-        name = f"the checkpoint of {head.size} leaves"
+        name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
             said = read_checkpoint(head.note)
         except NotACheckpoint:
@@ -86,6 +87,6 @@ class Tree:
         if self._kept.head == self._frontier.head():
             return None
         return (
-            f"the first {self.size} leaves are not those of the kept checkpoint: the log was "
-            "written anew since"
+            f"the first {counted(self.size, 'leaf is', 'leaves are')} not as in the kept "
+            "checkpoint: the log was written anew since"
         )

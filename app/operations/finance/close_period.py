@@ -22,7 +22,7 @@ from typing import Any, Final
 from app.errors import UsageError
 from app.operations.deliveries.reverify import count_genuine
 from app.operations.desk import Desk
-from app.operations.finance.closed_periods import CLOSING_BASIS
+from app.operations.finance.closed_periods import CLOSING_BASIS, rules_form
 from app.operations.finance.print_report import printed
 from app.operations.finance.report_period import Progress, report_period
 from app.operations.people.people import note_deed, permitted
@@ -167,7 +167,7 @@ async def _write(
             role=who.role,
             margin_days=request.margin_days,
             policy=asdict(desk.policy),
-            program={"tallyhook": version("tallyhook")},
+            program={"tallyhook": version("tallyhook"), "rules": rules_form(desk.policy)},
             figures=figures(report),
             adjusted=adjusted_in(report.adjustments),
             report=report_document(report),

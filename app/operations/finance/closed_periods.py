@@ -10,14 +10,31 @@ from app.operations.desk import Desk
 from app.reports.render import ReportFormat, render
 from app.store.database.engine import Connection
 from app.store.finance.closings import Closed, closed_periods, closing_of_period, print_of
+from app.store.folding.folded_by import form_of
 from reconcile.closing import Closing
 from reconcile.figures import Stated
 from reconcile.periods import month_named
+from reconcile.policy import Policy, policy_text
 from reconcile.report import Basis, Scope
 from reconcile.report_document import report_of
 
 CLOSING_BASIS: Final[Basis] = "captured"
 """A month is closed, and compared with its closing, by the dates on which money moved."""
+
+
+RULES_BEFORE: Final = "v1"
+"""The engine's rules by which months were closed whose closing does not name them."""
+
+
+def rules_form(policy: Policy) -> str:
+    """The form of the engine's rules, as a closing names it: what the same evidence comes to may
+    be another under each."""
+    return form_of(policy_text(policy))
+
+
+def rules_of_closing(closing: Closing) -> str:
+    """The form of the rules that a month was closed by."""
+    return closing.program.get("rules", RULES_BEFORE)
 
 
 async def list_closed(desk: Desk) -> list[Closed]:

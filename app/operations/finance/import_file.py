@@ -25,7 +25,8 @@ from app.files.opening import digest_of, open_table
 from app.files.problems import Problem, Refused
 from app.files.rejects import refuse_to_replace, write_rejects
 from app.operations.desk import Desk
-from app.operations.finance.import_kinds import Imported, Progress, Wanted
+from app.operations.finance.book_references import Unfit, name_references, unfit_references
+from app.operations.finance.import_kinds import BOOK, Imported, Progress, Wanted
 from app.operations.finance.import_writing import chunks, write_and_publish
 from app.operations.people.people import permitted
 from app.store.finance.staging import Staged
@@ -49,6 +50,8 @@ async def import_file(
     with closing(_Reading(wanted, progress)) as reading:
         await reading.read()
         done = reading.done
+        if wanted.kind is BOOK:
+            reading.leave_out(await unfit_references(desk, reading.staged))
         if wanted.dry_run:
             async with desk.store.reading() as connection:
                 for rows in chunks(reading.staged):
@@ -56,6 +59,9 @@ async def import_file(
         elif not done.found or (wanted.rejects is not None and not done.refused):
             reading.set_aside()
             await write_and_publish(desk, wanted, reading.staged, done, who=who, progress=progress)
+            if wanted.kind is BOOK and done.number is not None:
+                unfit = await name_references(desk, reading.staged, number=done.number)
+                reading.tell_unfit(unfit)
     done.problems.sort(key=lambda problem: problem.row)
     return done
 
@@ -144,6 +150,17 @@ class _Reading:
         if kind.at_most == 1:
             self.staged.drop_without(kind.names)
         self.done.rejected = self.done.read - self.staged.count()
+
+    def leave_out(self, unfit: Sequence[Unfit]) -> None:
+        """Take none of these rows: what they name pays another order."""
+        if unfit:
+            self.tell_unfit(unfit)
+            self.staged.drop(number for number, _ in unfit)
+            self.done.rejected = self.done.read - self.staged.count()
+
+    def tell_unfit(self, unfit: Sequence[Unfit]) -> None:
+        """Note why these rows, or what they name, are not taken."""
+        self._note([Problem(row=row, column=None, sentence=said) for row, said in unfit])
 
     def _note(self, problems: Sequence[Problem]) -> None:
         self.done.note(problems)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from app.files.books import REFERENCES
 from app.files.forms import Form
 from app.files.mapping import FileMapping
 from app.files.problems import Problem
 from app.operations.people.people import Action
+from app.store.database.engine import Connection
 from app.store.finance.book_lines import compare_book, write_book
 from app.store.finance.imports import ImportKind
 from app.store.finance.line_versions import Written
@@ -53,6 +55,21 @@ class Kind:
         return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
 
 
+def _lines(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows of a book without what its orders were paid by, which is no part of a line."""
+    return [row[: -len(REFERENCES)] for row in rows]
+
+
+async def _compare_lines(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> Written:
+    return await compare_book(connection, _lines(rows))
+
+
+async def _write_lines(
+    connection: Connection, rows: Sequence[tuple[Any, ...]], *, number: int
+) -> Written:
+    return await write_book(connection, _lines(rows), number=number)
+
+
 BOOK: Final = Kind(
     name="book",
     action="records_imported",
@@ -60,8 +77,8 @@ BOOK: Final = Kind(
     identity=("match_key", "kind"),
     at_most=1,
     names="reference",
-    compare=compare_book,
-    write=write_book,
+    compare=_compare_lines,
+    write=_write_lines,
 )
 
 STATEMENT: Final = Kind(

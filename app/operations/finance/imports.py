@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,15 +33,22 @@ class Request:
 
 
 async def import_book(
-    desk: Desk, request: Request, *, progress: Progress = lambda done, total: None
+    desk: Desk,
+    request: Request,
+    *,
+    sources: Collection[str] | None = None,
+    progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import an order book. It makes no records: a book is compared with ledgers, and never
-    changes one. Raises as `import_file` does, and UsageError for a mapping."""
+    """Import an order book. Its lines are compared with ledgers, and change none; only what orders
+    were paid by leads events to them. sources: the names that a source may have; None: any.
+
+    Raises as `import_file` does, and UsageError for a mapping.
+    """
     mapping = _mapping(request, BookForm.FIELDS)
     wanted = Wanted(
         path=request.path,
         mapping=mapping,
-        form=BookForm(mapping),
+        form=BookForm(mapping, sources=sources),
         kind=BOOK,
         dry_run=request.dry_run,
         rejects=_rejects(request),
@@ -53,15 +61,16 @@ async def import_statement(
     request: Request,
     *,
     source: str,
+    own_orders: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
-    `import_book` does."""
+    `import_book` does. own_orders: whether that source's orders meet no other's."""
     mapping = _mapping(request, StatementForm.FIELDS)
     wanted = Wanted(
         path=request.path,
         mapping=mapping,
-        form=StatementForm(mapping, source=source),
+        form=StatementForm(mapping, source=source, own_orders=own_orders),
         kind=STATEMENT,
         dry_run=request.dry_run,
         rejects=_rejects(request),

@@ -1,6 +1,6 @@
 """The desk of late money: payments after cancel or expiry, double payments, refunds owed.
 
-It judges nothing itself: what it shows are breaks of three causes, and what people decided.
+It judges nothing itself: what it shows are breaks of four causes, and what people decided.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ Standing = Literal["to_decide", "waits_for_refund", "settled", "closed"]
 """to_decide: nobody has said what becomes of it. waits_for_refund: it is to go back, and has not
 yet. settled: it was accepted or credited. closed: evidence has ended it."""
 
-LATE: Final[tuple[BreakCause, ...]] = ("late_money", "paid_twice", "refund_not_received")
+LATE: Final[tuple[BreakCause, ...]] = (
+    "late_money",
+    "paid_twice",
+    "overpaid",
+    "refund_not_received",
+)
 
 _PROPOSED: Final[dict[str, Settling]] = {
     "late_money": "accept",
     "paid_twice": "refund",
+    "overpaid": "refund",
     "refund_not_received": "refund",
 }
 

@@ -23,6 +23,7 @@ from app.store.finance.reporting import changed_outcomes
 from app.store.finance.rules import rules_in_force
 from app.store.finance.statement_reading import statement_rows
 from app.store.finance.takings import whole_takings
+from app.words import counted
 from reconcile.breaks import Break
 from reconcile.breaks_life import State, Step, life
 from reconcile.breaks_words import break_sentence, next_step
@@ -202,6 +203,7 @@ def _notes(control: Control) -> tuple[str, ...]:
     if not control.unsearched:
         return ()
     return (
-        f"{control.unsearched:,} rows were left over after matching by reference, too many for the "
-        "search by payment, group and rule: they stand as breaks without candidates.",
+        f"{counted(control.unsearched, 'row was', 'rows were')} left over after matching by "
+        "reference, too many for the search by payment, group and rule: the rest stands as breaks "
+        "without candidates.",
     )

@@ -4,7 +4,8 @@
                 the sealed log
     2 prints    the bytes that were kept are those of the closing
     3 history   everything that was known then is there, and is what it was
-    4 figures   the report made again, as of then and by the policy of then, has the same figures
+    4 figures   the report made again, as of then and by the policy of then, has the same figures;
+                where the month was closed by an earlier version's rules, how many are otherwise now
 
 Beside that, each format is printed again from the report that was kept. One that would look
 otherwise now is named and is no fault: what was kept is what is shown.
@@ -21,11 +22,13 @@ from typing import Final, Literal
 from app.errors import NotFoundError
 from app.operations.desk import Desk
 from app.operations.finance.close_period import scope_of
+from app.operations.finance.closed_periods import rules_form, rules_of_closing
 from app.operations.finance.print_report import printed
 from app.operations.finance.report_period import Progress, report_period
 from app.store.evidence.history_digest import history_digests
 from app.store.evidence.sealed_log import head_of
 from app.store.finance.closings import Closed, closed_periods, closing_text, print_of
+from app.words import counted
 from reconcile.closing import Closing, adjusted_in, closing_of, first_difference
 from reconcile.figures import Figure, difference, figures
 from reconcile.policy import Policy
@@ -154,7 +157,7 @@ async def _history(desk: Desk, closing: Closing, progress: Progress) -> Verified
         closing.month.name,
         "history",
         first_difference(closing.evidence, now),
-        f"{rows:,} rows of evidence are as they were",
+        counted(rows, "row of evidence is as it was", "rows of evidence are as they were"),
     )
 
 
@@ -168,8 +171,19 @@ async def _figures(desk: Desk, closing: Closing, progress: Progress) -> Verified
     wrong = _told(changes[0]) if changes else None
     if wrong is None and adjusted_in(report.adjustments) != closing.adjusted:
         wrong = "the adjustments to months before are not those that follow from the evidence"
-    return _verified(
-        closing.month.name, "figures", wrong, f"{len(now):,} figures follow from the evidence"
+    right = f"{len(now):,} figures follow from the evidence"
+    by, of_now = rules_of_closing(closing), rules_form(then.policy)
+    if wrong is not None and by != of_now:
+        wrong, right = None, _by_other_rules(len(changes), by=by, of_now=of_now)
+    return _verified(closing.month.name, "figures", wrong, right)
+
+
+def _by_other_rules(changes: int, *, by: str, of_now: str) -> str:
+    """A month stays what it was closed as; what an upgrade makes of its evidence is told later."""
+    return (
+        f"closed by the rules {by} of an earlier version; by those of now ({of_now}) "
+        f"{counted(changes, 'figure is', 'figures are')} otherwise, which the report of the open "
+        "month tells as adjustments"
     )
 
 

@@ -18,7 +18,7 @@ from app.errors import NotFoundError
 from app.ids import Chance, seeded_chance
 from app.operations.desk import Desk
 from app.store.folding.histories import gather, scan
-from app.words import counted
+from app.words import DELIVERY, counted
 from reconcile.canonical import canonical_json
 from reconcile.explain import ledger_document
 from reconcile.fold import fold
@@ -43,7 +43,7 @@ class CounterExample:
 
     def __str__(self) -> str:
         return (
-            f"{self.order}: {self.law} does not hold over {self.deliveries} deliveries "
+            f"{self.order}: {self.law} does not hold over {counted(self.deliveries, *DELIVERY)} "
             f"(trial {self.trial}, --seed {self.seed})"
         )
 

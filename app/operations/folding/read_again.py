@@ -55,6 +55,8 @@ def read_bytes_again(
     if environment is not None and reading.environment not in (None, environment):
         other = f"it is of {reading.environment}, and this database is of {environment}"
         return Reread(delivery=delivery, problem=other)
+    if reading.foreign:
+        return Reread(delivery=delivery, problem="it names another account than its source's")
     place, problem = _place(reading, delivery)
     if place is None:
         return Reread(delivery=delivery, problem=problem)

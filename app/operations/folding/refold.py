@@ -12,7 +12,9 @@ from typing import Final
 import structlog
 
 from app.operations.desk import Desk
+from app.operations.folding.holds import hold_back
 from app.operations.folding.take_up_policy import tell_of_several
+from app.store.database.engine import Connection
 from app.store.folding.due_marks import (
     Due,
     call_up,
@@ -23,12 +25,13 @@ from app.store.folding.due_marks import (
     put_marks_right,
     unchanged,
 )
-from app.store.folding.folded_by import forget_policy, note_folded, note_policy
+from app.store.folding.folded_by import forget_policy, note_folded, note_policy, rules_of
 from app.store.folding.histories import SideStream, contested_with, gather, scan, side_stream
 from app.store.folding.ledgers import (
     ALL_POSITIONS,
     Publication,
-    drop_caches,
+    drop_ledgers_without_history,
+    drop_takings,
     latest_positions,
     new_publication,
     position_in,
@@ -81,10 +84,11 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
         marks = await unchanged(connection, marks)
         before = await latest_positions(connection, [mark.order for mark in marks])
         current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
-        publications = [decided(each, before.get(each.order)) for each in current]
+        rules = rules_of(policy_text(desk.policy))
+        publications = [decided(each, before.get(each.order), rules=rules) for each in current]
         await publish(
             connection,
-            publications,
+            await _with_holds(connection, desk, publications),
             due=marks,
             put_aside_until=now + PUT_ASIDE,
             notify=now if desk.store.notifies else None,
@@ -144,8 +148,9 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
         return None
 
 
-def decided(ledger: Ledger, before: Position | None) -> Publication:
-    """What is to be published of a ledger, when `before` was published last."""
+def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
+    """What is to be published of a ledger folded by these rules, when `before` was published
+    last."""
     position = position_of(ledger)
     codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
     return new_publication(
@@ -154,8 +159,34 @@ def decided(ledger: Ledger, before: Position | None) -> Publication:
         position=position,
         findings=f"|{codes}|" if codes else "",
         next_decision_at=ledger.next_decision_at,
+        rules=rules,
         revision=revise(before, ledger, after=position),
     )
+
+
+async def _with_holds(
+    connection: Connection, desk: Desk, publications: Sequence[Publication]
+) -> list[Publication]:
+    """The publications, where only new rules make an order fulfillable with its hold, which is
+    recorded in this transaction: so nobody is ever told that it may be fulfilled."""
+    turning = {each.order: each for each in publications if _turns_fulfillable(each)}
+    held = await hold_back(connection, desk, turning)
+    anew = {order: _folded_held(desk, history, turning[order]) for order, history in held.items()}
+    found = [anew.get(each.order, each) for each in publications]
+    return [each for each in found if each is not None]
+
+
+def _folded_held(desk: Desk, history: History, instead_of: Publication) -> Publication | None:
+    ledger = _folded(desk, history, now=desk.clock.now())
+    if ledger is None or instead_of.revision is None:
+        return None
+    return decided(ledger, instead_of.revision.before, rules=instead_of.rules)
+
+
+def _turns_fulfillable(publication: Publication) -> bool:
+    """Whether it says that an order may be fulfilled of which it was published that it may not."""
+    before = None if publication.revision is None else publication.revision.before
+    return publication.position.fulfillable and before is not None and not before.fulfillable
 
 
 async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
@@ -164,10 +195,11 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
     `progress` is told how many orders were folded since it was last called. A revision is
     published where the rebuilt ledger differs from what was published before.
     """
-    now = desk.clock.now()
+    now, rules = desk.clock.now(), rules_of(policy_text(desk.policy))
     folded = 0
     async with desk.store.writing() as connection:
-        await drop_caches(connection)
+        # Ledgers stay until they are replaced: they say by which rules each order was folded.
+        await drop_takings(connection)
         # Broken off, it leaves orders of both policies; the next start sets all of them due.
         await forget_policy(connection)
     async with desk.store.reading() as connection:
@@ -180,7 +212,8 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
                 if ledger is None:
                     aside.append(history.order)
                     continue
-                waiting.append(decided(ledger, await _latest(published, history.order)))
+                before = await _latest(published, history.order)
+                waiting.append(decided(ledger, before, rules=rules))
                 if len(waiting) == REBUILT_AT_ONCE:
                     await _publish_rebuilt(desk, waiting)
                     folded += len(waiting)
@@ -190,6 +223,7 @@ async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
         await _put_aside(desk, aside, until=now + PUT_ASIDE)
         progress(len(waiting))
     async with desk.store.writing() as connection:
+        await drop_ledgers_without_history(connection)
         await note_policy(connection, policy_text(desk.policy))
     return folded + len(waiting)
 
@@ -206,6 +240,7 @@ async def _publish_rebuilt(desk: Desk, publications: Sequence[Publication]) -> N
     if publications:
         async with desk.store.writing() as connection:
             notify = desk.clock.now() if desk.store.notifies else None
+            publications = await _with_holds(connection, desk, publications)
             await publish(connection, publications, notify=notify)
             first, last = publications[0].order, publications[-1].order
             await put_marks_right(connection, first=first, last=last)

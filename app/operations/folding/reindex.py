@@ -51,7 +51,8 @@ async def reindex(
             read += len(rereads)
             events += sum(reread.event is not None for reread in rereads)
             progress(len(rereads))
-        await await_again(writing, now=now, not_known=NOT_KNOWN)
+        never = [name for name, source in sources.items() if not source.asks]
+        await await_again(writing, now=now, not_known=NOT_KNOWN, never=never)
     desk.store.evidence_arrived.set()
     return Reindexed(read=read, events=events, unreadable=read - events)
 

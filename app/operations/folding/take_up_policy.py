@@ -1,8 +1,8 @@
 """Sets every order due where the policy is another than the one by which they were folded.
 
-A ledger is history, policy and instant: with other settings, what is published, when an order is
-due next and what a reconciliation has kept are all of the policy before. New evidence and
-deadlines would mend them one by one, or never.
+A ledger is history, policy and instant: with other settings, or by a version with other rules, what
+is published, when an order is due next and what a reconciliation has kept are all of the policy
+before. New evidence and deadlines would mend them one by one, or never.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import structlog
 from app.operations.desk import Desk
 from app.store.folding.folded_by import (
     anything_folded,
+    form_of,
     note_change,
     note_changed,
     note_policy,
@@ -39,6 +40,7 @@ class TakingUp:
         self._desk = desk
         self._policy = policy_text(desk.policy)
         self._known = False
+        self._by_other_form = False
         self._after: str | None = None
         self._count = 0
         self._over = False
@@ -74,6 +76,7 @@ class TakingUp:
         async with self._desk.store.reading() as connection:
             noted = await noted_policy(connection)
         self._known = noted is not None
+        self._by_other_form = noted is not None and form_of(noted) != form_of(self._policy)
         return noted == self._policy
 
     def _tell(self, *, alone: bool) -> None:
@@ -81,9 +84,15 @@ class TakingUp:
             tell_of_several()
         if not self._count:
             return
-        if self._known:
+        if self._by_other_form:
             log.warning(
-                "the settings of what counts as late have changed; all orders were set due to "
+                "this version folds by other rules; all orders were set due to be folded by "
+                "them, and what only they make fulfillable is held until it is released",
+                count=self._count,
+            )
+        elif self._known:
+            log.warning(
+                "the settings that orders are judged by have changed; all orders were set due to "
                 "be folded by them",
                 count=self._count,
             )
@@ -98,6 +107,6 @@ class TakingUp:
 def tell_of_several() -> None:
     """Say that orders are folded by one policy here, and by another one there."""
     log.warning(
-        "another process folds by other settings of what counts as late; give all the "
-        "same, and start them again: every order is then folded anew"
+        "another process folds by other settings; give all the same, and start them again: every "
+        "order is then folded anew"
     )

@@ -19,13 +19,15 @@ from app.checkout.client import CheckoutClient
 from app.checkout.request import CheckoutRequest, SoundRequest, body_of, checked
 from app.errors import TallyhookError
 from app.ids import new_id
-from app.operations.checkout.open_checkout import CheckoutResult, open_checkout
+from app.operations.checkout.checkout_result import CheckoutResult
+from app.operations.checkout.open_checkout import open_checkout
 from app.operations.desk import Desk
 from app.operations.going_live.rehearsal_plan import EXPECTED, Expected, Plan, told
 from app.operations.orders.read_orders import order_document
 from app.operations.orders.tell_order import Told, tell_order
 from app.store.folding.ledgers import times_released
 from app.store.people.signoffs import Judged, Signoff, add_signoff
+from app.words import counted
 from reconcile.instants import SECOND
 
 BEYOND_S: Final = 120.0
@@ -173,7 +175,7 @@ class _Stage:
         if self._plan.patience_s is not None:
             return self._plan.patience_s
         policy, now = self._desk.policy, self._desk.clock.now()
-        deadline = result.expires_at or now + policy.payment_window + policy.grace
+        deadline = (result.expires_at or now + policy.payment_window) + policy.grace
         return max(deadline - now, 0) / SECOND + BEYOND_S
 
     def _compared(self, scenario: str, ledger: dict[str, Any], *, began: float) -> Played:
@@ -228,16 +230,15 @@ async def _write_down(desk: Desk, played: list[Played]) -> None:
     """What the checklist takes from a rehearsal."""
     right = sum(each.passed for each in played)
     whole = right == len(played) and len(played) > 1
-    found: dict[str, tuple[Judged, str]] = {
-        "rehearsal": (_word(whole), f"{right} of {len(played)} scenarios ended as they must")
-    }
+    said = f"{right} of {counted(len(played), 'scenario')} ended as they must"
+    found: dict[str, tuple[Judged, str]] = {"rehearsal": (_word(whole), said)}
     for each in played:
         if each.scenario == SAME_START:
             found["idempotency"] = (_word(each.passed), each.explanation)
         elif each.scenario == "duplicate webhook":
             async with desk.store.reading() as connection:
                 times = await times_released(connection, each.order)
-            sentence = f"Released {times} times, with webhooks that came repeatedly"
+            sentence = f"Released {counted(times, 'time')}, with webhooks that came repeatedly"
             found["duplicates"] = (_word(each.passed and times == 1), sentence)
     async with desk.store.writing() as connection:
         for item, (state, note) in found.items():

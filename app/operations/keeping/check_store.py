@@ -1,12 +1,14 @@
 """Checks the store against itself: each layer is built again from the one that it rests on.
 
-    1 the file       SQLite's own check, indexes included; the rest needs a file that can be read
+    1 the file       SQLite's own check, indexes included, and every object of the schema, which is
+                     as the migrations make it; the rest needs a database that can be read
     2 bodies         have the digest and size that their delivery was acknowledged with
     3 index          events, links, contests and verdicts are what the bodies give, as in `reindex`;
                      customers whom bodies name are found by their numbers
     4 ledgers        cached and published ones are what the histories give, as in `refold --all`;
                      and takings, where they are cached and not behind
     5 due marks      every order comes up when its ledger changes next
+    6 erasures       their journal can be read, is this database's, and was carried out in it
 
 On one snapshot, while the service runs. Orders that are due are not compared: their mark says that
 their ledger is behind. None is where orders were folded by another policy than ours, or are to be
@@ -26,6 +28,7 @@ from app.operations.desk import Desk
 from app.operations.finance.takings import is_behind
 from app.operations.folding.refold import CLAIM, decided
 from app.operations.folding.reindex import read_again
+from app.operations.keeping.replay_erasures import journal_state
 from app.providers.source import Source
 from app.store.arrivals.deliveries import RawDelivery, raw_deliveries
 from app.store.database.integrity import damage
@@ -33,17 +36,17 @@ from app.store.finance.takings import Fresh, row_of, stored_takings
 from app.store.folding.comparing import (
     cached_rows,
     differences,
-    feed_gaps,
     ledgers_without_history,
     lonely_duplicates,
     phones_not_noted,
     scratch_index,
 )
 from app.store.folding.due_marks import Due, marks_of
-from app.store.folding.folded_by import noted_policy
+from app.store.folding.folded_by import noted_policy, rules_of
 from app.store.folding.histories import gather, scan
 from app.store.folding.indexing import index_again
 from app.store.folding.ledgers import latest_positions, ledger_row
+from app.store.folding.published import feed_gaps
 from app.words import counted
 from reconcile.fold import fold
 from reconcile.history import History
@@ -113,7 +116,7 @@ async def check_store(
 
 
 _OTHER_POLICY: Final = (
-    "orders were folded by other settings of what counts as late than these, or are just being set "
+    "orders were folded by other settings than these, or are just being set "
     "due for these, so no ledger was compared; `tallyhook serve` folds all by the settings it has"
 )
 
@@ -135,16 +138,18 @@ class _Check:
         self._progress = progress
         self._report = Report()
         self._others = False
+        self._rules = rules_of(policy_text(desk.policy))
         self._now: Instant = desk.clock.now()
         # An order that a worker has claimed is due, though its mark stands at the claim's end.
         self._claimed = self._now + (CLAIM if desk.store.shared else 0)
 
     async def run(self) -> Report:
-        self._add(await self._damage())  # 1
+        self._add(await self._damage() or await self._desk.store.strange_objects())  # 1
         if not self._report.found:
             async with self._desk.store.reading() as connection:
                 await self._index(connection)  # 2, 3
                 await self._ledgers(connection)  # 4, 5
+            await self._erasures()  # 6
         return self._report
 
     async def _damage(self) -> list[str]:
@@ -157,6 +162,17 @@ class _Check:
     def _add(self, problems: Sequence[str]) -> None:
         for problem in problems:
             self._report.add(problem)
+
+    async def _erasures(self) -> None:
+        state = await journal_state(self._desk)
+        if state.problem is not None:
+            self._report.add(state.problem)
+        if state.pending:
+            self._report.add(
+                f"{counted(state.pending, 'erasure')} of the journal of erasures "
+                f"{'is' if state.pending == 1 else 'are'} not carried out in this database; stop "
+                "the service and run `tallyhook db restored`"
+            )
 
     # --- (2) bodies and (3) index ----------------------------------------------------------------
 
@@ -242,7 +258,7 @@ class _Check:
         ledger = self._folded(history)
         if ledger is None:
             return
-        wanted = decided(ledger, published)
+        wanted = decided(ledger, published, rules=self._rules)
         if cached is None:
             self._report.add(f"the ledger of {order} is not cached, and nothing is due")
         elif _without_instant(cached) != _without_instant(ledger_row(wanted)):

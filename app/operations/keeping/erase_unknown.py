@@ -16,11 +16,17 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """By what is judged, and when. `staying`: an order that stays, if any does."""
+    """By what is judged, and when. `staying`: an order that stays, if any does. `until`: what came
+    after it is not asked about; None: all is."""
 
     rules: Rules
     now: Instant
     staying: str | None
+    until: Instant | None = None
+
+    def asks(self, heard: Instant) -> bool:
+        """Whether what arrived at an instant is asked about."""
+        return self.until is None or heard <= self.until
 
 
 @dataclass(slots=True)
@@ -42,7 +48,7 @@ async def judge_strays(connection: Connection, deliveries: Iterable[str], by: Ju
     """Those of the deliveries that have no order: one that was read is kept as an event."""
     judged = Judged()
     for owned in await owners(connection, deliveries):
-        if owned.order is not None or owned.pruned:
+        if owned.order is not None or owned.pruned or not by.asks(owned.received_at):
             continue
         name, heard = owned.delivery_id, owned.received_at
         if owned.unread:
@@ -59,8 +65,11 @@ async def judge_refused(connection: Connection, named: re.Pattern[str], by: Judg
     """Refused deliveries in which the pattern finds something."""
     judged = Judged()
     for name, heard in await rejections_that_hold(connection, [named]):
-        kept = kept_unknown(name, heard, by.rules, why="refused", beside=by.staying, as_of=by.now)
-        judged.add(name, kept)
+        if by.asks(heard):
+            judged.add(
+                name,
+                kept_unknown(name, heard, by.rules, why="refused", beside=by.staying, as_of=by.now),
+            )
     return judged
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.errors import ConfigurationError
 from app.providers.source import Source
+from app.words import counted
 from reconcile.instants import DAY, Duration
 
 
@@ -67,8 +68,9 @@ def _check_redelivery(days: int, sources: Mapping[str, Source]) -> None:
         name: source.profile.acknowledgement.redelivery_days for name, source in sources.items()
     }
     problems = [
-        f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {span} days within which source {name} "
-        f"may deliver again; write {max(spans.values())} or more, or 0 to keep everything"
+        f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {counted(span, 'day')} within which "
+        f"source {name} may deliver again; write {max(spans.values())} or more, or 0 to keep "
+        "everything"
         for name, span in spans.items()
         if span > days
     ]

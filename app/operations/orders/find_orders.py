@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from app.masking import masked_phone
 from app.operations.desk import Desk
+from app.operations.folding.holds import as_judged
 from app.operations.orders.customers import phones_of
 from app.operations.orders.search_terms import Sought, end_of, understood
 from app.providers.source import Source
@@ -21,7 +22,6 @@ from app.store.arrivals.phones import has_other_keys, orders_by_phone
 from app.store.database.engine import Connection
 from app.store.finance.book_phones import references_in_books
 from app.store.folding.due_marks import marks_of
-from app.store.folding.histories import gather
 from reconcile.explain import ledger_summary
 from reconcile.fold import fold
 from reconcile.instants import format_instant
@@ -78,7 +78,7 @@ async def find_orders(desk: Desk, text: str, *, sources: Mapping[str, Source], l
                 found.more = True
                 break
             hits.setdefault(order, how)
-        histories = await gather(connection, hits)
+        histories = await as_judged(connection, hits, policy=desk.policy)
         for order, how in hits.items():  # 3
             history = histories[order]
             instant = history.instant_at(desk.clock.now())

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from app.operations.desk import Desk
 from app.store.folding.ledgers import feed
-from app.store.folding.published import Published
+from app.store.folding.published import Published, head_of, place_to_read_from
 from reconcile.instants import format_instant
 
-__all__ = ["Published", "outcome_document", "read_feed"]
+__all__ = ["Published", "outcome_document", "read_feed", "read_from"]
 
 LOOK_AGAIN_S: Final = 0.2
 """How often a waiting reader looks. It costs one indexed read."""
@@ -27,6 +27,18 @@ async def read_feed(desk: Desk, *, after: int, limit: int, wait_s: float) -> lis
         if found or left <= 0 or desk.store.closing.is_set():
             return found
         await asyncio.sleep(min(LOOK_AGAIN_S, left))
+
+
+async def read_from(desk: Desk, *, after: int) -> int | None:
+    """For a cursor beyond the last place of the feed, the one to read from instead; else None.
+
+    A reader has such a cursor where its database was replaced by an older one, without a word to
+    Tallyhook; it would wait for news that will never have so high a number.
+    """
+    async with desk.store.reading() as connection:
+        if after <= await head_of(connection):
+            return None
+        return await place_to_read_from(connection)
 
 
 def outcome_document(published: Published) -> dict[str, Any]:

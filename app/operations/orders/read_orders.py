@@ -1,4 +1,7 @@
-"""Reads ledgers: always folded from what is stored now, never from the cache."""
+"""Reads ledgers: always folded from what is stored now, never from the cache.
+
+An order that the fold worker is going to hold is read as held before the worker has come to it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import Any, Final
 
 from app.errors import NotFoundError
 from app.operations.desk import Desk
-from app.store.folding.histories import gather
+from app.operations.folding.holds import as_judged
 from app.store.folding.ledgers import listed_orders
+from app.store.folding.records import records_of
 from app.store.keeping.retention import Pruned, pruned_among
 from app.words import counted
+from reconcile.evidence import value_document
 from reconcile.explain import ledger_document
 from reconcile.fold import fold
 from reconcile.history import History
@@ -39,10 +44,17 @@ async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None
     return ledger_document(ledger) | told
 
 
+async def told_of(desk: Desk, order: str, *, as_of: Instant | None = None) -> list[dict[str, Any]]:
+    """What the merchant's side did or said of an order, each record with its author."""
+    async with desk.store.reading() as connection:
+        records = await records_of(connection, order)
+    return [value_document(each) for each in records if as_of is None or each.recorded_at <= as_of]
+
+
 async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Ledger, Pruned | None]:
     now = desk.clock.now()
     async with desk.store.reading() as connection:
-        history = (await gather(connection, [order]))[order]
+        history = (await as_judged(connection, [order], policy=desk.policy))[order]
         pruned = await pruned_among(connection, [d.delivery_id for d in history.deliveries])
     instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
@@ -97,7 +109,7 @@ async def list_orders(
         orders = await listed_orders(
             connection, after=after, limit=limit, outcome=outcome, finding=finding
         )
-        histories = await gather(connection, orders)
+        histories = await as_judged(connection, orders, policy=desk.policy)
     ledgers = []
     for count, order in enumerate(orders, 1):
         history = histories[order]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, Literal, get_args
 
 from app.errors import NotFoundError, UsageError
@@ -21,6 +22,12 @@ from reconcile.instants import Instant
 
 Role = Literal["finance", "support", "admin", "viewer"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+OWNER: Final = "owner"
+"""The author of what was told by the command line without an operator: who owns the machine."""
+
+SERVICE_AUTHOR: Final = "service"
+"""The author of what this program did by itself, such as an answer that it was given."""
 
 Action = Literal[
     "records_imported",
@@ -36,6 +43,7 @@ Action = Literal[
     "evidence_built",
     "unmasked",
     "erased",
+    "restored_without_erasures",
     "key_rotated",
     "operator_added",
     "operator_disabled",
@@ -43,9 +51,12 @@ Action = Literal[
     "token_revoked",
     "item_signed",
     "notifications_redelivered",
+    "orders_released",
     "deliveries_reverified",
     "rejection_read",
     "pruned",
+    "price_changed",
+    "restored",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -66,6 +77,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "evidence_built": _FINANCE | _SUPPORT,
     "unmasked": _SUPPORT,
     "erased": _ADMIN,
+    "restored_without_erasures": _ADMIN,
     "key_rotated": _ADMIN,
     "operator_added": _ADMIN,
     "operator_disabled": _ADMIN,
@@ -73,9 +85,12 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "token_revoked": _ADMIN,
     "item_signed": _FINANCE | _SUPPORT,
     "notifications_redelivered": _FINANCE | _SUPPORT,
+    "orders_released": _FINANCE,
     "deliveries_reverified": _SUPPORT,
     "rejection_read": _FINANCE | _SUPPORT,
     "pruned": _ADMIN,
+    "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
+    "restored": _ADMIN,
 }
 """What each role may do: the whole of it, as data."""
 
@@ -90,6 +105,37 @@ SERVICE: Final = Operator(name="tallyhook", role="service", created_at=0)
 """Who does what no person asked for: the background tasks."""
 
 
+def author_of_token(name: str) -> str:
+    """The author of what a program tells by the API."""
+    return f"token:{name}"
+
+
+def author_of_import(number: int) -> str:
+    """The author of what an imported file says."""
+    return f"import:{number}"
+
+
+async def author_of_command(desk: Desk, *, by: str | None = None) -> str:
+    """The author of what a command tells: the operator who is named, as `permitted` takes it, else
+    the owner. Raises UsageError where `by` is no operator in force."""
+    async with desk.store.reading() as connection:
+        known = {each.name for each in await operators(connection) if each.disabled_at is None}
+    named = by or os.environ.get(ASKED_BY)
+    if named in known:
+        return f"operator:{named}"
+    if by is not None:
+        raise UsageError(
+            f"{by!r} is not an operator in force; `tallyhook operators list` shows them"
+        )
+    return OWNER
+
+
+def owner() -> Operator:
+    """Whoever holds the machine, for what is done before anybody can be asked who they are: which
+    operators there are is what a restored database says."""
+    return Operator(name=_account(), role="account", created_at=0)
+
+
 async def permitted(connection: Connection, *, by: str | None, action: Action) -> Operator:
     """The person who asks, if they may do this. `by` is their name; None takes ASKED_BY, else the
     account that runs the command.
@@ -99,7 +145,7 @@ async def permitted(connection: Connection, *, by: str | None, action: Action) -
     known = {each.name: each for each in await operators(connection)}
     named = by or os.environ.get(ASKED_BY)
     if not known:
-        return Operator(name=named or _account(), role="account", created_at=0)
+        return replace(owner(), name=named) if named else owner()
     who = known.get(named or "")
     allowed = " or ".join(sorted(MAY[action]))
     if who is None or who.disabled_at is not None:

@@ -7,15 +7,18 @@ sentence never holds a secret.
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from app.operations.keeping.replay_erasures import JournalState
 from app.operations.watching.alarm import Alarm
 from app.outbound.looking import Sight
 from app.providers.schemes import TOKENS
 from app.providers.sections import Profile
 from app.store.database.facts import DatabaseFacts
+from app.store.people.tokens import TokenEntry
+from app.words import counted
 from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 
 State = Literal["ok", "weak", "must"]
@@ -92,6 +95,25 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Sign]:
         yield must(variable, "The database rests on it, and it is not there.", "put its copy back")
 
 
+def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Sign]:
+    """The file that knows who was erased, and its key: no backup of the database holds them."""
+    if state.problem is not None:
+        what, _, do = state.problem.rpartition("; ")
+        yield must(variable, f"{what[:1].upper()}{what[1:]}.", do)
+    elif state.path is None:
+        sentence = "Is not set: nobody's personal data can be erased."
+        yield weak(variable, sentence, "name a file on a disk that no restore puts back")
+    elif state.begun:
+        sentence = "No backup of the database holds it, nor its key: keep copies in another safe "
+        yield ok(variable, f"{sentence}place, and copy it after each erasure.")
+    if state.pending:
+        sentence = f"{counted(state.pending, 'erasure')} of it not carried out in this database."
+        yield must(variable, sentence, "stop the service and run `tallyhook db restored`")
+    if state.torn:
+        sentence = "Its last line was cut short: of that erasure nothing was begun."
+        yield weak(variable, sentence, "ask for that erasure again")
+
+
 def of_reach(what: str, sight: Sight, *, now: Instant) -> Iterator[Sign]:
     """Whether the address answers, with what TLS, and when the certificate ends."""
     if sight.tls_problem is not None:
@@ -136,6 +158,9 @@ def of_database(facts: DatabaseFacts) -> Iterator[Sign]:
         yield must(
             "database", f"The server has {setting}=off: a crash loses deliveries.", "turn it on"
         )
+    if facts.moved is not None:
+        what, _, do = facts.moved.partition("; ")
+        yield must("restored", f"{what[:1].upper()}{what[1:]}.", do)
     for sentence in facts.standbys:
         what, _, do = sentence.partition("; ")
         yield weak("standby", f"{what}.", do)
@@ -164,6 +189,27 @@ def has_reset_bug(version: tuple[int, ...]) -> bool:
     return (3, 7, 0) <= version < (3, 51, 3) and not mended
 
 
+def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Sign:
+    """Whose word it is what an order costs. since: None until the first start with the rule on."""
+    what = "prices"
+    if not required:
+        said = "An order of which the shop has told no price is paid by what the event says."
+        do = "set TALLYHOOK_REQUIRE_ORDER_RECORD=on, and tell each order's price"
+        return weak(what, said, do) if live else ok(what, said)
+    begun = "the first start" if since is None else format_instant(since)
+    return ok(what, f"Orders first heard of after {begun} need a price of the shop's own.")
+
+
+def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Sign]:
+    """API tokens that end soon: a program would be refused from one moment to the next."""
+    for entry in ending:
+        assert entry.until is not None
+        sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
+        yield weak(
+            "tokens", sentence, "make another with `tallyhook tokens add`, and give it the program"
+        )
+
+
 def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Sign]:
     """Room on the database's disk, in bytes; None where a server looks after it."""
     if free is None:
@@ -185,6 +231,15 @@ def of_alarm(name: str, alarm: Alarm) -> Sign:
     return sign(name, f"{sentence}.", do.removesuffix("."))
 
 
+def of_merchant() -> Sign:
+    """What one instance is for; orders of two shops with one reference would be one order."""
+    return ok(
+        "merchant",
+        "This instance serves one merchant: an order reference means the same order to all sources,"
+        " but for those with ORDERS=own.",
+    )
+
+
 def of_profile(source: str, profile: Profile) -> Iterator[Sign]:
     """What the provider's own way of signing leaves open."""
     what = f"source {source}"
@@ -201,6 +256,12 @@ def _weaknesses(profile: Profile) -> Iterator[tuple[str, str]]:
         yield f"it signs nothing; {asked}.", "let only the provider's addresses through"
     elif profile.signature.mac in TOKENS:
         yield f"it sends a password instead of a signature; {asked}.", "change it now and then"
+    elif profile.account.undocumented:
+        yield (
+            "its key is that of all the provider's merchants, and nothing signed tells whose an "
+            "event is: no event counts by itself, and orders stay pending.",
+            "go by your records and its statements",
+        )
     elif profile.confirm:
         yield f"its signature does not cover all that events say; {asked}.", "nothing"
     elif profile.timestamp is None:

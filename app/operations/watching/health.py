@@ -9,11 +9,14 @@ from typing import Final
 
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
+from app.operations.watching.refused_ages import RefusedAges
+from app.store.database.facts import server_moved
 from app.store.database.safety import unsafe_standbys
 from app.store.evidence.unsealed import count_unsealed, log_size
 from app.store.folding.due_marks import count_due, next_due
 from app.store.folding.ledgers import outcome_counts
 from app.store.folding.outbox import notification_counts
+from app.store.watching import events_taken
 from reconcile.ledger import OUTCOMES
 
 
@@ -21,6 +24,7 @@ from reconcile.ledger import OUTCOMES
 class StoreState:
     """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
 
+    faults   batches of deliveries in a row that could not be written
     notifications  how many wait for the shop, and how many were given up
     sealed   how many leaves the log has, and how many rows wait for one
     free     bytes that are free on the database's disk; None where a server looks after it
@@ -29,6 +33,7 @@ class StoreState:
 
     due: int
     queue: int
+    faults: int
     outcomes: Mapping[str, int]
     free: int | None
     refuses: str | None
@@ -37,9 +42,11 @@ class StoreState:
 
 
 async def unsafe(desk: Desk) -> list[str]:
-    """What would be lost if a standby of the database took over, one sentence each."""
+    """What would be lost if a standby of the database took over, and that one did, or a backup was
+    put back, and nobody said so; one sentence each."""
     async with desk.store.reading() as connection:
-        return await unsafe_standbys(connection)
+        moved = await server_moved(connection)
+        return await unsafe_standbys(connection) + ([] if moved is None else [moved])
 
 
 COUNTED_S: Final = 1.0
@@ -82,7 +89,17 @@ async def refusal(desk: Desk) -> str | None:
         await store.writer.check()
     except StoreUnavailable as error:
         return str(error)
-    return None
+    return await store.journal.still_faulty()
+
+
+async def everything_refused(desk: Desk, ages: RefusedAges) -> str | None:
+    """Why no delivery should be sent to this receiver, which refuses all of them for their age."""
+    now = desk.clock.now()
+    asked = ages.asked_about(now)
+    if asked:
+        async with desk.store.reading() as connection:
+            ages.found(asked, await events_taken(connection, asked))
+    return ages.everything_refused(now)
 
 
 async def store_state(desk: Desk, outcomes: Outcomes) -> StoreState:
@@ -96,6 +113,7 @@ async def store_state(desk: Desk, outcomes: Outcomes) -> StoreState:
     return StoreState(
         due=due,
         queue=store.journal.depth,
+        faults=store.journal.faults,
         outcomes=counts,
         free=store.writer.space.free_bytes(),
         refuses=refuses,

@@ -1,5 +1,6 @@
 """Looks now and then for what nobody reports: silence, unread deliveries, payments of no order,
-a clock that is off, orders paid for and not shipped.
+a clock that is off, a shop that takes no notifications, orders that are held, events of money that
+no profile knows, orders paid for and not shipped.
 
 A further alarm is one more line of WATCHES: readiness, the figures, the feed and the log tell
 whatever stands there. What makes an alarm is decided in a module of its own, such as `silence`.
@@ -15,9 +16,12 @@ import structlog
 from app.operations.desk import Desk
 from app.operations.watching import unread
 from app.operations.watching.alarm import Alarm
+from app.operations.watching.health import everything_refused
 from app.operations.watching.no_order import LOOKED_AT, PATIENCE, Paid, Seen, no_order
 from app.operations.watching.refused_ages import RefusedAges
 from app.operations.watching.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, silence
+from app.store.folding.holds import count_held
+from app.store.folding.outbox import Away, away, notification_counts
 from app.store.watching import (
     deliveries_between,
     finding_counts,
@@ -27,24 +31,36 @@ from app.store.watching import (
     tied_since,
     unreadable_since,
 )
-from reconcile.instants import DAY
+from app.words import counted
+from reconcile.instants import DAY, SECOND, Duration, format_instant
 from reconcile.ledger import FindingCode
 
 REST_S: Final = 45.0
 """Seconds between two looks: a clock that is off is told within a minute. The longest of them reads
 every order's row once."""
 
-WATCHED: Final[tuple[FindingCode, ...]] = ("paid_but_not_fulfilled", "fulfilled_but_not_paid")
+UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
+
+WATCHED: Final[tuple[FindingCode, ...]] = (
+    "paid_but_not_fulfilled",
+    "fulfilled_but_not_paid",
+    UNREAD_MONEY,
+)
 """Findings that a shop must act on; each is published as a revision, too."""
+
+SHOP_PATIENCE: Final[Duration] = 30 * SECOND
+"""For which a shop may take nothing without an alarm: a restart of it."""
 
 log = structlog.get_logger()
 
 
 class Watched(NamedTuple):
-    """What there is to look at: what is stored, and what this receiver refused for its age."""
+    """What there is to look at: what is stored, what this receiver refused for its age, and where
+    the shop is notified (`destination_of`; None: it is not)."""
 
     desk: Desk
     ages: RefusedAges
+    destination: str | None = None
 
 
 class Watch(NamedTuple):
@@ -53,11 +69,13 @@ class Watch(NamedTuple):
     name    its key in readiness; `tallyhook_<name>_alarm` is its figure
     figure  what the figure says, for whoever reads /metrics
     look    looks once; the alarm, if there is reason for one
+    dated   whether it says since when; `tallyhook_<name>_since_seconds` is the figure of that
     """
 
     name: str
     figure: str
     look: Callable[[Watched], Awaitable[Alarm | None]]
+    dated: bool = False
 
 
 async def _silence(watched: Watched) -> Alarm | None:
@@ -101,6 +119,62 @@ async def _clock(watched: Watched) -> Alarm | None:
     return watched.ages.alarm(watched.desk.clock.now())
 
 
+async def _shop_away(watched: Watched) -> Alarm | None:
+    if watched.destination is None:
+        return None
+    async with watched.desk.store.reading() as connection:
+        health = await away(connection, watched.destination)
+        waiting, dead = await notification_counts(connection)
+    if health is None or watched.desk.clock.now() - health.since < SHOP_PATIENCE:
+        return None
+    return shop_away(health, waiting=waiting, dead=dead)
+
+
+def shop_away(health: Away, *, waiting: int, dead: int) -> Alarm:
+    """The alarm on a shop that takes none of `waiting` notifications; `dead` were given up."""
+    given_up = f", {dead:,} given up" if dead else ""
+    return Alarm(
+        reason="shop_takes_no_notifications",
+        sentence=f"The shop has taken no notification since {format_instant(health.since)} "
+        f"({counted(health.failures, 'try', 'tries')}, the last ended with {health.problem}; "
+        f"{waiting:,} waiting{given_up}): see that what listens at TALLYHOOK_SHOP__URL runs, can "
+        "be reached and answers 2xx. One notification is tried at a time, every minute or when the "
+        "shop asks for it, and the first that is taken sends all that wait; `tallyhook "
+        "notifications redeliver` tries at once.",
+        since=health.since,
+    )
+
+
+async def _held(watched: Watched) -> Alarm | None:
+    async with watched.desk.store.reading() as connection:
+        count = await count_held(connection)
+    if not count:
+        return None
+    orders = counted(count, "order is", "orders are")
+    return Alarm(
+        reason="orders_held",
+        sentence=f"{orders} held, and not to be fulfilled before a person has looked: "
+        "`tallyhook orders list --finding held_back` shows them and why, then `tallyhook orders "
+        "release` lets them go.",
+        pressing=False,
+    )
+
+
+async def _unread_money(watched: Watched) -> Alarm | None:
+    async with watched.desk.store.reading() as connection:
+        count = (await finding_counts(connection, (UNREAD_MONEY,)))[UNREAD_MONEY]
+    if not count:
+        return None
+    orders = counted(count, "order has", "orders have")
+    return Alarm(
+        reason="money_events_unread",
+        sentence=f"{orders} an event of a kind that speaks of money going back and that the "
+        "source's profile does not know; what it may take is not to be fulfilled. `tallyhook "
+        f"orders list --finding {UNREAD_MONEY}` shows them: say in the profile's [claims] what the "
+        'kind means, or "ignored", then `tallyhook reindex`.',
+    )
+
+
 WATCHES: Final = (
     Watch(
         "silence",
@@ -122,6 +196,22 @@ WATCHES: Final = (
         "1 while genuine deliveries are refused for their age and none is taken.",
         _clock,
     ),
+    Watch(
+        "shop_away",
+        "1 while the shop takes no notifications: see what listens at TALLYHOOK_SHOP__URL.",
+        _shop_away,
+        dated=True,
+    ),
+    Watch(
+        "held",
+        "1 while orders are held, and not to be fulfilled until a person releases them.",
+        _held,
+    ),
+    Watch(
+        "unread_money",
+        "1 while orders have events that speak of money going back and that no profile knows.",
+        _unread_money,
+    ),
 )
 """Everything that can raise an alarm."""
 
@@ -139,8 +229,8 @@ class Watchdog:
     findings  how many orders have each of the findings that are watched
     """
 
-    def __init__(self, desk: Desk, ages: RefusedAges) -> None:
-        self._watched = Watched(desk, ages)
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
         self.alarms: Mapping[str, Alarm] = {}
         self.findings: Mapping[str, int] = dict.fromkeys(WATCHED, 0)
 
@@ -148,6 +238,10 @@ class Watchdog:
     def sentences(self) -> list[str]:
         """What the alarms that last say to people."""
         return [alarm.sentence for alarm in self.alarms.values()]
+
+    async def everything_refused(self) -> str | None:
+        """See `health`: looked at whenever readiness is asked for, for it must tell at once."""
+        return await everything_refused(self._watched.desk, self._watched.ages)
 
     async def look(self) -> int:
         """Look once, and log what has changed. Returns 0: there is nothing to do at once."""

@@ -8,7 +8,7 @@ enough; a label is a mere name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from app.errors import ConfigurationError
@@ -48,7 +48,10 @@ ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
     "raw": SCHEMES,
     "der": {**SCHEMES, "ecdsa-p256-sha256": "ecdsa-p256-sha256"},
 }
-"""How r and s are written: side by side, which is the RFC's way, or in DER, which is pawaPay's."""
+"""How r and s are written: side by side, which is the RFC's way, or in DER."""
+
+EITHER: Final = "either"
+"""Both are taken, as from pawaPay; signed is in DER."""
 
 SHARED: Final = "hmac:"
 """Marks a shared secret. Without a mark a public key might be taken for one, and then whoever
@@ -201,18 +204,17 @@ def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc
         if name not in (*SCHEMES, HMAC):
             setup.problem(f"signature.options.algorithms has {name!r}, which RFC 9421 has not")
     written = setup.text("ecdsa", "raw")
-    if written not in ECDSA:
-        setup.problem("signature.options.ecdsa must be raw or der")
-    schemes = ECDSA.get(written, SCHEMES)
-    keys = setup.named(lambda secret: _read_key(secret, algorithms=algorithms, schemes=schemes))
+    if written not in (*ECDSA, EITHER):
+        setup.problem(f"signature.options.ecdsa must be raw, der or {EITHER}")
+    keys = setup.named(lambda secret: _read_key(secret, algorithms=algorithms, ecdsa=written))
     if not secrets.named:
         setup.problem("has no key; give each key by its keyid, as a named secret")
     setup.conclude()
     return Rfc9421(keys, required=required, tag=tag, age=age)
 
 
-def _read_key(secret: str, *, algorithms: tuple[str, ...], schemes: Mapping[str, str]) -> Keys:
-    keys = _shared_key(secret) if secret.startswith(SHARED) else _public_key(secret, schemes)
+def _read_key(secret: str, *, algorithms: tuple[str, ...], ecdsa: str) -> Keys:
+    keys = _shared_key(secret) if secret.startswith(SHARED) else _public_key(secret, ecdsa)
     allowed = {name: key for name, key in keys.items() if name in algorithms}
     if not allowed:
         raise ValueError("is a key for none of signature.options.algorithms")
@@ -231,7 +233,25 @@ def _shared_key(secret: str) -> Keys:
     return {HMAC: HmacKey(value, algorithm="sha256")}
 
 
-def _public_key(secret: str, schemes: Mapping[str, str]) -> Keys:
+class _Either:
+    """A key whose signatures may be written in one way or in the other."""
+
+    secret = b""
+
+    def __init__(self, one: Key, other: Key) -> None:
+        self._one, self._other = one, other
+        self.sign = one.sign
+
+    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        """Whether one of the signatures is this key's, in either writing."""
+        return self._one.matches(content, signatures) or self._other.matches(content, signatures)
+
+
+def _public_key(secret: str, ecdsa: str) -> Keys:
+    if ecdsa == EITHER:
+        raw = _public_key(secret, "raw")
+        return {name: _Either(key, raw[name]) for name, key in _public_key(secret, "der").items()}
+    schemes = ECDSA.get(ecdsa, SCHEMES)
     load_key(secret.encode())
     keys: dict[str, Key] = {}
     for name, scheme in schemes.items():

@@ -22,6 +22,7 @@ from typing import Any, Final
 from app.store.database.locks_shared import LINKING
 from app.store.sql.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS
 from app.store.sql.statements import MAX_PARAMETERS, Alone
+from reconcile.events import UNCONFIRMED
 
 Row = tuple[Any, ...]
 """The values of DELIVERY_COLUMNS, of EVENT_COLUMNS, and the digest of the event's customer."""
@@ -52,7 +53,7 @@ def _linking(reference: str) -> str:
     return f"""
     INSERT INTO links (reference, kind, source, order_key)
         SELECT NEW.event_{reference}, '{reference}', NEW.source, NEW.event_order_key
-        WHERE NEW.event_{reference} IS NOT NULL
+        WHERE NEW.event_{reference} IS NOT NULL AND NEW.event_standing <> '{UNCONFIRMED}'
         ON CONFLICT (reference, kind, source) DO UPDATE SET order_key = RAISE(ROLLBACK, 'linked')
         WHERE order_key <> NEW.event_order_key;"""
 

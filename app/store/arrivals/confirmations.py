@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.sql.mapping import EVENT_COLUMNS, EVENT_SELECT, delivery_of
 from app.store.sql.statements import Script, inserting
-from reconcile.events import Event, Standing
+from reconcile.events import UNCONFIRMED, Event
 from reconcile.instants import Duration, Instant
-
-UNCONFIRMED: Final[Standing] = "unconfirmed"
 
 _COLUMNS = ("source", "event_id", "digest", "asked_since", "due_at", "tries")
 _SAME = "source=:source AND event_id=:event_id AND digest=:digest"
@@ -165,27 +162,35 @@ async def let_most_asked_go(connection: AsyncConnection, source: str, *, keep: i
     return int(gone.rowcount)
 
 
-async def await_again(connection: AsyncConnection, *, now: Instant, not_known: str) -> None:
+async def await_again(
+    connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
+) -> None:
     """After the index was rebuilt: ask about every unconfirmed event that no final answer came
     after, and about no other but those that waited before.
 
     not_known  the kind of an answer that is final though it claims nothing
+    never      sources whose providers are not asked at all
     """
     await connection.execute(
         text(
             "DELETE FROM confirmations WHERE NOT EXISTS (SELECT 1 FROM events WHERE "  # noqa: S608
-            f"{_OF_EVENT} AND standing='{UNCONFIRMED}')"
+            f"{_OF_EVENT} AND standing='{UNCONFIRMED}' AND claim<>'ignored')"
         )
     )
     await connection.execute(
         text(
             f"INSERT INTO confirmations ({', '.join(_COLUMNS)}) "  # noqa: S608
             "SELECT source, event_id, digest, :now, :now, 0 FROM events "
-            f"WHERE standing='{UNCONFIRMED}' AND NOT EXISTS ({_FINAL_ANSWER}) "
+            f"WHERE standing='{UNCONFIRMED}' AND claim<>'ignored' AND NOT EXISTS ({_FINAL_ANSWER}) "
             "ON CONFLICT DO NOTHING"
         ),
         {"now": now, "not_known": not_known},
     )
+    if never:
+        unasked = text("DELETE FROM confirmations WHERE source IN :never")
+        await connection.execute(
+            unasked.bindparams(bindparam("never", expanding=True)), {"never": list(never)}
+        )
 
 
 async def waiting_count(connection: AsyncConnection, source: str) -> int:

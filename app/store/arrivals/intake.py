@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.arrivals import arriving
-from app.store.arrivals.confirmations import UNCONFIRMED, awaiting
+from app.store.arrivals.confirmations import awaiting
 from app.store.arrivals.links import Linking, LinkMemory, Links, keys_of
 from app.store.arrivals.phones import PhoneNote, noting_phones, phone_note
 from app.store.database.locks_shared import LINKING, taking
@@ -34,7 +34,7 @@ from app.store.sql.statements import (
     selecting,
     together,
 )
-from reconcile.events import Event
+from reconcile.events import UNCONFIRMED, Event
 from reconcile.instants import Instant
 
 StoredVerdict = Literal["stored", "duplicate", "duplicate_with_different_body", "unreadable"]
@@ -56,6 +56,7 @@ class Arrival:
     event    what the body says; None where it could not be read
     problem  why it could not be read, one sentence
     whole    of one of several events in one request: the whole body, of which `body` is a part
+    asked_about  whether its provider is asked about an event that is not confirmed
     customer  keyed digest of the phone number of the event's customer, if it names one
     """
 
@@ -69,6 +70,7 @@ class Arrival:
     problem: str | None = None
     whole: Whole | None = None
     customer: bytes | None = None
+    asked_about: bool = True
 
 
 NewEvent = tuple[Event, str, Instant]
@@ -166,9 +168,12 @@ def _all_new(
     rows = []
     for arrival in arrivals:
         event = arrival.event
-        if event is None or arrival.whole is not None or event.standing == UNCONFIRMED:
+        if event is None or arrival.whole is not None or _awaits(arrival):
             return None
-        keys, order = keys_of(event), event.order
+        if event.standing == UNCONFIRMED and event.order is None:
+            return None
+        keys = [] if event.standing == UNCONFIRMED else keys_of(event)
+        order = event.order
         for key in keys:
             linked = known.get(key) or made.get(key)
             if order is None:
@@ -234,11 +239,15 @@ async def keep_arrivals(
 
 def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
     """Events to ask about, redelivered ones too: see `confirmations`."""
-    return [
-        (a.event, a.received_at)
-        for a in arrivals
-        if a.event is not None and a.event.standing == UNCONFIRMED
-    ]
+    return [(a.event, a.received_at) for a in arrivals if a.event is not None and _awaits(a)]
+
+
+def _awaits(arrival: Arrival) -> bool:
+    """Of what means nothing there is nothing to ask."""
+    event = arrival.event
+    if event is None or event.claim == "ignored":
+        return False
+    return event.standing == UNCONFIRMED and arrival.asked_about
 
 
 def _customers(arrivals: Sequence[Arrival], linking: Linking) -> Iterator[PhoneNote]:

@@ -14,18 +14,23 @@ from typing import Final, Protocol
 
 import structlog
 
-from app.errors import StoreUnavailable
+from app.errors import StorePoisoned, StoreUnavailable
 from app.store.arrivals.intake import Arrival, StoredVerdict, append, append_alone
 from app.store.arrivals.links import LinkMemory, Links
 from app.store.arrivals.rejections import Rejection, RejectionRing
 from app.store.database.writer import Writer
-from app.store.sql.statements import Script
+from app.store.sql.statements import Script, run
+from reconcile.events import Event
 
 log = structlog.get_logger()
 
 PATIENCE_S: Final = 2.5
 """How long a batch may take until its senders are told to come again: a provider hangs up on who
 says nothing, some after five seconds. Whoever comes just after one has begun may wait for two."""
+
+FAULTS: Final = 3
+"""Batches in a row that could not be written, after which the store is taken for faulty: one alone
+may be the fault of what was in it."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -80,6 +85,8 @@ class Journal:
         """Why nothing is taken at present, one sentence: a write takes too long. None otherwise."""
         self.committed = 0
         """Arrivals committed since the start."""
+        self.faults = 0
+        """Batches of deliveries in a row that could not be written; 0 after one that was."""
 
     @property
     def depth(self) -> int:
@@ -160,7 +167,9 @@ class Journal:
         except Exception as error:
             # Every request learns of it and answers 503; the writer has judged how bad it is.
             self._memory.forget()
-            told = error
+            told = self._failed(batch, error)
+        else:
+            self._wrote(batch)
         finally:
             patience.cancel()
         self._under_way = []
@@ -175,6 +184,46 @@ class Journal:
             seconds=round(loop.time() - began, 1),
             error_class=type(told).__name__ if isinstance(told, Exception) else None,
         )
+
+    def _failed(self, batch: list[_Waiting], error: Exception) -> Exception:
+        """What the senders of a batch are told that could not be written."""
+        if _brings_deliveries(batch):
+            self.faults += 1
+            if self.faults == FAULTS:
+                log.error(
+                    "deliveries cannot be written", count=FAULTS, error_class=_class_of(error)
+                )
+        if isinstance(error, StoreUnavailable | StorePoisoned):
+            return error
+        log.error("a batch was refused by the database", batch=len(batch), exc_info=error)
+        return StoreUnavailable("the database refuses to store this; see the log, then try again")
+
+    def _wrote(self, batch: list[_Waiting]) -> None:
+        if self.faults and _brings_deliveries(batch):
+            self._mended()
+
+    def _mended(self) -> None:
+        if self.faults >= FAULTS:
+            log.info("deliveries can be written again")
+        self.faults = 0
+
+    async def still_faulty(self) -> str | None:
+        """Why deliveries cannot be written, where several batches in a row could not, one sentence;
+        None where they can. A delivery of nobody's is then written, and taken back."""
+        if self.faults < FAULTS:
+            return None
+        try:
+            async with self._writer.transaction() as connection:
+                await run(connection, append(self._dialect, [_TRIAL], LinkMemory()))
+                raise _TakenBack
+        except _TakenBack:
+            self._mended()
+            return None
+        except Exception as error:
+            return (
+                f"the last {self.faults} batches of deliveries could not be written "
+                f"({_class_of(error)}): run `tallyhook db check`, and see the log"
+            )
 
     def _lose_patience(self) -> None:
         """Tell all that wait to come again, those too whose batch is under way: what becomes of it
@@ -209,6 +258,41 @@ class Journal:
         if rejections:
             yield from self._ring.append(self._dialect, rejections)
         return verdicts, links
+
+
+class _TakenBack(Exception):
+    """Ends a trial, so that nothing of it is kept."""
+
+
+_TRIAL: Final = Arrival(
+    delivery_id="dlv_trial",
+    received_at=0,
+    source="trial",
+    digest="0" * 64,
+    headers="",
+    body=b"",
+    event=Event(
+        source="trial",
+        event_id="trial",
+        digest="0" * 64,
+        kind="trial",
+        claim="pending",
+        order="trial",
+        session="trial",
+        payment="trial",
+    ),
+)
+"""What touches every table that a delivery touches."""
+
+
+def _class_of(error: Exception) -> str:
+    """What the driver calls it; what it says may be of a row."""
+    return type(error.__cause__ or error).__name__
+
+
+def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
+    """A batch of rejections alone says nothing of whether deliveries can be written."""
+    return any(isinstance(item, Arrival) for item, _ in batch)
 
 
 def _tell(waiters: Sequence[Waiter], told: Sequence[StoredVerdict] | Exception) -> None:

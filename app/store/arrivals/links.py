@@ -4,6 +4,9 @@ A nameless event (one that names no order) goes to the order its payment or sess
 If there is none yet it waits as an orphan, and the transaction that makes the link adopts it.
 The first link of a reference stays; a second order that names it makes the two contested, and
 each order's history then holds what touches it of the other's.
+
+What is unconfirmed anyone may have written: it goes to the order that it names or is linked to, and
+links, adopts and contests nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from itertools import combinations
 
 from app.store.sql import arrays
 from app.store.sql.statements import Script, inserting, selecting, together
-from reconcile.events import Event
+from reconcile.events import UNCONFIRMED, Event
 
 LinkKey = tuple[str, str, str]
 """(reference, kind, source)"""
@@ -26,8 +29,12 @@ LINKS_REMEMBERED = 100_000
 """Links kept in memory, about 20 MB at most; beyond it the memory starts afresh."""
 
 _ORPHANS = (
-    'SELECT "row", source, event_id, payment, session FROM events WHERE order_key IS NULL AND '
+    'SELECT "row", source, event_id, payment, session, standing FROM events '
+    "WHERE order_key IS NULL AND "
 )
+
+Orphan = tuple[int, str, str, str | None, str | None, str]
+"""Row, source, event id, payment, session and standing of an event that waits for its order."""
 
 
 class LinkMemory:
@@ -54,6 +61,7 @@ class Linking:
 
     orders   the order of each new event that has one, by the event's key
     torn     (source, event id) of which bodies of several orders may be stored
+    loose    keys of unconfirmed events that name their order
     orphans  whether any stored event is waiting for its order
     """
 
@@ -64,6 +72,7 @@ class Linking:
     adopted: dict[int, str] = field(default_factory=dict)
     contested: set[tuple[str, str]] = field(default_factory=set)
     torn: set[tuple[str, str]] = field(default_factory=set)
+    loose: set[tuple[str, str, str]] = field(default_factory=set)
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
@@ -83,7 +92,7 @@ class Linking:
         Two scripts, neither of which rests on the other.
         """
         keys = [key for event in events for key in keys_of(event)]
-        return self._load(dialect, keys), self._look_for_orphans()
+        return self.load(dialect, keys), self._look_for_orphans()
 
     def assign(self, dialect: str, fresh: Sequence[Event]) -> Script[None]:
         """Give each new event its order, link its references, and adopt orphans."""
@@ -92,8 +101,11 @@ class Linking:
             keys = keys_of(event)
             if event.order is None:
                 nameless.append((event, keys))
+                continue
+            self.orders[event.key] = event.order
+            if event.standing == UNCONFIRMED:
+                self.loose.add(event.key)
             else:
-                self.orders[event.key] = event.order
                 self.join(keys, event.order)
         known = -1
         while known != len(self.made):  # an adopted orphan may link what a nameless one needs
@@ -104,8 +116,8 @@ class Linking:
         yield from self._contest_bodies(dialect)
 
     def link(self, dialect: str, links: Links) -> Script[None]:
-        """Link references that a record names, such as an opened session's, and write it all."""
-        loading = self._load(dialect, list(links)), self._look_for_orphans()
+        """Link references that records name, such as an opened session's, and write it all."""
+        loading = self.load(dialect, list(links)), self._look_for_orphans()
         yield from together(dialect, *loading)
         for key, order in links.items():
             self.join([key], order)
@@ -142,7 +154,8 @@ class Linking:
         elif self.adopted:
             yield arrays.ADOPTED, (list(self.adopted), list(self.adopted.values()))
 
-    def _load(self, dialect: str, keys: list[LinkKey]) -> Script[None]:
+    def load(self, dialect: str, keys: list[LinkKey]) -> Script[None]:
+        """Find which orders these references belong to by now."""
         known = self.memory.orders
         self.links |= {key: known[key] for key in keys if key in known}
         missing = {key[0] for key in keys if key not in known}
@@ -176,6 +189,7 @@ class Linking:
                 order = self._linked(keys)
                 if order is not None:
                     self.orders[event.key] = order
+                if order is not None and event.standing != UNCONFIRMED:
                     self.join(keys, order)
 
     def _linked(self, keys: Iterable[LinkKey]) -> str | None:
@@ -196,14 +210,15 @@ class Linking:
             for rows in (yield from together(dialect, *questions)):
                 self._adopt_rows(rows)
 
-    def _adopt_rows(self, rows: Iterable[tuple[int, str, str, str | None, str | None]]) -> None:
-        for row, source, event_id, payment, session in rows:
-            keys = _keys(source, payment, session)
+    def _adopt_rows(self, rows: Iterable[Orphan]) -> None:
+        for row, source, event_id, payment, session, standing in rows:
+            keys = keys_of_references(source, payment, session)
             order = self._linked(keys)
             if order is not None and row not in self.adopted:
                 self.adopted[row] = order
-                self.torn.add((source, event_id))
-                self.join(keys, order)
+                if standing != UNCONFIRMED:
+                    self.torn.add((source, event_id))
+                    self.join(keys, order)
 
     def _contest_bodies(self, dialect: str) -> Script[None]:
         """One event id in several orders: only now is it known which, nameless bodies included."""
@@ -212,7 +227,7 @@ class Linking:
         rows = yield from selecting(
             dialect,
             sql='SELECT source, event_id, "row", order_key, order_ref FROM events '
-            "WHERE event_id IN ({})",
+            "WHERE standing <> 'unconfirmed' AND event_id IN ({})",
             values={event_id for _, event_id in self.torn},
         )
         orders: dict[tuple[str, str], set[str | None]] = {key: set() for key in self.torn}
@@ -220,8 +235,9 @@ class Linking:
             if (source, event_id) in orders:
                 order = order_ref or order_key or self.adopted.get(row)
                 orders[source, event_id].add(order)
-        for (source, event_id, _), new in self.orders.items():
-            if (source, event_id) in orders:
+        for key, new in self.orders.items():
+            source, event_id, _ = key
+            if (source, event_id) in orders and key not in self.loose:
                 orders[source, event_id].add(new)
         for found in orders.values():
             for one, other in combinations(found, 2):
@@ -230,10 +246,11 @@ class Linking:
 
 def keys_of(event: Event) -> list[LinkKey]:
     """The references of an event that lead to an order."""
-    return _keys(event.source, event.payment, event.session)
+    return keys_of_references(event.source, event.payment, event.session)
 
 
-def _keys(source: str, payment: str | None, session: str | None) -> list[LinkKey]:
+def keys_of_references(source: str, payment: str | None, session: str | None) -> list[LinkKey]:
+    """The same of what a record names."""
     keys = []
     if payment is not None:
         keys.append((payment, "payment", source))

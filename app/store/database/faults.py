@@ -54,6 +54,8 @@ _FATAL_POSTGRESQL = {
     "XX002": "the server found a damaged index",
 }
 
+_STARTING = "57P03"
+
 _PASSING_POSTGRESQL = {
     "08": "the connection to the database was lost; try again",
     "25": "the server takes no writes; is it a standby?",
@@ -98,6 +100,15 @@ def as_store_error(error: Exception) -> TallyhookError | None:
     if isinstance(error, DBAPIError) and not error.connection_invalidated:
         return None
     return StoreUnavailable("the database does not answer; try again")
+
+
+def is_not_there_yet(error: StoreUnavailable) -> bool:
+    """Whether no server answered, or one that is starting: it may within moments. One that refuses
+    this user, or has no such database, has answered."""
+    state = _found_in(error, "sqlstate")
+    if isinstance(state, str):
+        return state[:2] == "08" or state == _STARTING
+    return isinstance(error.__cause__, OSError)
 
 
 def why_not_opened(error: OSError) -> str:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.errors import ConfigurationError
+from app.store.database import objects
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -24,6 +25,15 @@ def newest_version() -> str:
 def known_versions() -> frozenset[str]:
     """Every version that this code can bring up to date; each begins its migration's file name."""
     return frozenset(path.name[:4] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
+
+
+def versions_after(version: str | None) -> list[tuple[str, str]]:
+    """The migrations from a version on to the newest: the number of each, and what it brings."""
+    from alembic.script import ScriptDirectory
+
+    script = ScriptDirectory.from_config(alembic_config())
+    due = [each for each in script.walk_revisions() if version is None or each.revision > version]
+    return [(each.revision, " ".join(each.doc.split())) for each in reversed(due)]
 
 
 async def current_version(connection: AsyncConnection) -> str | None:
@@ -62,15 +72,35 @@ def _foreign(connection: Connection) -> bool:
 
 async def upgrade(connection: AsyncConnection) -> None:
     """Run every migration that is due, inside the caller's transaction."""
-    await connection.run_sync(_upgrade)
+    await connection.run_sync(_migrate, "head")
 
 
-def _upgrade(connection: Connection) -> None:
+def _migrate(connection: Connection, version: str) -> None:
     from alembic import command
 
     config = alembic_config()
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, version)
+
+
+async def require_own(connection: AsyncConnection, version: str) -> None:
+    """Raises StrangeSchema where an object is another than the migrations up to this version make,
+    or is none of theirs: see `objects`."""
+    newest = version == newest_version()
+    await objects.require_made(connection, version=version, newest=newest, migrate=_migrate)
+
+
+async def is_known(connection: AsyncConnection) -> bool:
+    """Whether the schema is, by its digest, what all migrations make."""
+    found = objects.digest_of(await objects.things_of(connection))
+    return found == objects.MADE[connection.dialect.name]
+
+
+async def strange_objects(connection: AsyncConnection) -> list[str]:
+    """What is not as all migrations make it, one sentence each."""
+    return await objects.strangers(
+        connection, version=newest_version(), newest=True, migrate=_migrate
+    )
 
 
 def alembic_config() -> Config:

@@ -4,7 +4,8 @@ A document has the kind, a salt, and what the row says. Texts that may be let go
 as their SHA-256, so that nothing in the log has to go with them. Numbers are whole and below 2**53;
 money is text, times are microseconds since 1970.
 
-A document is for ever: members may be added only under the name of a new kind.
+A document is for ever: a member may be added only where rows of before say nothing of it, and then
+it is left out, or under the name of a new kind.
 """
 
 from __future__ import annotations
@@ -118,8 +119,10 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 def _record(row: Sequence[Any]) -> Sealable:
     # fmt: off
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
-     expires_at, reason, details) = row
+     expires_at, reason, details, payment, author) = row
     # fmt: on
+    # Records of before there were these have none: their documents stay what they were.
+    added = {"payment": payment, "author": author}
     return Sealable(
         "record",
         record_id,
@@ -137,6 +140,7 @@ def _record(row: Sequence[Any]) -> Sealable:
             "expires_at": expires_at,
             "reason": reason,
             "details": digest_of_text(details),
+            **{name: said for name, said in added.items() if said is not None},
         },
     )
 

@@ -198,10 +198,12 @@ async def count_unsealed(connection: AsyncConnection) -> int:
     for kind in KINDS:
         if kind.numbered:
             key = kind.columns[0]
-            newest: Any = await connection.scalar(
-                text(f"SELECT max({key}) FROM {kind.table}")  # noqa: S608
+            # Counted, not subtracted: a restore leaves numbers out.
+            later: Any = await connection.scalar(
+                text(f"SELECT count(*) FROM {kind.table} WHERE {key} > :sealed"),  # noqa: S608
+                {"sealed": await _counter(connection, f"{SEALED} {kind.name}")},
             )
-            waiting += int(newest or 0) - await _counter(connection, f"{SEALED} {kind.name}")
+            waiting += int(later)
     return waiting
 
 

@@ -34,15 +34,21 @@ async def references_in_books(connection: AsyncConnection, phone: str, *, limit:
 
 
 async def lines_with(
-    connection: AsyncConnection, *, phones: Iterable[str] = (), keys: Iterable[str] = ()
+    connection: AsyncConnection,
+    *,
+    phones: Iterable[str] = (),
+    keys: Iterable[str] = (),
+    until: Instant | None = None,
 ) -> list[LineKey]:
     """All versions of lines that name one of these numbers, or that have one of these keys and
-    name any."""
+    name any. `until`: only those that were imported by then."""
     found = await select_in(connection, sql=f"{_KEYS} WHERE phone IN ({{}})", values=phones)
     found += await select_in(
         connection, sql=f"{_KEYS} WHERE phone > '' AND match_key IN ({{}})", values=keys
     )
-    return sorted({(row[0], row[1], row[2]) for row in found})
+    newest = await newest_published(connection, as_of=until) if found else 0
+    lines = {(row[0], row[1], row[2]) for row in found}
+    return sorted(line for line in lines if until is None or line[2] <= newest)
 
 
 async def old_lines(

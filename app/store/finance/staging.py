@@ -69,6 +69,18 @@ class Staged:
         with _explained():
             self._database.execute(f"DELETE FROM staged WHERE {name} IS NULL")  # noqa: S608
 
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Forget the rows of these numbers, which stand in the first column."""
+        with _explained():
+            self._database.executemany(
+                f"DELETE FROM staged WHERE {self._columns[0]} = ?",  # noqa: S608
+                [(number,) for number in numbers],
+            )
+
+    def having(self, name: str) -> Iterator[Rows]:
+        """The rows that have something in this column, some thousand at a time."""
+        yield from self._batches(f"SELECT * FROM staged WHERE {name} IS NOT NULL")  # noqa: S608
+
     def count(self) -> int:
         """How many rows are kept."""
         (found,) = self._database.execute("SELECT count(*) FROM staged").fetchone()

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.database.scratch import scratch_database
 from app.store.folding.indexing import drop_index
-from app.store.folding.ledgers import LEDGER_COLUMNS
+from app.store.folding.ledgers import LEDGER_COLUMNS, WITHOUT_HISTORY
 from app.store.keeping.erasing import owners
 from app.store.sql.mapping import EVENT_SELECT, RECORD_COLUMNS, RECORD_SELECT
 from app.store.sql.statements import inserting, run, select_in, stream
@@ -28,7 +28,9 @@ AT_ONCE: Final = 1_000
 
 _EVENTS: Final = f"SELECT {EVENT_SELECT} FROM events"  # noqa: S608
 _LINKS: Final = "SELECT order_key, reference, kind, source FROM links"
-_LINKED_RECORDS: Final = f"SELECT {RECORD_SELECT} FROM records WHERE session IS NOT NULL"  # noqa: S608
+_LINKED_RECORDS: Final = (
+    f"SELECT {RECORD_SELECT} FROM records WHERE session IS NOT NULL OR payment IS NOT NULL"  # noqa: S608
+)
 
 Contests = dict[str, frozenset[str]]
 """Each contested order to all orders of its contest."""
@@ -165,27 +167,6 @@ async def cached_rows(
 
 async def ledgers_without_history(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
     """Orders that have a cached ledger and, by now, no evidence: it was read otherwise before."""
-    sql = (
-        "SELECT order_key FROM ledgers WHERE NOT EXISTS (SELECT 1 FROM events "
-        "WHERE events.order_key = ledgers.order_key) AND NOT EXISTS (SELECT 1 FROM records "
-        "WHERE records.order_key = ledgers.order_key)"
-    )
+    sql = f"SELECT order_key FROM ledgers WHERE {WITHOUT_HISTORY}"  # noqa: S608
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield [row[0] for row in rows]
-
-
-async def feed_gaps(connection: AsyncConnection) -> list[str]:
-    """Whether the numbers of the outcome feed are 1, 2, 3 … and the next one is right."""
-    rows = await connection.execute(
-        text(
-            "SELECT count(*), coalesce(min(seq), 1), coalesce(max(seq), 0), "
-            "(SELECT value FROM counters WHERE name = 'revisions') FROM revisions"
-        )
-    )
-    count, first, last, counter = rows.one()
-    found = []
-    if (first, last) != (1, count):
-        found.append("the outcome feed has gaps")
-    if (counter or 0) != last:
-        found.append("the outcome feed would go on at another number")
-    return found

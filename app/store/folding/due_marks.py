@@ -104,6 +104,11 @@ async def count_due(connection: AsyncConnection, *, now: Instant) -> int:
     return int(row.scalar_one())
 
 
+async def count_marks(connection: AsyncConnection) -> int:
+    """How many orders have a mark: all of which something was said."""
+    return int((await connection.execute(text("SELECT count(*) FROM order_due"))).scalar_one())
+
+
 async def put_marks_right(connection: AsyncConnection, *, first: str, last: str) -> None:
     """Move the marks of the orders from `first` to `last` to what their ledgers say, and make those
     that are missing.

@@ -1,4 +1,5 @@
-"""By which policy the orders are folded: one row of `meta`, and what else is true of it.
+"""By which policy the orders are folded: one row of `meta`, and what else is true of it; and the
+short name of a policy that stands beside each order's last fold.
 
     v1 {…}       every order was folded by this policy since, or is due
     to v1 {…}    orders are being set due for it; broken off, that begins anew
@@ -10,6 +11,7 @@ It is written after due marks in the same transaction, so that locks are taken i
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 from sqlalchemy import text
@@ -40,6 +42,19 @@ _SET_DUE_POSTGRESQL: Final = (
     f"WITH taken AS MATERIALIZED ({_SOME} FOR UPDATE) {_SET_DUE} "
     "FROM taken WHERE order_due.order_key = taken.order_key RETURNING order_due.order_key"
 )
+
+
+def rules_of(policy: str) -> str:
+    """The short name of the rules that the text of a policy stands for: of the engine's form and
+    of the merchant's choices. Kept beside each order, so that it is known which of them were folded
+    by these, also where an upgrade or a rebuild was broken off."""
+    return f"{form_of(policy)}-{hashlib.sha256(policy.encode()).hexdigest()[:12]}"
+
+
+def form_of(noted: str) -> str:
+    """The engine's form in the text of a policy, or in what is noted of one: `v2`; empty where the
+    note does not say."""
+    return next((word for word in noted.split(" ") if word.startswith("v")), "")
 
 
 async def noted_policy(connection: AsyncConnection) -> str | None:
@@ -108,3 +123,31 @@ async def set_some_due(
 
 def _to(policy: str) -> str:
     return f"to {policy}"
+
+
+# --- since when an order needs a price of the shop's own ------------------------------------------
+
+
+async def required_since(connection: AsyncConnection) -> Instant | None:
+    """The instant that is noted; None where none is."""
+    row = await connection.execute(
+        text("SELECT value FROM meta WHERE name='order_record_required_since'")
+    )
+    noted = row.scalar_one_or_none()
+    return None if noted is None else int(noted)
+
+
+async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
+    """Note it, unless one is noted: it never moves."""
+    await connection.execute(
+        text(
+            "INSERT INTO meta (name, value) VALUES ('order_record_required_since', :now) "
+            "ON CONFLICT (name) DO NOTHING"
+        ),
+        {"now": str(now)},
+    )
+
+
+async def forget_required(connection: AsyncConnection) -> None:
+    """It is not required any more."""
+    await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))

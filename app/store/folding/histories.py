@@ -13,9 +13,10 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store.arrivals.links import keys_of_references
 from app.store.sql.mapping import EVENT_SELECT, RECORD_SELECT, delivery_of, record_of
 from app.store.sql.statements import Rows, select_in, stream
-from reconcile.events import Delivery, Event
+from reconcile.events import UNCONFIRMED, Delivery, Event
 from reconcile.history import History
 from reconcile.records import Record
 
@@ -125,11 +126,9 @@ async def _with_foreign(
         return found
     pool = await _deliveries_of(connection, contested)
     of_orders = await _records(connection, sorted(contested))
-    sessions = [
-        record for records in of_orders.values() for record in records if record.session is not None
-    ]
+    naming = [r for records in of_orders.values() for r in records if _marks_of_records([r])]
     touched = {
-        order: _with_touching(found[order], pool, sessions) for order in contested & found.keys()
+        order: _with_touching(found[order], pool, naming) for order in contested & found.keys()
     }
     return found | touched
 
@@ -147,7 +146,7 @@ async def _deliveries_of(connection: AsyncConnection, orders: set[str]) -> list[
     return first + _again(first, again)
 
 
-def _with_touching(history: History, pool: list[Delivery], sessions: list[Record]) -> History:
+def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
     """Add what shares a mark with the history, and what nameless events among it lead to.
 
     An event that names another order is where a search ends: what it shares with its own order is
@@ -165,8 +164,8 @@ def _with_touching(history: History, pool: list[Delivery], sessions: list[Record
         for delivery in new:
             if delivery.event.order is None:
                 marks |= _marks(delivery.event)
-    opened = frozenset(record for record in sessions if marks & _marks_of_records([record]))
-    return history | History(order=history.order, deliveries=frozenset(touching), records=opened)
+    named = frozenset(record for record in naming if marks & _marks_of_records([record]))
+    return history | History(order=history.order, deliveries=frozenset(touching), records=named)
 
 
 Mark = tuple[str, str, str]
@@ -174,20 +173,25 @@ Mark = tuple[str, str, str]
 
 
 def _marks(event: Event) -> set[Mark]:
-    marks = {("event", event.source, event.event_id)}
-    if event.payment is not None:
-        marks.add(("payment", event.source, event.payment))
-    if event.session is not None:
-        marks.add(("session", event.source, event.session))
-    return marks
+    """What an event may share with others; an unconfirmed one shares nothing."""
+    if event.standing == UNCONFIRMED:
+        return set()
+    own: Mark = ("event", event.source, event.event_id)
+    return {own, *_marks_of(event.source, event.payment, event.session)}
 
 
 def _marks_of_records(records: Iterable[Record]) -> set[Mark]:
     return {
-        ("session", record.source, record.session)
+        mark
         for record in records
-        if record.source is not None and record.session is not None
+        if record.source is not None
+        for mark in _marks_of(record.source, record.payment, record.session)
     }
+
+
+def _marks_of(source: str, payment: str | None, session: str | None) -> set[Mark]:
+    keys = keys_of_references(source, payment, session)
+    return {(kind, source, reference) for reference, kind, source in keys}
 
 
 # --- all orders ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.arrivals.deliveries import RawDelivery
 from app.store.arrivals.intake import KnownEvents, NewEvent, StoredVerdict, marking_due, write_index
-from app.store.arrivals.links import Linking, LinkMemory
+from app.store.arrivals.links import Linking, LinkMemory, keys_of_references
 from app.store.arrivals.phones import PhoneNote, noting_phones, phone_note
 from app.store.folding.due_marks import mark_all_due
 from app.store.sql.statements import Script, run, together
@@ -37,15 +37,15 @@ async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 def _linking_records(dialect: str) -> Script[None]:
-    """Link the sessions that records name, in the order in which they were written down."""
+    """Link what records name, in the order in which they were written down."""
     rows = yield (
-        "SELECT session, source, order_key FROM records "
-        "WHERE session IS NOT NULL AND source IS NOT NULL ORDER BY recorded_at, id",
+        "SELECT source, payment, session, order_key FROM records WHERE source IS NOT NULL "
+        "AND (payment IS NOT NULL OR session IS NOT NULL) ORDER BY recorded_at, id",
         (),
     )
     linking = Linking(LinkMemory())
-    for session, source, order in rows:
-        linking.join([(session, "session", source)], order)
+    for source, payment, session, order in rows:
+        linking.join(keys_of_references(source, payment, session), order)
     yield from linking.write(dialect)
 
 

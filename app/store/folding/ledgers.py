@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -32,6 +32,7 @@ LEDGER_COLUMNS = (
     "findings",
     "substance",
     "next_decision_at",
+    "rules",
 )
 
 _REVISION_COLUMNS = (
@@ -50,11 +51,32 @@ _REPLACE_LEDGER = "ON CONFLICT (order_key) DO UPDATE SET " + ", ".join(
     f"{name}=excluded.{name}" for name in LEDGER_COLUMNS[1:]
 )
 
+WITHOUT_HISTORY: Final = (
+    "NOT EXISTS (SELECT 1 FROM events WHERE events.order_key = ledgers.order_key) "
+    "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = ledgers.order_key)"
+)
+"""Of a cached ledger: of its order nothing is known by now; it was read otherwise before."""
+
 _LATEST_POSITIONS = (
     "SELECT order_key, outcome, fulfillable, substance FROM revisions AS latest "
     "WHERE order_key IN ({}) AND seq = "
     "(SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key)"
 )
+
+_LAST_SAID = (
+    "SELECT latest.order_key, latest.outcome, latest.fulfillable, "
+    "coalesce(ledgers.as_of, latest.at), ledgers.rules FROM revisions AS latest "
+    "LEFT JOIN ledgers ON ledgers.order_key = latest.order_key WHERE latest.order_key IN ({}) AND "
+    "latest.seq = (SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key)"
+)
+
+ALL_SAID = (
+    "SELECT revisions.order_key, revisions.outcome, revisions.fulfillable, "
+    "coalesce(ledgers.as_of, revisions.at), ledgers.rules FROM revisions "
+    "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
+    "ORDER BY revisions.order_key, revisions.seq"
+)
+"""For a scan: of several rows of one order, the last is what was last said."""
 
 ALL_POSITIONS = (
     "SELECT order_key, outcome, fulfillable, substance FROM revisions ORDER BY order_key, seq"
@@ -79,10 +101,39 @@ async def latest_positions(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What was last published of an order.
+
+    as_of  the last instant at which a fold concluded it
+    rules  by which it did; None where that is not known
+    """
+
+    order: str
+    outcome: str
+    fulfillable: bool
+    as_of: Instant
+    rules: str | None
+
+
+def said_in(row: Sequence[Any]) -> Said:
+    """What was said, of (order_key, outcome, fulfillable, as_of, rules)."""
+    return Said(
+        order=row[0], outcome=row[1], fulfillable=bool(row[2]), as_of=row[3], rules=row[4] or None
+    )
+
+
+async def last_said(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, Said]:
+    """What was last published of each of the orders; none for an order never published."""
+    rows = await select_in(connection, sql=_LAST_SAID, values=orders)
+    return {row[0]: said_in(row) for row in rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """What a fold leaves behind: the order's row in listings, and what is new, if anything is.
 
-    The ledger itself is not kept, so that a rebuild holds one at a time.
+    The ledger itself is not kept, so that a rebuild holds one at a time. `rules`: by which it was
+    folded.
     """
 
     order: str
@@ -90,6 +141,7 @@ class Publication:
     position: Position
     findings: str
     next_decision_at: Instant | None
+    rules: str
     revision: Revision | None
 
 
@@ -169,6 +221,7 @@ def ledger_row(publication: Publication) -> tuple[Any, ...]:
         publication.findings,
         position.substance,
         publication.next_decision_at,
+        publication.rules,
     )
 
 
@@ -246,7 +299,11 @@ async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
     return {row[0]: int(row[1]) for row in rows}
 
 
-async def drop_caches(connection: AsyncConnection) -> None:
-    """Empty the cache of ledgers, and that of takings, which the next reconciliation makes."""
-    for table in ("ledgers", "takings"):
-        await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608
+async def drop_takings(connection: AsyncConnection) -> None:
+    """Empty the cache of takings; the next reconciliation makes them."""
+    await connection.execute(text("DELETE FROM takings"))
+
+
+async def drop_ledgers_without_history(connection: AsyncConnection) -> None:
+    """Drop the cached ledgers of orders of which nothing is known by now."""
+    await connection.execute(text(f"DELETE FROM ledgers WHERE {WITHOUT_HISTORY}"))  # noqa: S608

@@ -3,6 +3,9 @@
 One row is one revision. An order's rows that wait move through time together, and only the first
 of them may be taken, so that the shop hears of an order in the order of its revisions. Whoever
 takes a row moves it ahead for a while (its lease); if the taker dies, it comes due by itself.
+
+A destination that takes nothing has a row of its own while that lasts. It holds the instant of the
+next probe, which whoever probes moves ahead, as with a lease: all processes together send one.
 """
 
 from __future__ import annotations
@@ -37,6 +40,9 @@ _CONDITIONS: Final[dict[State, str]] = {
 LEASE: Final[Duration] = 60 * SECOND
 """How long others pass over what one has taken: several times the longest request."""
 
+_END: Final[Instant] = 2**63 - 1
+"""Later than any instant."""
+
 _HEADS: Final = (
     f"SELECT {_SELECT}, notifications.since, notifications.tries "  # noqa: S608
     "FROM notifications JOIN revisions ON revisions.seq = notifications.seq "
@@ -70,6 +76,22 @@ class Fate:
     delivered: bool = False
     problem: str | None = None
     again_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """A destination that has taken nothing since it first failed.
+
+    since     when that was
+    failures  how many tries have failed since then, those at one moment counted as one
+    probe_at  when the next may be made
+    problem   why the last one failed, a code
+    """
+
+    since: Instant
+    failures: int
+    probe_at: Instant
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +134,21 @@ async def next_notification(connection: AsyncConnection) -> Instant | None:
 
 
 async def take_notifications(
-    connection: AsyncConnection, *, now: Instant, limit: int, lease: Duration
+    connection: AsyncConnection,
+    *,
+    now: Instant,
+    limit: int,
+    lease: Duration,
+    whenever_due: bool = False,
 ) -> list[Notification]:
-    """Up to `limit` that are due, one of an order at most; others pass over them for `lease`."""
+    """Up to `limit` that are due, one of an order at most, those that have waited longest since
+    their last try; others pass over them for `lease`.
+
+    whenever_due  also those that are due later, behind those that are due: one must be tried now
+    """
     skip = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF notifications SKIP LOCKED"
-    rows = (await connection.execute(text(_HEADS + skip), {"now": now, "limit": limit})).all()
+    values = {"now": _END if whenever_due else now, "limit": limit}
+    rows = (await connection.execute(text(_HEADS + skip), values)).all()
     until, width = now + lease, len(PUBLISHED_COLUMNS)
     taken = [
         Notification(
@@ -132,11 +164,13 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Let those that were never tried and wait for an instant after `beyond` come due now."""
-    await connection.execute(
-        text("UPDATE notifications SET due_at=:now, since=:now WHERE due_at > :beyond AND tries=0"),
-        {"now": now, "beyond": beyond},
-    )
+    """Let those that were never tried and wait for an instant after `beyond` come due now, and
+    probes that do."""
+    for statement in (
+        "UPDATE notifications SET due_at=:now, since=:now WHERE due_at > :beyond AND tries=0",
+        "UPDATE destinations_away SET probe_at=:now WHERE probe_at > :beyond",
+    ):
+        await connection.execute(text(statement), {"now": now, "beyond": beyond})
 
 
 async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> None:
@@ -173,18 +207,97 @@ async def settle_notifications(
             await _move(connection, fate.sent.published.order, until=until)
 
 
+async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
+    """All that wait for an instant to come are due now."""
+    await connection.execute(
+        text("UPDATE notifications SET due_at=:now WHERE due_at > :now"), {"now": now}
+    )
+
+
+# --- destinations --------------------------------------------------------------------------------
+
+
+async def away(connection: AsyncConnection, destination: str) -> Away | None:
+    """What is known of a destination that takes nothing; None where the last try succeeded."""
+    found = await connection.execute(
+        text(
+            "SELECT since, failures, probe_at, problem FROM destinations_away "
+            "WHERE destination=:destination"
+        ),
+        {"destination": destination},
+    )
+    row = found.first()
+    if row is None:
+        return None
+    return Away(since=row[0], failures=row[1], probe_at=row[2], problem=row[3])
+
+
+async def claim_probe(
+    connection: AsyncConnection, destination: str, seen: Away, *, until: Instant
+) -> bool:
+    """Whether the next probe is ours: the first of all processes that saw the destination so."""
+    found = await connection.execute(
+        text(
+            "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "
+            "AND probe_at=:seen RETURNING destination"
+        ),
+        {"until": until, "destination": destination, "seen": seen.probe_at},
+    )
+    return found.first() is not None
+
+
+async def note_away(connection: AsyncConnection, destination: str, found: Away) -> None:
+    """Write down that it takes nothing. The instant since when stays the first one."""
+    await connection.execute(
+        text(
+            "INSERT INTO destinations_away (destination, since, failures, probe_at, problem) "
+            "VALUES (:destination, :since, :failures, :probe_at, :problem) "
+            "ON CONFLICT (destination) DO UPDATE SET failures=excluded.failures, "
+            "probe_at=excluded.probe_at, problem=excluded.problem"
+        ),
+        {
+            "destination": destination,
+            "since": found.since,
+            "failures": found.failures,
+            "probe_at": found.probe_at,
+            "problem": found.problem,
+        },
+    )
+
+
+async def note_back(connection: AsyncConnection, destination: str) -> bool:
+    """Write down that it takes what it is sent. Returns whether it was away."""
+    found = await connection.execute(
+        text("DELETE FROM destinations_away WHERE destination=:destination RETURNING since"),
+        {"destination": destination},
+    )
+    return found.first() is not None
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
 async def send_again(
     connection: AsyncConnection, *, now: Instant, revisions: Iterable[int] | None
 ) -> int:
     """Set notifications due again, with the whole time before them: these, whatever became of
-    them, or (None) all that were given up. Returns how many there were."""
+    them, or (None) all that were tried and not taken, given up or not; what was never tried goes by
+    itself, behind them. Destinations that are away may be tried at once. Returns how many there
+    were."""
+    await connection.execute(
+        text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
+    )
     again = (
         "UPDATE notifications SET due_at=:now, since=:now, tries=0, delivered_at=NULL, "
         "problem=NULL WHERE "
     )
     if revisions is None:
         found = await connection.execute(
-            text(f"{again}{_CONDITIONS['dead']} RETURNING seq"), {"now": now}
+            text(
+                f"{again}({_CONDITIONS['dead']}) OR (due_at IS NOT NULL AND tries > 0) "
+                "RETURNING seq"
+            ),
+            {"now": now},
         )
         return len(found.all())
     count = 0

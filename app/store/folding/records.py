@@ -1,4 +1,5 @@
-"""The merchant's records: append-only, and the links that opened sessions make."""
+"""The merchant's records: append-only, and the links that opened sessions and named references
+make."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.arrivals.intake import marking_due
-from app.store.arrivals.links import Linking, LinkKey, LinkMemory
+from app.store.arrivals.links import Linking, LinkKey, LinkMemory, Links, keys_of_references
 from app.store.database.locks_shared import LINKING, taking
 from app.store.evidence.leaves import RECORD
 from app.store.evidence.unsealed import marking
@@ -20,7 +21,7 @@ from reconcile.records import Record
 async def add_records(
     connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """Write records, set their orders due, and link the sessions that they opened."""
+    """Write records, set their orders due, and link the sessions and payments that they name."""
     if records:
         await run(connection, _adding(connection.dialect.name, records, details))
 
@@ -34,7 +35,7 @@ def _adding(dialect: str, records: Sequence[Record], details: str | None) -> Scr
     )
     yield from marking(dialect, RECORD, [record.record_id for record in records])
     due = {record.order: record.recorded_at for record in records}
-    links = session_links(records)
+    links = reference_links(records)
     if links:
         yield from taking(dialect, LINKING)
         linking = Linking(LinkMemory())
@@ -43,13 +44,42 @@ def _adding(dialect: str, records: Sequence[Record], details: str | None) -> Scr
     yield from marking_due(dialect, due)
 
 
-def session_links(records: Iterable[Record]) -> dict[LinkKey, str]:
-    """The links that records make: an opened session belongs to its order."""
-    return {
-        (record.session, "session", record.source): record.order
-        for record in records
-        if record.session is not None and record.source is not None
-    }
+def reference_links(records: Iterable[Record]) -> Links:
+    """The links that records make: an opened session, and what the shop names, is the order's."""
+    return {key: record.order for record in records for key in _keys(record)}
+
+
+def _keys(record: Record) -> list[LinkKey]:
+    return (
+        []
+        if record.source is None
+        else keys_of_references(record.source, record.payment, record.session)
+    )
+
+
+Named = tuple[str, str | None, str | None]
+"""(source, session, payment), of which one is None."""
+
+
+async def owners_of(
+    connection: AsyncConnection, references: Sequence[Named], *, lasting: bool = True
+) -> dict[Named, str]:
+    """The order that each reference belongs to by now, where it belongs to one.
+
+    lasting  it stays so until the caller's transaction ends: who else links references waits
+    """
+    keys = {each: keys_of_references(each[0], each[2], each[1])[0] for each in references}
+    script = _linked(connection.dialect.name, list(keys.values()), lasting=lasting)
+    links = await run(connection, script)
+    return {each: links[key] for each, key in keys.items() if key in links}
+
+
+def _linked(dialect: str, keys: list[LinkKey], *, lasting: bool) -> Script[Links]:
+    if lasting:
+        yield from taking(dialect, LINKING)
+    linking = Linking(LinkMemory())
+    yield from linking.load(dialect, keys)
+    return linking.links
 
 
 async def records_of(connection: AsyncConnection, order: str) -> list[Record]:

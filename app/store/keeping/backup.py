@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.errors import StoreUnavailable, UsageError
+from app.words import counted, printable
 from reconcile.instants import Instant, format_instant
 
 PAGES_AT_ONCE: Final = 1_000
@@ -31,10 +32,19 @@ PAGES_AT_ONCE: Final = 1_000
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
 """What SQLite may leave beside a file. One that is of another file would be played into it."""
 
+_LOCKS: Final = (".serving", ".writing")
+"""What a store leaves beside a file that it had open."""
+
 Progress = Callable[[int, int], None]
 """Told how many pages are done, and of how many. What it raises ends the copy."""
 
-_COUNTED: Final = ("deliveries", "events", "records", "revisions")
+_COUNTED: Final = {
+    "deliveries": "delivery",
+    "events": "event",
+    "records": "record",
+    "revisions": "revision",
+}
+"""Tables of which the rows are counted, and what one of them is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +80,19 @@ class Contents:
 
     def sentence(self) -> str:
         """For a person."""
-        counted = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        rows = ", ".join(counted(self.counts[table], one, table) for table, one in _COUNTED.items())
         until = "" if self.last_arrival is None else f", until {format_instant(self.last_arrival)}"
-        return f"{self.environment} database, {self.size:,} bytes: {counted}{until}"
+        return f"{self.environment} database, {counted(self.size, 'byte')}: {rows}{until}"
 
 
 @contextmanager
-def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
+def copied(
+    source: Path, target: Path, *, progress: Progress, thorough: bool = False
+) -> Iterator[tuple[Path, Contents]]:
     """A complete copy of `source` under a temporary name beside `target`, and what it holds.
+
+    thorough  the source may be of anybody's making: it is a whole file, and every index is compared
+              with its table, too, which is several times the work
 
     The caller names it with `put_in_place`, or it is gone when the block ends. Raises
     StoreUnavailable where the source is no sound database of ours or the copy cannot be written.
@@ -88,15 +103,17 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
         for name in COMPANIONS:
             Path(f"{part}{name}").unlink(missing_ok=True)
         os.ftruncate(descriptor, 0)
+        if thorough:
+            _require_whole_pages(source)
         _copy(source, part, progress)  # 2
         os.fsync(descriptor)  # 3
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        yield part, _contents_of(part, called=source)  # 4
+        yield part, _contents_of(part, called=source, thorough=thorough)  # 4
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StoreUnavailable(f"the copy {target} cannot be written: {reason}") from error
     finally:
-        for name in ("", *COMPANIONS):
+        for name in ("", *COMPANIONS, *_LOCKS):
             Path(f"{part}{name}").unlink(missing_ok=True)
         os.close(descriptor)
 
@@ -116,15 +133,23 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _contents_of(path: Path, *, called: Path) -> Contents:
+def _contents_of(path: Path, *, called: Path, thorough: bool) -> Contents:
+    check = "integrity_check" if thorough else "quick_check"
     try:
-        with closing(_reading(path)) as database:
-            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        with closing(reading(path)) as database:
+            (found,) = database.execute(f"PRAGMA {check}(1)").fetchone()
             if found != "ok":
-                raise StoreUnavailable(f"{called} is damaged: {' '.join(found.split())}")
+                raise StoreUnavailable(f"{called} is damaged: {_one_line(found)}")
             return _contents(database, path)
-    except sqlite3.DatabaseError as error:
-        raise StoreUnavailable(f"{called} is no database of Tallyhook's: {error}") from error
+    except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # of a row's own kind
+        raise StoreUnavailable(
+            f"{called} is no database of Tallyhook's: {_one_line(error)}"
+        ) from error
+
+
+def _one_line(found: object) -> str:
+    """What SQLite says of a file, which may be of any bytes."""
+    return printable(" ".join(str(found).split()))
 
 
 def _contents(database: sqlite3.Connection, path: Path) -> Contents:
@@ -143,7 +168,8 @@ def _contents(database: sqlite3.Connection, path: Path) -> Contents:
     )
 
 
-def _reading(path: Path) -> sqlite3.Connection:
+def reading(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
 
 
@@ -163,18 +189,29 @@ def _locked(part: Path) -> int:
     return descriptor
 
 
+def _require_whole_pages(source: Path) -> None:
+    """SQLite itself takes what is missing of the last page for zeros."""
+    try:
+        with closing(reading(source)) as given:
+            (size,) = given.execute("PRAGMA page_size").fetchone()
+    except (sqlite3.Error, ValueError):  # to be told by whoever copies it
+        return
+    if source.stat().st_size % size:
+        raise StoreUnavailable(f"{source} is cut off: its last page is not whole")
+
+
 def _copy(source: Path, part: Path, progress: Progress) -> None:
     try:
-        with closing(_reading(source)) as reading, closing(sqlite3.connect(part)) as writing:
+        with closing(reading(source)) as given, closing(sqlite3.connect(part)) as writing:
             writing.execute("PRAGMA journal_mode=OFF")  # a copy that is cut short is thrown away
-            reading.execute("BEGIN")
-            reading.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the snapshot
-            reading.backup(
+            given.execute("BEGIN")
+            given.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the snapshot
+            given.backup(
                 writing,
                 pages=PAGES_AT_ONCE,
                 progress=lambda _status, left, total: progress(total - left, total),
             )
             # One plain file: without a log beside it that must travel with it.
             writing.execute("PRAGMA journal_mode=DELETE").fetchone()
-    except sqlite3.DatabaseError as error:
-        raise StoreUnavailable(f"{source} cannot be copied: {error}") from error
+    except (sqlite3.Error, ValueError) as error:  # its words may be bytes of the file
+        raise StoreUnavailable(f"{source} cannot be copied: {_one_line(error)}") from error

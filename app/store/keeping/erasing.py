@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -55,25 +55,50 @@ async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list
     ]
 
 
+class Text(NamedTuple):
+    """Headers and body, in which somebody may be named: of a delivery, or of a refused one."""
+
+    id: str
+    headers: str
+    body: bytes | None
+    received_at: Instant
+
+    def whole(self) -> str:
+        """Both."""
+        return f"{self.headers}\n{(self.body or b'').decode('utf-8', 'replace')}"
+
+
+async def delivery_texts(connection: AsyncConnection) -> AsyncIterator[list[Text]]:
+    """Every delivery that still has its headers, some at a time."""
+    async for texts in _texts(connection, "deliveries", "pruned_at IS NULL AND"):
+        yield texts
+
+
+async def rejection_texts(connection: AsyncConnection) -> AsyncIterator[list[Text]]:
+    """Every refused delivery that is kept, some at a time."""
+    async for texts in _texts(connection, "rejections", ""):
+        yield texts
+
+
+async def _texts(connection: AsyncConnection, table: str, where: str) -> AsyncIterator[list[Text]]:
+    sql = text(
+        f"SELECT id, headers, body, received_at FROM {table} "  # noqa: S608
+        f"WHERE {where} id > :after ORDER BY id LIMIT :limit"
+    )
+    after = ""
+    while rows := (await connection.execute(sql, {"after": after, "limit": AT_ONCE})).all():
+        yield [Text(*row) for row in rows]
+        after = rows[-1][0]
+
+
 async def deliveries_that_hold(
     connection: AsyncConnection, written: re.Pattern[str], hint: re.Pattern[bytes]
 ) -> AsyncIterator[tuple[int, list[str]]]:
     """Deliveries of which the own body or a header holds what a pattern finds, some at a time, with
     how many were looked at. `hint`: what is in every such body, and is found faster."""
-    sql = text(
-        "SELECT id, headers, body FROM deliveries WHERE id > :after AND pruned_at IS NULL "
-        "ORDER BY id LIMIT :limit"
-    )
-    after = ""
-    while True:
-        rows = (await connection.execute(sql, {"after": after, "limit": AT_ONCE})).all()
-        if not rows:
-            return
-        yield (
-            len(rows),
-            [row[0] for row in rows if _may_hold(hint, row) and _holds(written, row[1], row[2])],
-        )
-        after = rows[-1][0]
+    async for texts in delivery_texts(connection):
+        held = [each.id for each in texts if _may_hold(hint, each) and _holds(written, each)]
+        yield len(texts), held
 
 
 async def rejections_that_hold(
@@ -82,31 +107,25 @@ async def rejections_that_hold(
     """Rejections of which the body or a header holds what one of the patterns finds, and when they
     arrived."""
     found: list[tuple[str, Instant]] = []
-    after = ""
-    sql = text(
-        "SELECT id, headers, body, received_at FROM rejections WHERE id > :after "
-        "ORDER BY id LIMIT :limit"
+    async for texts in rejection_texts(connection):
+        for each in texts:
+            if any(_holds(pattern, each) for pattern in patterns):
+                found.append((each.id, each.received_at))
+    return found
+
+
+def _may_hold(hint: re.Pattern[bytes], each: Text) -> bool:
+    if hint.search(each.headers.encode("latin-1", "replace")):
+        return True
+    return each.body is not None and hint.search(each.body) is not None
+
+
+def _holds(written: re.Pattern[str], each: Text) -> bool:
+    if written.search(each.headers):
+        return True
+    return (
+        each.body is not None and written.search(each.body.decode("utf-8", "replace")) is not None
     )
-    while True:
-        rows = (await connection.execute(sql, {"after": after, "limit": AT_ONCE})).all()
-        if not rows:
-            return found
-        for row in rows:
-            if any(_holds(pattern, row[1], row[2]) for pattern in patterns):
-                found.append((row[0], row[3]))
-        after = rows[-1][0]
-
-
-def _may_hold(hint: re.Pattern[bytes], row: Sequence[Any]) -> bool:
-    if hint.search(row[1].encode("latin-1", "replace")):
-        return True
-    return row[2] is not None and hint.search(row[2]) is not None
-
-
-def _holds(written: re.Pattern[str], headers: str, body: bytes | None) -> bool:
-    if written.search(headers):
-        return True
-    return body is not None and written.search(body.decode("utf-8", "replace")) is not None
 
 
 async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]:

@@ -50,6 +50,9 @@ EVENT_COLUMNS: Final = (
     "order_currency",
     "reason",
     "standing",
+    "capture",
+    "refunded_total",
+    "refunded_currency",
 )
 
 RECORD_COLUMNS: Final = (
@@ -66,6 +69,8 @@ RECORD_COLUMNS: Final = (
     "expires_at",
     "reason",
     "details",
+    "payment",
+    "author",
 )
 
 EVENT_SELECT: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
@@ -82,7 +87,7 @@ def event_row(
     event: Event, *, order_key: str | None, delivery_id: str, received_at: Instant
 ) -> tuple[Any, ...]:
     """The values of EVENT_COLUMNS for an event first brought by a delivery."""
-    money, order_money = event.money, event.order_money
+    money, order_money, refunded = event.money, event.order_money, event.refunded_total
     return (
         order_key,
         event.source,
@@ -103,6 +108,9 @@ def event_row(
         None if order_money is None else order_money.currency,
         event.reason,
         event.standing,
+        event.capture,
+        None if refunded is None else refunded.minor,
+        None if refunded is None else refunded.currency,
     )
 
 
@@ -114,7 +122,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     # fmt: off
     (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
      session, payment, movement, amount, currency, order_amount, order_currency,
-     reason, standing) = row
+     reason, standing, capture, refunded, refunded_currency) = row
     # fmt: on
     if claim not in _CLAIMS:
         raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
@@ -132,8 +140,12 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
             session=session,
             payment=payment,
             movement=movement,
+            capture=capture,
             money=None if currency is None else _money(amount, currency),
             order_money=None if order_currency is None else _money(order_amount, order_currency),
+            refunded_total=None
+            if refunded_currency is None
+            else _money(refunded, refunded_currency),
             reason=reason,
             standing=standing,
         ),
@@ -163,6 +175,8 @@ def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
         record.expires_at,
         record.reason,
         details,
+        record.payment,
+        record.author,
     )
 
 
@@ -170,7 +184,7 @@ def record_of(row: Sequence[Any]) -> Record:
     """The record in a row of RECORD_COLUMNS."""
     # fmt: off
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
-     expires_at, reason, _) = row
+     expires_at, reason, _, payment, author) = row
     # fmt: on
     if kind not in _RECORDS:
         raise ValueError(f"the stored kind of record {record_id} is none of ours")
@@ -184,6 +198,8 @@ def record_of(row: Sequence[Any]) -> Record:
         source=source,
         key=key,
         session=session,
+        payment=payment,
         expires_at=expires_at,
         reason=reason,
+        author=author,
     )

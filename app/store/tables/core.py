@@ -133,6 +133,9 @@ class EventRow(Table, table=True):
     order_currency: str | None = text_column(null=True)
     reason: str | None = text_column(null=True)
     standing: str = Field(sa_column=Column(TEXT, nullable=False, server_default=text("'said'")))
+    capture: str | None = text_column(null=True)
+    refunded_total: int | None = big_column(null=True)
+    refunded_currency: str | None = text_column(null=True)
 
 
 class ConfirmationRow(Table, table=True):
@@ -172,7 +175,17 @@ class RecordRow(Table, table=True):
     """One fact from the merchant's side. Append-only."""
 
     __tablename__ = "records"
-    __table_args__ = (Index("ix_records_order_key", "order_key"), STRICT)
+    __table_args__ = (
+        Index("ix_records_order_key", "order_key"),
+        Index(
+            "ix_records_holds",
+            "order_key",
+            "reason",
+            sqlite_where=text("kind IN ('held', 'released')"),
+            postgresql_where=text("kind IN ('held', 'released')"),
+        ),
+        STRICT,
+    )
     id: str = text_column(primary=True)
     recorded_at: int = big_column()
     kind: str = text_column()
@@ -186,6 +199,8 @@ class RecordRow(Table, table=True):
     expires_at: int | None = big_column(null=True)
     reason: str | None = text_column(null=True)
     details: str | None = text_column(null=True)
+    payment: str | None = text_column(null=True)
+    author: str | None = text_column(null=True)
 
 
 class OrderDueRow(Table, table=True):
@@ -207,7 +222,10 @@ class OrderDueRow(Table, table=True):
 
 
 class LedgerRow(Table, table=True):
-    """The last fold of an order, for listings. Can be dropped and rebuilt."""
+    """The last fold of an order, for listings. Can be dropped and rebuilt.
+
+    `rules` must be given: a process of an earlier version, which folds by others, cannot publish.
+    """
 
     __tablename__ = "ledgers"
     __table_args__ = (Index("ix_ledgers_outcome", "outcome", "order_key"), CLUSTERED)
@@ -218,6 +236,7 @@ class LedgerRow(Table, table=True):
     findings: str = text_column()
     substance: str = text_column()
     next_decision_at: int | None = big_column(null=True)
+    rules: str = text_column()
 
 
 class RevisionRow(Table, table=True):

@@ -1,4 +1,5 @@
-"""The tables of what goes out: session requests without an answer, and notifications."""
+"""The tables of what goes out: session requests without an answer, notifications, and destinations
+that take none."""
 
 from __future__ import annotations
 
@@ -55,3 +56,16 @@ class NotificationRow(Table, table=True):
     tries: int = big_column()
     delivered_at: int | None = big_column(null=True)
     problem: str | None = text_column(null=True)
+
+
+class DestinationAwayRow(Table, table=True):
+    """A destination of notifications while it takes none; it has no row otherwise. `destination` is
+    a digest of its address, which may hold a credential."""
+
+    __tablename__ = "destinations_away"
+    __table_args__ = CLUSTERED
+    destination: str = text_column(primary=True)
+    since: int = big_column()
+    failures: int = big_column()
+    probe_at: int = big_column()
+    problem: str = text_column()

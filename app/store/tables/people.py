@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Index, UniqueConstraint
+from sqlalchemy import Column, Index, UniqueConstraint, text
+from sqlmodel import Field
 
-from app.store.tables.base import CLUSTERED, STRICT, Table, big_column, text_column
+from app.store.tables.base import CLUSTERED, STRICT, TEXT, Table, big_column, text_column
 
 
 class TokenRow(Table, table=True):
-    """A program that may use the API. Only the token's SHA-256 is kept."""
+    """A program that may use the API. Only the token's SHA-256 is kept. `scopes` are words between
+    blanks; from `until` on it opens nothing."""
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
@@ -16,6 +18,8 @@ class TokenRow(Table, table=True):
     hash: str = text_column()
     created_at: int = big_column()
     revoked_at: int | None = big_column(null=True)
+    scopes: str = Field(sa_column=Column(TEXT, nullable=False, server_default=text("''")))
+    until: int | None = big_column(null=True)
 
 
 class SignoffRow(Table, table=True):

@@ -1,4 +1,4 @@
-"""The tables that know of persons: phone numbers, as keyed digests only."""
+"""The tables that know of persons: phone numbers and erasures, as keyed digests only."""
 
 from __future__ import annotations
 
@@ -17,3 +17,13 @@ class PhoneRow(Table, table=True):
     kind: str = text_column(primary=True)
     thing: str = text_column(primary=True)
     noted_at: int = big_column()
+
+
+class ErasureRow(Table, table=True):
+    """One line of the journal of erasures that was carried out here. Append-only."""
+
+    __tablename__ = "erasures"
+    __table_args__ = CLUSTERED
+    journal: str = text_column(primary=True)
+    number: int = big_column(primary=True)
+    line: str = text_column()

@@ -13,7 +13,8 @@ import pytest
 
 from app.checkout.client import CheckoutClient
 from app.clock import SetClock
-from app.operations.checkout.open_checkout import CheckoutResult, open_checkout
+from app.operations.checkout.checkout_result import CheckoutResult
+from app.operations.checkout.open_checkout import open_checkout
 from app.operations.desk import Desk
 from app.store.folding.records import records_of
 from app.store.sql.statements import select_in

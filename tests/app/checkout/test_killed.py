@@ -12,7 +12,8 @@ import pytest
 from app.checkout.answer import Heard, Judged
 from app.checkout.client import CheckoutClient
 from app.errors import StoreUnavailable
-from app.operations.checkout.open_checkout import CheckoutResult, open_checkout
+from app.operations.checkout.checkout_result import CheckoutResult
+from app.operations.checkout.open_checkout import open_checkout
 from app.operations.desk import Desk
 from app.store.store import Store
 from app.store.unanswered import let_go_all

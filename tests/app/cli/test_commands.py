@@ -138,10 +138,12 @@ def test_deliveries(run: Run, filled: dict[str, str]) -> None:
 def test_tokens(run: Run, tmp_path: Path) -> None:
     """A token is shown once, listed by name, and revoked; on a new database, too."""
     token = run("tokens", "add", "shop", "--format", "json").document
-    assert set(token) == {"name", "token"}
+    assert set(token) == {"name", "token", "scopes", "until"}
+    assert (token["scopes"], token["until"]) == (["read", "orders", "checkout"], None)
     plain = run("tokens", "add", "books")
     assert plain.out.strip().startswith("thk_sandbox_")
     assert "not shown again" in plain.err
+    assert "Its scopes are read, orders, checkout" in plain.err
     assert run("tokens", "revoke", "books").code == 0
     listed = run("tokens", "list", "--format", "json")
     assert [(t["name"], t["revoked_at"] is None) for t in listed.document] == [
@@ -150,6 +152,28 @@ def test_tokens(run: Run, tmp_path: Path) -> None:
     ]
     assert token["token"] not in listed.out
     assert run("tokens", "revoke", "books").code == 5
+
+
+def test_what_tokens_are_for(run: Run, tmp_path: Path) -> None:
+    """Scopes by name and an end are told when a token is made, and listed with its last change."""
+    words = ("--scope", "evidence", "--scope", "read", "--until", "2100-01-01T00:00:00Z")
+    made = run("tokens", "add", "desk", *words, "--format", "json")
+    assert made.document["scopes"] == ["read", "evidence"]
+    assert made.document["until"] == "2100-01-01T00:00:00Z"
+    assert "scopes" not in made.err
+    (listed,) = run("tokens", "list", "--format", "json").document
+    assert (listed["scopes"], listed["until"]) == ("read evidence", "2100-01-01T00:00:00Z")
+    assert listed["changed_at"] == listed["created_at"]
+    run("tokens", "revoke", "desk")
+    (listed,) = run("tokens", "list", "--format", "json").document
+    assert listed["changed_at"] == listed["revoked_at"]
+    for wrong in (
+        ("--scope", "write"),
+        ("--until", "yesterday"),
+        ("--until", "2020-01-01T00:00:00Z"),
+    ):
+        refused = run("tokens", "add", "other", *wrong)
+        assert (refused.code, wrong[0] in refused.err) == (2, True)
 
 
 def test_the_store(run: Run, filled: dict[str, str]) -> None:

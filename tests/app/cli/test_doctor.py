@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from app.clock import SystemClock
+from reconcile.instants import HOUR
 from tests.app.cli.test_commands import Run, run
-from tests.app.web.driving import SECRET, driving
+from tests.app.web.driving import SECRET, driving, event, secret
+from tests.waiting import soon
 
 __all__ = ["run"]
 
@@ -38,6 +40,8 @@ def test_a_sound_installation(run: Run, tmp_path: Path) -> None:
     states = told(ended.document)
     assert (states["configuration"], states["source shop"], states["disk"]) == ("ok", "ok", "ok")
     assert "database" in states
+    merchant = next(each for each in ended.document if each["what"] == "merchant")
+    assert "one merchant" in merchant["sentence"]
     said = [each["what"] for each in ended.document if "No backup" in each["sentence"]]
     for key in ("EVIDENCE", "PHONES"):
         variable = f"TALLYHOOK_{key}__KEY_FILE"
@@ -77,14 +81,36 @@ def test_what_goes_wrong_while_it_serves(run: Run, tmp_path: Path) -> None:
     assert said["do"].startswith("see why with `tallyhook deliveries list")
 
 
+def test_a_shop_that_is_away(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the service that runs has met stands in the database: since when, and what to do."""
+    import asyncio
+
+    monkeypatch.setenv("TALLYHOOK_SHOP__URL", "http://127.0.0.1:1/told")
+    monkeypatch.setenv("TALLYHOOK_SHOP__SECRET", secret(b"the shop's own, of at least 24 bytes"))
+
+    async def fail() -> None:
+        more = {"SHOP__URL": "http://127.0.0.1:1/told", "SHOP__SECRET": secret(b"x" * 24)}
+        at = SystemClock().now() - HOUR
+        async with driving(tmp_path, at=at, **more) as driver:
+            await driver.send(event("e1"))
+            await soon(lambda: driver.rows("SELECT failures FROM destinations_away") == [(1,)])
+
+    asyncio.run(fail())
+    (said,) = [e for e in run("doctor", "--format", "json").document if e["what"] == "shop_away"]
+    assert said["state"] == "must"
+    assert "no notification since 20" in said["sentence"]
+    assert "1 try, the last ended with connection_failed; 1 waiting" in said["sentence"]
+    assert said["do"].startswith("see that what listens at TALLYHOOK_SHOP__URL runs")
+
+
 def test_what_must_be_done(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No database, a provider that does not answer, a file that everyone may read: exit 1, and
     each row says what to do; no secret is told."""
-    secret = tmp_path / "secret"
-    secret.write_text(SECRET)
-    secret.chmod(0o644)
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    file.chmod(0o644)
     monkeypatch.delenv("TALLYHOOK_SOURCES__SHOP__SECRETS")
-    monkeypatch.setenv("TALLYHOOK_SOURCES__SHOP__SECRETS_FILE", str(secret))
+    monkeypatch.setenv("TALLYHOOK_SOURCES__SHOP__SECRETS_FILE", str(file))
     monkeypatch.setenv("TALLYHOOK_CHECKOUT__BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("TALLYHOOK_CHECKOUT__TOKEN", "tok_9f8e7d6c5b4a3f2e1d")
     ended = run("doctor", "--format", "json")
@@ -107,3 +133,12 @@ def test_a_configuration_that_cannot_be_read(run: Run, monkeypatch: pytest.Monke
         "TALLYHOOK_GRACE_S",
         "TALLYHOOK_ENVIRONMENT",
     }
+
+
+def test_a_token_that_ends_soon(run: Run, tmp_path: Path) -> None:
+    """Told by name while there is time to replace it; one that ends later is not."""
+    run("tokens", "add", "shop", "--until", "13d")
+    run("tokens", "add", "books", "--until", "15d")
+    said = [each for each in run("doctor", "--format", "json").document if each["what"] == "tokens"]
+    assert [each["state"] for each in said] == ["weak"]
+    assert said[0]["sentence"].startswith("The token shop ends 20")

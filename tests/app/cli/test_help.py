@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -45,6 +47,13 @@ def test_every_command_and_option_is_explained(capsys: pytest.CaptureFixture[str
         assert [line for line in lines if line.endswith("...")] == []
         assert command.help, path
         assert all(parameter.help for parameter in command.params), path
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--version` prints the name and the version that is installed, and nothing else happens."""
+    code, said = _said(capsys, "--version")
+    assert (code, said) == (0, f"tallyhook {version('tallyhook')}\n")
+    assert re.fullmatch(r"tallyhook \d+\.\d+\.\d+\n", said)
 
 
 def test_every_example_is_a_command_with_options_that_it_has() -> None:

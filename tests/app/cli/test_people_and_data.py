@@ -129,3 +129,21 @@ def test_each_class_has_its_own_time(run: Run, old: None, monkeypatch: pytest.Mo
         }
     (deed,) = run("audit", "list", "--format", "json").document
     assert (deed["action"], deed["facts"]) == ("pruned", {"phones": 1})
+
+
+def test_an_order_shows_who_told_what(run: Run, tmp_path: Path) -> None:
+    """Each record with its author, and a change of the price with both."""
+
+    async def fill() -> None:
+        async with driving(tmp_path) as driver:
+            for amount in ("1500.00", "1.00"):
+                told = {"amount": amount, "currency": "KES"}
+                await driver.api("PUT", "/orders/ORD-1", json=told)
+                driver.clock.put(driver.clock.now() + DAY)
+
+    asyncio.run(fill())
+    shown = run("orders", "show", "ORD-1").out
+    assert shown.count("token:shop") == 3  # two records, and the finding
+    assert "changed the price from KES 1,500.00 to KES 1.00" in shown
+    (deed,) = run("audit", "list", "--action", "price_changed", "--format", "json").document
+    assert (deed["who"], deed["subject"]) == ("token:shop", "ORD-1")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app.store import store
 from app.store.database.locks import ServiceLock
 from tests.app.cli.test_commands import READING, Ended, filled, run
 from tests.app.web.driving import SECRET
@@ -58,15 +59,24 @@ PASSWORD = "hunter2-of-the-database"
 def test_a_server_that_is_not_there(
     run: Run, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    """Where no PostgreSQL listens it is 4 and one sentence, without the password."""
+    """Where no PostgreSQL listens it is 4 and one sentence, without the password. What serves waits
+    for it first, as it may still be starting, and logs so once."""
+    monkeypatch.setattr(store, "SERVER_S", 0.3)
     with socket.socket() as taken:  # bound and not listening: nobody else can have the port
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         url = f"postgresql+asyncpg://shop:{PASSWORD}@127.0.0.1:{port}/shop"
         monkeypatch.setenv("TALLYHOOK_DATABASE_URL", url)
-        said = one_sentence(run(*words), 4)
-    assert "database" in said
-    assert PASSWORD not in said
+        ended = run(*words)
+    *logged, said = ended.err.splitlines()
+    assert (ended.code, ended.out) == (4, "")
+    assert said.startswith("tallyhook: the database")
+    assert PASSWORD not in ended.err
+    waits = words[0] in ("serve", "worker")
+    told = [json.loads(line) for line in logged]
+    assert [line["event"] for line in told] == [
+        "waiting for the database server, which does not answer yet"
+    ] * waits
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
@@ -153,7 +163,7 @@ def test_rebuilding_sets_the_marks(
 DOCUMENTS = {
     "an order": (["orders", "show", "ORD-1"], "order"),
     "a delivery": (["deliveries", "show", "stored"], "delivery"),
-    "a token": (["tokens", "add", "books"], "token"),
+    "a token": (["tokens", "add", "--scope", "read", "books"], "token"),
     "a check": (["db", "check"], "problems"),
     "a proof": (["prove", "--all", "--shuffles", "2"], "counter_examples"),
 }

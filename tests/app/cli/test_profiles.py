@@ -20,7 +20,7 @@ def test_the_list_has_every_shipped_profile(capsys: Output) -> None:
     assert run(["profiles", "list", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["profile"] for row in rows] == shipped_profiles()
-    assert all(row["events"] in ("signed", "fetched back", "none") for row in rows)
+    assert {row["events"] for row in rows} == {"signed", "fetched back", "unconfirmed", "none"}
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
@@ -30,6 +30,23 @@ def test_a_profile_is_shown_whole(form: str, capsys: Output) -> None:
     shown = capsys.readouterr().out
     for words in ("{header:webhook-id}.{ts}.{body}", "payment.succeeded", "300"):
         assert words in shown
+
+
+def test_what_the_shop_must_name_is_told(capsys: Output) -> None:
+    """Of every profile whose provider names no order, and of no other."""
+    told = {}
+    for name in shipped_profiles():
+        assert run(["profiles", "show", name, "--format", "json"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        must = shown.get("the_shop_must")
+        names = shown["event"]["order"] or (shown["fetch_back"] or {}).get("order")
+        assert (must is None) == (bool(names) or shown["verifies_only"]), name
+        told[name] = must
+    assert "PUT /api/v1/orders/REF" in told["mpesa_stk"]
+    assert told["mpesa_stk"].startswith("name the session or the payment of each order")
+    assert told["checkout"] is None
+    assert run(["profiles", "show", "mpesa_stk"]) == 0
+    assert "the_shop_must" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["show", "check"])
@@ -71,3 +88,24 @@ def test_signatures_are_checked_line_by_line(
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert first["reason"] == "not_a_request"
     assert (second["name"], second["reason"]) == ("a", "signature_missing")
+
+
+@pytest.mark.parametrize("profile", ["stripe", "pawapay", "checkout", "plaid", "moonpay"])
+def test_no_tolerance_is_no_check_of_age(
+    profile: str, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    """Years later, and years before: null asks for no check, where the profile's own is kept when
+    the member is absent. What was changed is refused all the same."""
+    vectors = (Path("tests/vectors") / f"{profile}.jsonl").read_text().splitlines()
+    genuine = next(v for v in map(json.loads, vectors) if v["valid"])
+    forged = next(v for v in map(json.loads, vectors) if v.get("reason") == "signature_mismatch")
+    lines = []
+    for vector in (genuine, forged):
+        for now in (1, 4_000_000_000):
+            lines += [{**vector, "now": now, "tolerance": None}, {**vector, "now": now}]
+            lines[-1].pop("tolerance", None)
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+    assert run(["signature", "check", "--profile", profile]) == 0
+    found = [json.loads(line)["valid"] for line in capsys.readouterr().out.splitlines()]
+    assert found == [True, False, True, False, False, False, False, False]

@@ -101,6 +101,27 @@ def test_a_terminal_is_not_garbled(monkeypatch: pytest.MonkeyPatch) -> None:
         files.check_output(files.STANDARD, binary=True, what="PDF")
 
 
+@pytest.mark.parametrize(
+    "words", [("period", "--format", "csv"), ("period", "--format", "xlsx"), ("journal",)]
+)
+def test_a_file_of_money_is_for_its_owner_alone(
+    run: Run, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Mode 0600 whatever the process's mask allows, from its beginning, and also where a file that
+    others could read is replaced."""
+    path = tmp_path / "report"
+    path.write_text("old")
+    path.chmod(0o666)
+    before = os.umask(0)
+    try:
+        assert run("report", words[0], *YEAR, *words[1:], "-o", str(path))[0] == 0
+        assert path.stat().st_mode & 0o777 == 0o600
+        with files.whole_file(path) as file:
+            assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
 def test_a_file_that_could_not_be_finished_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("an older report")

@@ -22,7 +22,7 @@ SALT = b"0123456789abcdef"
 ROWS: list[tuple[Kind, tuple[Any, ...]]] = [
     (DELIVERY, ("dlv_1", 1, "shop", "stored", "e1", "00" * 32, 9, f"x-phone: {PHONE}", None, None)),
     (RECORD, ("rec_1", 1, "order_placed", "A", 1, 2**62, "KES", None, None, None, None, None,
-              f"phone {PHONE}")),
+              f"phone {PHONE}", None, "token:shop")),
     (REVISION, (1, "A", 1, "succeeded", 1, "sha256:0", None, None, f'["{PHONE}"]')),
     (DEED, (1, 1, "ann", "admin", "erased", "A", f"{PHONE} asked", f'{{"x": "{PHONE}"}}')),
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from tests.app.evidence.conftest import build
 from tests.app.evidence.world import LATER, NAME, PHONE, live_through
 from tests.app.web.driving import Driver, driving, environ, event
 from tests.reconcile.build import T
-from tests.store.contract_histories import session_opened
+from tests.store.builders import session_opened
 
 
 def steps(archive: bytes) -> dict[str, bool | None]:

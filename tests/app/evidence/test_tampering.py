@@ -173,6 +173,20 @@ def test_another_price_is_found_without_the_key(
         assert failed(forge(archive, lambda members: _cheaper(members, amount))) == steps
 
 
+@pytest.mark.parametrize("author", ["token:somebody", None])
+def test_another_author_is_found_without_the_key(
+    bundles: Bundles, forge: Forge, author: str | None
+) -> None:
+    """Who told the price is sealed with it, and cannot be left out either."""
+
+    def change(history: Any) -> None:
+        (placed,) = [each for each in history["records"] if each["kind"] == "order_placed"]
+        assert placed.pop("author") == "token:shop"
+        placed.update({} if author is None else {"author": author})
+
+    assert failed(forge(bundles.full, changed("history.json", change))) == ["inclusion"]
+
+
 def test_another_answer_of_the_service_is_found_without_the_key(
     bundles: Bundles, forge: Forge
 ) -> None:

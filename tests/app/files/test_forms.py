@@ -88,7 +88,7 @@ def test_a_mapping_names_columns_marks_dates_words_and_defaults(tmp_path: Path) 
     (",order,1.00,KES,,,,", "reference", "empty"),
     ("=A1,order,1.00,KES,,,,", "reference", "formula"),
     ("@SUM(A1),order,1.00,KES,,,,", "reference", "formula"),
-    ("a\x01b,order,1.00,KES,,,,", "reference", "not printed"),
+    ("a\x01b,order,1.00,KES,,,,", "reference", "control characters"),
     ("x" * 201 + ",order,1.00,KES,,,,", "reference", "longer than 200"),
     ("A,booking,1.00,KES,,,,", "kind", "none of order, invoice"),
     ("A,order,-1.00,KES,,,,", "amount", "negative"),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.errors import UsageError
+from app.files.csv_table import CsvTable
 from app.files.problems import Problem
 from app.files.rejects import harmless, refuse_to_replace, rejects_beside, write_rejects
-from app.files.tables import Batch
+from app.files.tables import ADDED, Batch
 
 
 class Rows:
@@ -60,3 +62,25 @@ def test_what_a_spreadsheet_would_run_begins_with_an_apostrophe(cell: str) -> No
 @pytest.mark.parametrize("cell", ["-5.00", "+254700000001", "-1.234,50", "a=b", ""])
 def test_numbers_and_texts_stay_as_they_are(cell: str) -> None:
     assert harmless(cell) == cell
+
+
+def test_corrected_rows_are_imported_as_they_were(tmp_path: Path) -> None:
+    """Each cell and each name of a column comes back from the file as it was before it was made
+    safe, also where a semicolon would split it; a table of another origin is taken as it is."""
+    cells = ["=HYPERLINK(1)", "'quoted", "x;=1+1", "-5"]
+
+    class Odd(Rows):
+        heading: Any = ("=cmd", "'b", "c;-d", "amount")
+
+        def batches(self) -> Iterator[Batch]:
+            yield Batch([cells], range(2, 3))
+
+    path = tmp_path / "r.csv"
+    write_rejects(path, Odd(), [problem(2, "no")])
+    assert "x;=1+1" not in path.read_text()
+    table = CsvTable(path, encoding=None, delimiter=",", recognize=len)
+    assert table.heading == [*Odd.heading, *ADDED]
+    assert [row for batch in table.batches() for row in batch.rows] == [[*cells, "2", "no"]]
+    path.write_text("a,b\r\n'=x,'y\r\n")
+    table = CsvTable(path, encoding=None, delimiter=",", recognize=len)
+    assert [row for batch in table.batches() for row in batch.rows] == [["'=x", "'y"]]

@@ -30,10 +30,10 @@ async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
 async def plant(driver: Driver, *statements: str) -> None:
     """Change what is stored behind the service's back, as one who holds the file can."""
     async with driver.service.store.writing() as connection:
-        kept = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-        for (name,) in list(await connection.exec_driver_sql(kept)):
-            await connection.exec_driver_sql(f"DROP TRIGGER {name}")
-        for sql in statements:
+        kept = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        triggers = list(await connection.exec_driver_sql(kept))
+        dropping = [f"DROP TRIGGER {name}" for name, _ in triggers]
+        for sql in (*dropping, *statements, *(made for _, made in triggers)):
             await connection.exec_driver_sql(sql)
 
 
@@ -109,7 +109,8 @@ PLANTED = {
     "an event that nobody sent": (
         "INSERT INTO events SELECT 99, order_key, source, 'e99', digest, delivery_id, received_at, "
         "kind, claim, occurred_at, order_ref, session, payment, movement, amount, currency, "
-        "order_amount, order_currency, reason, standing FROM events WHERE event_id='e1'",
+        "order_amount, order_currency, reason, standing, capture, refunded_total, "
+        "refunded_currency FROM events WHERE event_id='e1'",
         ["the event e99 of ORD-1 is in the index, and no delivery gives it"],
     ),
     "a link to another order": (
@@ -146,7 +147,7 @@ PLANTED = {
     ),
     "a ledger of nothing": (
         "INSERT INTO ledgers SELECT 'O-9', as_of, outcome, fulfillable, findings, substance, "
-        "next_decision_at FROM ledgers WHERE order_key='ORD-1'",
+        "next_decision_at, rules FROM ledgers WHERE order_key='ORD-1'",
         ["order O-9 has no due mark"],
     ),
     "what was published": (

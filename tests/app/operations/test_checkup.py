@@ -89,6 +89,7 @@ def test_databases() -> None:
     assert states(of_database(SERVER)) == ["ok"]
     assert states(of_database(replace(SERVER, off=("fsync", "full_page_writes")))) == ["must"] * 2
     assert states(of_database(replace(SERVER, standbys=("It lags; wait",)))) == ["weak", "ok"]
+    assert states(of_database(replace(SERVER, moved="it moved; say so"))) == ["must", "ok"]
     assert states(of_database(replace(FILE, journal_mode="delete"))) == ["must"]
 
 
@@ -117,9 +118,10 @@ def test_profiles() -> None:
         (replace(sound, signature=none, confirm="fetch_back"), "signs nothing"),
         (replace(sound, signature=token), "a password instead of a signature"),
         (replace(sound, confirm="fetch_back"), "does not cover all"),
+        (load_profile("snap_winpay"), "no event counts by itself"),
         (replace(sound, environment=replace(sound.environment, where=())), "do not say whether"),
     ):
-        (sign,) = of_profile("shop", profile)
+        sign = next(of_profile("shop", profile))
         assert weakness in sign.sentence
         assert sign.state == "weak"
         assert sign.do

@@ -67,15 +67,18 @@ async def test_a_true_payment_of_another_order_pays_for_nothing_else(
     asking: Any, named: str | None
 ) -> None:
     """Whoever writes another order beside a payment of their own: only the provider's counts, and
-    where it names none, none."""
+    where it names none, none. The unconfirmed word shares nothing with the order that is paid."""
     provider = Provider({"state": "COMPLETE", "order": named, "amount": 700})
     async with asking(provider) as driver:
         await told(driver, PAID)
         fetched = "SELECT 1 FROM deliveries WHERE headers LIKE ':fetched%'"
         await soon(lambda: driver.rows(fetched))
-        assert await outcome(driver) == ("unresolved" if named else "pending")
+        assert await outcome(driver) == "pending"
         ledger = (await driver.api("GET", "/orders/ORD-9")).json()
         assert not ledger["fulfillable"]
+        if named:
+            paid = (await driver.api("GET", f"/orders/{named}")).json()
+            assert paid["outcome"] == "succeeded"
 
 
 async def test_a_payment_that_the_provider_does_not_know_moves_no_money(asking: Any) -> None:
@@ -84,8 +87,10 @@ async def test_a_payment_that_the_provider_does_not_know_moves_no_money(asking: 
     async with asking(provider) as driver:
         await told(driver, PAID)
         await questions(driver, provider, confirm_events.SURE_NOT_FOUND)
-        await until(driver, "timed_out")
         await waiting(driver, 0)
+        assert await outcome(driver) == "pending"  # its time counts from the answer
+        driver.clock.put(driver.clock.now() + HOUR)
+        await until(driver, "timed_out")
         assert len(provider.asked) == confirm_events.SURE_NOT_FOUND
 
 

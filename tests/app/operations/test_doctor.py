@@ -255,7 +255,7 @@ def test_a_mended_secret_loses_nothing(tmp_path: Path, run: Run) -> None:
     again = run("deliveries", "reverify", "--source", "shop", "--format", "json")
     assert again.document["accepted"] == []
     assert "refold" not in again.err
-    assert run("refold").err == "Folded 1 orders.\n"
+    assert run("refold").err == "Folded 1 order.\n"
     assert [o["order"] for o in run("orders", "list", "--format", "json").document] == ["ORD-1"]
     assert asyncio.run(_outcome(tmp_path)) == ("succeeded", T)
     assert run("db", "check").code == 0

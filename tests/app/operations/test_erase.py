@@ -23,7 +23,8 @@ from app.operations.folding.refold import refold_all, refold_until_quiet
 from app.operations.folding.reindex import reindex
 from app.operations.keeping.backup import back_up
 from app.operations.keeping.check_store import check_store
-from app.operations.keeping.erase import Asked, Erasure, erase, traces_left
+from app.operations.keeping.erase import Asked, erase, traces_left
+from app.operations.keeping.erase_finding import Erasure
 from app.operations.keeping.erase_rules import Rules
 from app.operations.orders.read_orders import order_document
 from app.store.keeping.retention import prune

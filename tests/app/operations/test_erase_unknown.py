@@ -13,7 +13,7 @@ import pytest
 from app.operations.deliveries.reverify import reverify
 from app.operations.folding.refold import refold_until_quiet
 from app.operations.folding.reindex import reindex
-from app.operations.keeping.erase import Erasure
+from app.operations.keeping.erase_finding import Erasure
 from app.operations.keeping.erase_rules import Rules, kept_unknown
 from app.operations.watching.unread import WINDOW
 from app.providers.source import Source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -18,15 +19,18 @@ from app.errors import ConfigurationError, NotFoundError
 from app.operations.orders import notify_shop
 from app.operations.orders.notify_shop import (
     GIVE_UP_AFTER,
+    LONGEST_ASKED_PAUSE,
     LONGEST_PAUSE,
     list_notifications,
     notification_id,
     pause_after,
+    probe_pause,
     redeliver,
 )
 from app.outbound.http import outgoing_client
 from app.store.folding.published import Published
-from reconcile.instants import DAY, SECOND
+from reconcile.instants import DAY, SECOND, format_instant
+from tests.app.operations.alarms import told as alarm_told
 from tests.app.web.driving import Driver, driving, event, of_order
 from tests.waiting import soon
 
@@ -166,8 +170,156 @@ async def test_after_three_days_it_is_given_up(serve: Serve) -> None:
         assert await redeliver(driver.desk, [1, 1]) == 1
         await soon(lambda: len(shop.heard) == 5)
         asked = "SELECT subject FROM audit WHERE action='notifications_redelivered' ORDER BY number"
-        assert driver.rows(asked) == [("all that were given up",), ("1",)]
+        assert driver.rows(asked) == [("all that were not taken",), ("1",)]
     assert shop.heard[4][0] == shop.heard[3][0] == shop.heard[0][0]
+
+
+class Away(Shop):
+    """A shop that takes nothing while it is away, whatever it is sent."""
+
+    def __init__(self, *refused: str) -> None:
+        super().__init__()
+        self.is_away, self.refused = True, refused
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        """Take it down as heard, and answer."""
+        order = json.loads(request.content)["data"]["order"]
+        self.says = [503 if self.is_away or order in self.refused else 204]
+        return super().__call__(request)
+
+
+async def of_orders(driver: Driver, *orders: str) -> None:
+    """A payment of each, published before the next: the shop hears of them in this order."""
+    for order in orders:
+        await driver.send(of_order(order, f"evt-{order}"))
+        asked = f"SELECT count(*) FROM revisions WHERE order_key='{order}'"
+        await soon(lambda asked=asked: driver.rows(asked) == [(1,)])
+
+
+async def quiet(driver: Driver) -> None:
+    """Let the task that notifies go round some times."""
+    await asyncio.sleep(0.2)
+
+
+async def test_a_shop_that_is_away_hears_of_one_at_a_time_and_then_of_all(serve: Serve) -> None:
+    """While it takes nothing, one notification is tried in 5 s, 20 s and then every minute, each
+    time that which has waited longest. The first that is taken sends all that wait, at once and in
+    order for each order, though much of the clock's time is left to their next try."""
+    shop = Away()
+    orders = [f"O{number:02}" for number in range(20)]
+    async with serve(shop) as driver:
+        await of_orders(driver, orders[0])
+        await tried(driver, 1)
+        await of_orders(driver, *orders[1:])
+        await driver.send(of_order("O00", "evt-more", "disputed"))
+        await quiet(driver)
+        assert len(shop.heard) == 1
+        for number, pause in enumerate((5, 20, 60, 60, 60)):
+            driver.clock.put(driver.clock.now() + pause * SECOND - 1)
+            await quiet(driver)
+            assert len(shop.heard) == 1 + number
+            driver.clock.put(driver.clock.now() + 1)
+            await soon(lambda number=number: len(shop.heard) == 2 + number)
+            await soon(lambda number=number: _failures(driver) == [(2 + number,)])
+        tried_ones = {document["data"]["order"] for _, document in shop.heard}
+        assert tried_ones == set(orders[:6])
+        shop.is_away = False
+        driver.clock.put(driver.clock.now() + 60 * SECOND)
+        await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(21,)])
+        assert _failures(driver) == []
+        assert len(shop.heard) == 6 + 21
+        assert shop.told("O00")[-2:] == ["succeeded", "disputed"]
+
+
+def _failures(driver: Driver) -> list[tuple[Any, ...]]:
+    return driver.rows("SELECT failures FROM destinations_away")
+
+
+async def test_a_start_finds_the_shop_as_it_was(serve: Serve) -> None:
+    """A service that is started again while the shop is away goes on with its probes; another
+    address has a health of its own."""
+    shop = Away()
+    async with serve(shop) as driver:
+        await of_orders(driver, *(f"O{number}" for number in range(9)))
+        await soon(lambda: _failures(driver) != [])
+        before = len(shop.heard)
+    async with serve(shop) as driver:
+        await quiet(driver)
+        assert len(shop.heard) == before
+        driver.clock.put(driver.clock.now() + 5 * SECOND)
+        await soon(lambda: len(shop.heard) == before + 1)
+        await quiet(driver)
+        assert len(shop.heard) == before + 1
+    shop.is_away = False
+    async with serve(shop, SHOP__URL="https://other.example/") as driver:
+        driver.clock.put(driver.clock.now() + 60 * SECOND)
+        await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(9,)])
+
+
+async def test_one_that_is_refused_holds_up_no_other(serve: Serve) -> None:
+    """A shop that takes others is not away: what it refuses is tried by its own pauses, and where
+    it is all that there was to send, what comes is tried before it is tried again."""
+    shop = Away("BAD")
+    shop.is_away = False
+    async with serve(shop) as driver:
+        await of_orders(driver, "BAD")
+        await soon(lambda: _failures(driver) == [(1,)])
+        await of_orders(driver, "A", "B", "C")
+        driver.clock.put(driver.clock.now() + 5 * SECOND)
+        await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(3,)])
+        await soon(lambda: driver.rows("SELECT max(tries) FROM notifications") == [(2,)])
+        assert {shop.heard[1][1]["data"]["order"]} <= {"A", "B", "C"}
+
+
+async def test_a_shop_that_is_away_is_told_of(serve: Serve) -> None:
+    """Readiness, which stays 200, the figures and the feed say since when, what fails and what to
+    do, once a restart would be over; and no more when it is back."""
+    shop = Away()
+    async with serve(shop) as driver:
+        since = driver.clock.now()
+        await of_orders(driver, "A")
+        await tried(driver, 1)
+        assert await alarm_told(driver, "shop_away") == []
+        driver.clock.put(since + 30 * SECOND)
+        await tried(driver, 2)
+        (sentence,) = await alarm_told(driver, "shop_away")
+        for part in (format_instant(since), "2 tries", "status_503", "1 waiting", "redeliver"):
+            assert part in sentence
+        figures = (await driver.client.get("/metrics")).text
+        (figure,) = re.findall(r"^tallyhook_shop_away_since_seconds (.*)$", figures, re.MULTILINE)
+        assert float(figure) == since // SECOND
+        shop.is_away = False
+        driver.clock.put(since + 120 * SECOND)
+        await soon(lambda: _failures(driver) == [])
+        assert await alarm_told(driver, "shop_away") == []
+        assert "tallyhook_shop_away_since_seconds 0.0" in (await driver.client.get("/metrics")).text
+
+
+async def test_a_person_may_have_it_tried_at_once(serve: Serve) -> None:
+    """`redeliver` without ids takes what waits for its next try, too, and does not wait for the
+    next probe; what was never tried comes right behind."""
+    shop = Away()
+    async with serve(shop) as driver:
+        await of_orders(driver, "A")
+        await tried(driver, 1)
+        await of_orders(driver, "B")
+        shop.is_away = False
+        await quiet(driver)
+        assert len(shop.heard) == 1
+        assert await redeliver(driver.desk, None) == 1
+        await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(2,)])
+
+
+async def test_a_probe_of_a_clock_that_was_ahead(serve: Serve) -> None:
+    """A clock that is set back does not put the next probe off."""
+    shop = Away()
+    async with serve(shop) as driver:
+        driver.clock.put(driver.clock.now() + DAY)
+        await of_orders(driver, "A")
+        await tried(driver, 1)
+        shop.is_away = False
+        driver.clock.put(driver.clock.now() - DAY)
+        await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(1,)])
 
 
 async def test_a_shop_that_hangs_does_not_hold_up_the_door(
@@ -208,10 +360,14 @@ async def test_the_task_that_fails_ends_the_service(
 
 
 def test_pauses_grow_and_end() -> None:
-    """5 s, then four times as long each time up to eight hours; the shop may ask for longer; the
-    number of the notification adds a sixteenth at most."""
-    pauses = [pause_after(tries, seq=0, headers={}) // SECOND for tries in range(9)]
-    assert pauses == [5, 20, 80, 320, 1280, 5120, 20480, 28800, 28800]
+    """5 s, then four times as long each time up to an hour; the shop may ask for longer; the number
+    of the notification adds a sixteenth at most. Between probes no more than a minute, or what the
+    shop asks for, up to a quarter of an hour."""
+    pauses = [pause_after(tries, seq=0, headers={}) // SECOND for tries in range(7)]
+    assert pauses == [5, 20, 80, 320, 1280, 3600, 3600]
+    assert [probe_pause(n, headers={}) // SECOND for n in range(1, 6)] == [5, 20, 60, 60, 60]
+    assert probe_pause(9999, headers={"retry-after": "120"}) == 120 * SECOND
+    assert probe_pause(1, headers={"retry-after": "99999"}) == LONGEST_ASKED_PAUSE
     assert pause_after(0, seq=0, headers={"retry-after": "900"}) == 900 * SECOND
     assert pause_after(0, seq=0, headers={"retry-after": "1"}) == 5 * SECOND
     assert pause_after(0, seq=0, headers={"retry-after": "999999"}) == LONGEST_PAUSE

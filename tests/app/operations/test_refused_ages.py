@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from app.operations.watching.refused_ages import KEPT, WINDOW, RefusedAges
+from app.operations.watching.refused_ages import (
+    ALL_WINDOW,
+    KEPT,
+    KEPT_EVENTS,
+    LATE,
+    WINDOW,
+    RefusedAges,
+)
 from app.operations.watching.watchdog import REST_S
 from reconcile.instants import HOUR, MINUTE, SECOND
 from tests.app.operations.alarms import told
-from tests.app.web.driving import Driver, driving, of_order, signed
+from tests.app.web.driving import Driver, driving, of_order, secret, signed
 from tests.reconcile.build import T
 
 
@@ -137,3 +144,91 @@ async def test_what_does_not_tell_of_a_clock(tmp_path: Path) -> None:
         assert await told(driver, "clock") != []
         assert await send(driver, "now", at=T) == 200
         assert await told(driver, "clock") == []
+
+
+# --- readiness ------------------------------------------------------------------------------------
+
+
+async def ready(driver: Driver) -> bool:
+    """What a load balancer asks; readiness has the sentence of the refusals or none at all."""
+    answer = await driver.client.get("/readyz")
+    assert [*map(_of_age, answer.json()["reasons"])] == [True] * (answer.status_code == 503)
+    return answer.status_code == 200
+
+
+def _of_age(reason: str) -> bool:
+    return "genuine and refused for their age" in reason
+
+
+@pytest.mark.parametrize("minutes", [15, -15])
+async def test_readiness_turns_red_while_everything_is_refused(
+    tmp_path: Path, minutes: int
+) -> None:
+    """With the sixth new event and without waiting for a look of the watchdog; until one is taken,
+    or until none has come for five minutes."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert await send(driver, "before", at=T) == 200
+        driver.clock.put(T + minutes * MINUTE)
+        for number in range(LATE):
+            assert await send(driver, f"e{number}", at=T) == 401
+            assert await ready(driver)
+        assert await send(driver, "more", at=T) == 401
+        assert not await ready(driver)
+        driver.clock.put(T + minutes * MINUTE + ALL_WINDOW + 1)
+        assert await ready(driver)
+        driver.clock.put(T + minutes * MINUTE)
+        assert not await ready(driver)
+        assert await send(driver, "now", at=T + minutes * MINUTE) == 200
+        assert await ready(driver)
+
+
+async def test_replays_do_not_turn_readiness_red(tmp_path: Path) -> None:
+    """Neither many of one genuine delivery, nor many that were taken once: after a start of the
+    service, too, which remembers nothing, and however few others come. Nor does what is late beside
+    traffic that is taken, of whatever source."""
+    other = {"SOURCES__OTHER__SECRETS": secret(b"another key for tests, 24")}
+    async with driving(tmp_path, with_worker=False) as driver:
+        for number in range(30):
+            assert await send(driver, f"old{number}", at=T) == 200
+    at = T + HOUR
+    async with driving(tmp_path, with_worker=False, at=at, **other) as driver:
+        for number in range(30):
+            assert await send(driver, f"old{number}", at=T) == 401
+            assert await ready(driver)
+        for _ in range(200):
+            assert await send(driver, "captured", at=T) == 401
+        assert await ready(driver)
+        for number in range(60):
+            assert await send(driver, f"late{number}", at=T) == 401
+            if not number % LATE:
+                body = json.dumps(of_order(f"n{number}", f"n{number}")).encode()
+                key = b"another key for tests, 24"
+                taken = await driver.send(body, signed(body, at=at, key=key), source="other")
+                assert taken.status_code == 200
+            assert await ready(driver)
+
+
+async def test_what_would_not_be_kept_says_nothing_of_a_clock(tmp_path: Path) -> None:
+    """Old deliveries that could not be read, or are of the other environment."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        for number in range(20):
+            document = {**of_order(f"o{number}", f"o{number}"), "environment": "live"}
+            for body in (b'{"id": %d' % number, json.dumps(document).encode()):
+                answer = await driver.send(body, signed(body, at=T - HOUR))
+                assert answer.status_code == 401
+        assert await ready(driver)
+
+
+def test_replays_do_not_push_out_what_is_new() -> None:
+    """So many are remembered that who sends old ones again must have captured a thousand."""
+    found = RefusedAges()
+    for number in range(KEPT_EVENTS):
+        name = str(number)
+        found.refused("shop", digest=name, at=T, problem="It is old.", event_id=name)
+    asked = found.asked_about(T)
+    assert len(asked) == KEPT_EVENTS
+    found.found(asked, {("shop", str(number)) for number in range(LATE + 1, KEPT_EVENTS)})
+    assert found.asked_about(T) == []
+    assert "6 new events" in (found.everything_refused(T) or "")
+    found.found([("shop", "0")], {("shop", "0")})
+    assert found.everything_refused(T) is None

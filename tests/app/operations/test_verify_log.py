@@ -239,7 +239,7 @@ def swap(connection: sqlite3.Connection, one: int, other: int) -> None:
         ("UPDATE log_checkpoints SET size = 201 WHERE size = 200", "of 201 leaves was signed"),
         ("DELETE FROM log_checkpoints WHERE size = (SELECT max(size) FROM log_checkpoints)",
          "in no checkpoint"),
-        ("DELETE FROM log_leaves WHERE number > 1000", "than the 1001 that there are"),
+        ("DELETE FROM log_leaves WHERE number > 1000", "than the 1,001 that there are"),
         ("UPDATE records SET amount = NULL WHERE id = 'rec_00000003'", "another amount"),
         ("UPDATE records SET details = NULL WHERE id = 'rec_00000003'", "another details"),
         ("UPDATE audit SET reason = '' WHERE number = 7", "another reason"),

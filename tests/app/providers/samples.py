@@ -51,6 +51,8 @@ def source_of(profile: Profile) -> Source:
     """A source of this profile that can sign."""
     mac = profile.signature.mac
     asymmetric = SCHEMES[mac].asymmetric
+    if mac == "basic":
+        return Source(name="sample", profile=profile, secrets=["sample:" + "k" * 32])
     secret = private_key(mac) if asymmetric else _SECRETS[profile.secret.encoding]
     secrets: Any = {"key-1": secret} if profile.secret.key_id else [secret]
     return Source(name="sample", profile=profile, secrets=secrets)

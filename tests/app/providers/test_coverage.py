@@ -59,9 +59,28 @@ def test_what_is_not_signed_needs_a_fetch_back(
 
 
 @pytest.mark.parametrize(
+    ("sections", "unsigned"),
+    [
+        ({"event": MINIMAL["event"] | {"capture": "json:part"}}, "event.capture"),
+        ({"amounts": PRICED | {"refunded_total": "json:so_far"}}, "amounts.refunded_total"),
+        ({"event": MINIMAL["event"] | {"payment": "json:x[kind=sale].id"}}, "event.payment"),
+    ],
+)
+def test_captures_and_sums_must_be_signed_too(
+    sections: dict[str, Any], unsigned: str, tmp_path: Path
+) -> None:
+    """Who could write a capture reference could make one capture two; a condition is signed too."""
+    some = "{json:order}|{json:type}|{json:sum}|{json:x.id}"
+    sections = {"amounts": PRICED, **sections}
+    assert f"does not cover {unsigned}," in told(tmp_path, signature=signature(some), **sections)
+    whole = some + "|{json:x.kind}|{json:part}|{json:so_far}"
+    assert load(tmp_path, signature=signature(whole), **sections).confirm is None
+
+
+@pytest.mark.parametrize(
     "signed",
-    ["{body}", "{body|sha256_hex}", "{canonical}", "{json:order}{json:type}{json:sum}",
-     "{raw:order}{compact:type}{canonical:sum}", "{method}{body_or_query}"],
+    ["{body}", "{body|sha256_hex}", "{canonical}", "{json:order}:{json:type}:{json:sum}",
+     "{raw:order}|{compact:type}|{canonical:sum}", "{method}{body_or_query}"],
 )  # fmt: skip
 def test_what_is_signed_needs_none(signed: str, tmp_path: Path) -> None:
     """Where kind, order and amount are covered, each by itself or together, the file loads."""
@@ -75,7 +94,7 @@ def test_a_profile_that_only_verifies_needs_none(tmp_path: Path) -> None:
     profile = load_profile(str(path))
     made = Source(name="acme", profile=profile, secrets=["k" * 24])
     (event,) = made.read(b"{}", digest="d" * 64).events
-    assert (event.event_id, event.kind, event.claim) == ("d" * 64, "delivery", "unrecognized")
+    assert (event.event_id, event.kind, event.claim) == ("d" * 64, "delivery", "ignored")
 
 
 def test_an_unconfirmed_event_claims_nothing(tmp_path: Path) -> None:
@@ -116,6 +135,10 @@ def test_basic_authentication(tmp_path: Path) -> None:
         ({"url": "https://{order}.example/"}, "fetch_back.url: must begin with https://"),
         ({"url": "https://a@b.example/"}, "fetch_back.url: must begin with https://"),
         ({"url": "https:///x"}, "fetch_back.url: must begin with https://"),
+        (
+            {"url": ["https://api.example/{order}", "http://api.example/{order}"]},
+            "fetch_back.url: must begin with https://",
+        ),
         ({"url": "https://api.example/{secret}"}, "fetch_back.url: has an unknown reference"),
         ({"auth": "magic"}, "fetch_back.auth: must be none, bearer"),
         ({"auth": "bearer"}, "fetch_back.credential: belongs with every auth but none"),

@@ -5,11 +5,14 @@ tests/app/providers/payloads/<profile>.jsonl, one JSON object a line, each with 
 A payload    `body` (an object or a text), `headers`, `url`, `method` where they matter, `events`,
              `environment` where stated, `source`: the page or test that shows this shape.
              An event has kind and claim, and event_id, standing (`said`), order, session, payment,
-             movement, money and order_money (`1500.00/KES`), occurred_at and reason. What is not
-             written must be absent, but for the event_id, which is then not looked at.
-             `answer`: what the provider says when it is asked back; `answered`: that as an event.
+             movement, capture, money, order_money and refunded_total (`1500.00/KES`), occurred_at
+             and reason. What is not written must be absent, but for the event_id, which is then not
+             looked at.
+             `answer`: what the provider says when it is asked back; `answered`: that as an event;
+             `question`, where stated: method and address by which it is asked.
 A sequence   `fold`: names of payloads as they arrive (`NAME+answer`: it was asked back as well),
-             `order`, `outcome`, and `captured`, `refunded`, where money moved. `price`: the shop
+             `order`, `outcome`, and `captured`, `refunded`, `reversed`, `lost`, where money moved,
+             `withheld` where a paid order must not be fulfilled all the same. `price`: the shop
              has placed the order; `session`: it has opened that session.
 
 Before it is read a payload is signed with the secret of the profile's known answers, and verified.
@@ -28,6 +31,7 @@ from app.errors import ConfigurationError
 from app.providers.fetched import keep_answer
 from app.providers.named.contract import Signed
 from app.providers.profile import load_profile, shipped_profiles
+from app.providers.questions import Questions, credentials_of
 from app.providers.reading import Reading
 from app.providers.source import Source
 from reconcile.events import Delivery, Event
@@ -43,6 +47,7 @@ PAYLOADS = Path(__file__).parent / "payloads"
 VECTORS = Path(__file__).parents[2] / "vectors"
 ARRIVAL = parse_instant("2026-11-20T10:00:00Z")
 PLACEHOLDER = "evt_example"
+MOVES = ("captured", "refunded", "reversed", "lost")
 
 LINES: dict[str, list[dict[str, Any]]] = {
     path.stem: [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -107,6 +112,17 @@ def answer_to(source: Source, line: dict[str, Any], asked: Event) -> Event:
     return source.read_answer(kept, digest=hashlib.sha256(kept).hexdigest())
 
 
+def question_about(profile: str, asked: Event) -> str:
+    """Method and address by which the provider is asked about this event; it can be asked."""
+    rule = load_profile(profile).fetch_back
+    assert rule is not None
+    credentials = dict.fromkeys(credentials_of(rule), "id:secret")
+    questions = Questions(profile, rule, environment="live", credentials=credentials)
+    question = questions.about(asked, access_token="token")
+    assert question is not None
+    return question.told
+
+
 def told(event: Event, *, with_id: bool) -> dict[str, Any]:
     """An event as a line writes it, without what is absent."""
     fields = {
@@ -116,8 +132,10 @@ def told(event: Event, *, with_id: bool) -> dict[str, Any]:
         "session": event.session,
         "payment": event.payment,
         "movement": event.movement,
+        "capture": event.capture,
         "money": written(event.money),
         "order_money": written(event.order_money),
+        "refunded_total": written(event.refunded_total),
         "occurred_at": event.occurred_at,
         "reason": event.reason,
         "standing": None if event.standing == "said" else event.standing,
@@ -159,6 +177,7 @@ def test_an_answer_says_what_its_provider_documents(profile: str, line: dict[str
     """What a provider says when asked back gives exactly the event that is written beside."""
     source = source_of(profile)
     (asked,) = read(source, line).events
+    assert question_about(profile, asked) == line.get("question", question_about(profile, asked))
     answered = answer_to(source, line, asked)
     assert told(answered, with_id=False) == {"standing": "fetched", **expected(line["answered"])}
 
@@ -169,18 +188,20 @@ def test_a_sequence_folds_to_the_right_outcome(profile: str, line: dict[str, Any
     for names in (line["fold"], line["fold"][::-1], line["fold"] * 2):
         ledger = folded(profile, line, names)
         assert ledger.outcome == line["outcome"], ledger.reasons
-        moved = [line[key] for key in ("captured", "refunded") if key in line]
-        assert balances(ledger) == moved
+        assert balances(ledger) == {key: line[key] for key in MOVES if key in line}
+        withheld = [each.code for each in ledger.withheld]
+        assert withheld == line.get("withheld", withheld)
 
 
-def balances(ledger: Ledger) -> list[str]:
-    """What came in, then what went back, each per currency."""
-    captured = [(each.captured, each.currency) for each in ledger.balances]
-    refunded = [(each.refunded, each.currency) for each in ledger.balances]
-    pairs = [*captured, *refunded]
-    return [
-        f"{major_text(Money(minor=minor, currency=code))}/{code}" for minor, code in pairs if minor
-    ]
+def balances(ledger: Ledger) -> dict[str, str]:
+    """What came in, and what went back in each way."""
+    moved = {}
+    for each in ledger.balances:
+        for way in MOVES:
+            if minor := getattr(each, way):
+                moved[way] = f"{major_text(Money(minor=minor, currency=each.currency))}"
+                moved[way] += f"/{each.currency}"
+    return moved
 
 
 def folded(profile: str, line: dict[str, Any], names: list[str]) -> Ledger:

@@ -21,7 +21,10 @@ from tests.app.providers.builders import EVENT, body_of, changed, profile_file, 
 
 DIGEST = "d" * 64
 SOURCE = source()
-BACK = ["refunded", "disputed", "dispute_won", "dispute_lost"]
+BACK = [
+    "refunded", "refund_pending", "refund_failed", "reversed",
+    "disputed", "dispute_won", "dispute_lost",
+]  # fmt: skip
 
 
 def kes(minor: int) -> Money:
@@ -79,7 +82,7 @@ def test_of_several_places_the_one_that_is_wrong_is_named(member: str, value: ob
     assert str(caught.value).startswith(f"data.{member} ")
 
 
-@pytest.mark.parametrize("claim", [kind for kind in CLAIM_KINDS if kind != "unrecognized"])
+@pytest.mark.parametrize("claim", sorted({*CLAIM_KINDS} - {"unrecognized", "ignored"}))
 def test_every_published_type_has_its_claim(claim: str) -> None:
     """Each type of the published list means the claim of the same name."""
     assert event(type=f"payment.{claim}").claim == claim
@@ -136,6 +139,31 @@ def test_money_on_its_way_back_without_its_own_amount_is_the_payments(claim: str
     seen = event(type=f"payment.{claim}", data__payment__amount=1200)
     assert (seen.money, seen.movement) == (kes(120000), None)
     assert event(type=f"payment.{claim}", data__payment=...).money is None
+
+
+def test_a_refund_may_state_a_sum_alone() -> None:
+    """What has been refunded so far is no single refund: neither its amount nor its movement."""
+    seen = event(type="payment.refunded", data__refunded_total=700)
+    assert (seen.money, seen.movement, seen.refunded_total) == (None, None, kes(70000))
+
+
+def test_a_refund_may_state_itself_and_a_sum() -> None:
+    """Both are read where both are there; the sum takes the refund's currency."""
+    seen = event(type="payment.refunded", data__refund=REFUND, data__refunded_total=700)
+    assert (seen.money, seen.movement, seen.refunded_total) == (kes(50000), "re_01", kes(70000))
+
+
+@pytest.mark.parametrize("claim", ["succeeded", "refund_pending", "disputed", "declined"])
+def test_any_final_claim_may_state_a_sum(claim: str) -> None:
+    """The sum leaves the event's own amount as it is."""
+    seen = event(type=f"payment.{claim}", data__refunded_total=700)
+    assert (seen.money, seen.refunded_total) == (kes(150050), kes(70000))
+
+
+@pytest.mark.parametrize("kind", ["payment.pending", "payment.unheard_of"])
+def test_what_is_not_final_states_no_sum(kind: str) -> None:
+    """A sum counts as money that went back, so only events that we understand may state one."""
+    assert event(type=kind, data__refunded_total=700).refunded_total is None
 
 
 @pytest.mark.parametrize("claim", ["succeeded", "authorized"])

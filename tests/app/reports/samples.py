@@ -22,6 +22,7 @@ REASONS: dict[Outcome, str] = {
     "succeeded": "paid_in_full",
     "refunded": "refunded_in_full",
     "partially_refunded": "refunded_in_part",
+    "charged_back": "charged_back",
     "failed": "last_word_event_says_declined",
     "timed_out": "last_word_no_final_event_by_deadline",
     "pending": "still_open",

@@ -25,10 +25,16 @@ CASES = [
     ("succeeded/a/999", "unresolved"),
     ("succeeded/a refunded/a/300/r1", "partially_refunded"),
     ("succeeded/a refunded/a/300/r1 refunded/a/700/r2", "refunded"),
-    ("succeeded/a succeeded/b refunded/b/1000/r1", "partially_refunded"),
+    ("succeeded/a succeeded/b refunded/b/1000/r1", "succeeded"),
+    ("succeeded/a/1001", "succeeded"),
+    ("succeeded/a/600 succeeded/b/400", "succeeded"),
+    ("succeeded/a succeeded/b disputed/b/1000/d1", "succeeded"),
+    ("succeeded/a/1001 refunded/a/2/r1", "partially_refunded"),
+    ("succeeded/a disputed/a/400/d1 dispute_lost/a/400/d1", "charged_back"),
+    ("succeeded/a disputed/a/400/d1 dispute_lost/a/400/d1 refunded/a/600/r1", "charged_back"),
     ("succeeded/a disputed/a/1000/d1", "disputed"),
     ("succeeded/a disputed/a/1000/d1 dispute_won/a/1000/d1", "succeeded"),
-    ("succeeded/a disputed/a/1000/d1 dispute_lost/a/1000/d1", "refunded"),
+    ("succeeded/a disputed/a/1000/d1 dispute_lost/a/1000/d1", "charged_back"),
 ]
 
 

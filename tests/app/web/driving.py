@@ -9,7 +9,7 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,5 +159,5 @@ async def driving(
     async with open_service(settings, clock=clock, with_worker=with_worker) as service:
         transport = httpx2.ASGITransport(app=service.application, raise_app_exceptions=raising)
         async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
-            desk = Desk(store=service.store, policy=settings.policy(), clock=clock)
+            desk = replace(service.desk, phone_key=None)
             yield Driver(service, client, clock, desk, folder / "t.db")

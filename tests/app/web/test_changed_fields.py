@@ -10,6 +10,7 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,9 @@ def changed() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def pays(document: dict[str, Any]) -> set[str]:
-    """The orders whose whole price the event says was paid; the rule is written here anew. Where
-    it states no amount, what it states of the whole order stands in; no currency: the order's."""
+    """The orders whose whole price the event says was paid; the rule is written here anew. What
+    is more is owed back, but a hundred times the price is in doubt. Where it states no amount, what
+    it states of the whole order stands in; no currency: the order's."""
     data = document["data"]
     payment, order = data.get("payment", {}), data.get("order", {})
     price = PRICES.get(order.get("reference") if type(order.get("reference")) is str else "")
@@ -104,8 +106,14 @@ def pays(document: dict[str, Any]) -> set[str]:
         amount, currency = order.get("amount"), order.get("currency")
     if document.get("type") != "payment.succeeded" or price is None or type(amount) is bool:
         return set()
-    said = (str(amount).removesuffix(".00"), currency)
-    return {order["reference"]} if said == price else set()
+    due = Decimal(price[0])
+    if currency != price[1] or not isinstance(amount, (int, float, str)):
+        return set()
+    try:
+        enough = due <= Decimal(str(amount)) != due * 100
+    except InvalidOperation:  # no number at all, or none that can be compared
+        return set()
+    return {order["reference"]} if enough else set()
 
 
 async def placed(driver: Driver, suffix: str = "") -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconcile.instants import HOUR, parse_instant
+from reconcile.instants import HOUR, SECOND, parse_instant
 from tests.app.checkout.service import (
     EXPIRES,
     PHONE,
@@ -177,31 +177,50 @@ async def test_an_order_is_paid_whatever_became_of_its_session(tmp_path: Path, s
     assert len(pay.seen) == 1
 
 
+GRACE = 300 * SECOND
+
+
 @pytest.mark.parametrize(
-    ("said", "before", "detail"),
+    ("said", "after", "detail"),
     [
-        ([], 0, "timed_out. Ask for a new payment, so that the customer can try again."),
+        ([], GRACE, "timed_out. Ask for a new payment, so that the customer can try again."),
+        ([], 0, "pending. What became of it may still be on its way: ask for a new payment at "
+         "2026-11-20T10:35:00Z, or once its outcome is expired."),
         ([event("e1", "declined")], 0, "failed. Ask for a new payment, so that the customer can "
          "try again."),
         ([event("e1", "authorized")], 0, "authorized."),
-        ([], 1, ""),
+        ([], -1, ""),
     ],
 )  # fmt: skip
 async def test_a_session_whose_time_is_over_is_not_called_open(
-    tmp_path: Path, said: list[dict[str, Any]], before: int, detail: str
+    tmp_path: Path, said: list[dict[str, Any]], after: int, detail: str
 ) -> None:
     async with shop(tmp_path, opened()) as (driver, pay):
         first = await start(driver)
         for each in said:
             assert (await driver.send(each)).status_code == 200
-        driver.clock.put(parse_instant(EXPIRES) - before)
+        driver.clock.put(parse_instant(EXPIRES) + after)
         again = await start(driver)
     told = again.json()
     assert again.status_code == 200
     start_of = f"The checkout session cs_1 of order ORD-1 expired at {EXPIRES}, and the order's "
     expected = f"{start_of}outcome is {detail}" if detail else ""
     assert told.pop("detail", "") == expected
-    assert told == first.json() | {"status": "open" if before else "expired"}
+    assert told == first.json() | {"status": "expired" if detail else "open"}
+    assert len(pay.seen) == 1
+
+
+async def test_a_session_that_an_event_calls_expired_is_not_called_open(tmp_path: Path) -> None:
+    """Though its own time is not over yet."""
+    async with shop(tmp_path, opened()) as (driver, pay):
+        await start(driver)
+        await driver.send(event("e1", "expired", session={"reference": "cs_1"}, payment=None))
+        again = await start(driver)
+    assert again.json()["status"] == "expired"
+    assert again.json()["detail"] == (
+        "The checkout session cs_1 of order ORD-1 expired, and the order's outcome is expired. Ask "
+        "for a new payment, so that the customer can try again."
+    )
     assert len(pay.seen) == 1
 
 
@@ -249,54 +268,6 @@ async def test_a_refused_token_turns_readiness_red_until_it_is_taken(
         assert (await start(driver)).status_code == 201
         assert await driver.ready()
     assert len(pay.keys) == 1
-
-
-# --- a new payment --------------------------------------------------------------------------------
-
-
-async def test_a_new_payment_only_when_the_earlier_one_is_over(tmp_path: Path) -> None:
-    async with shop(tmp_path, opened("cs_1"), opened("cs_2")) as (driver, pay):
-        first = await start(driver, new_payment=True)
-        assert first.status_code == 201, "there is no earlier one"
-        assert code(await start(driver, new_payment=True)) == (409, "payment_not_over")
-        declined = event("e1", "declined", session={"reference": "cs_1"})
-        assert (await driver.send(declined)).status_code == 200
-        assert (await start(driver)).json()["reference"] == "cs_1"
-        second = await start(driver, new_payment=True, amount="1600.00")
-        again = await start(driver, new_payment=True, amount="1600.00")
-        plain = await start(driver, amount="1600.00")
-    assert [r.status_code for r in (second, again, plain)] == [201, 200, 200]
-    assert {r.json()["reference"] for r in (second, again, plain)} == {"cs_2"}
-    assert len(pay.seen) == len(pay.keys) == 2
-
-
-@pytest.mark.parametrize("claim", ["pending", "authorized", "succeeded"])
-async def test_what_was_paid_or_may_be_is_not_over(tmp_path: Path, claim: str) -> None:
-    async with shop(tmp_path, opened("cs_1")) as (driver, pay):
-        await start(driver)
-        await driver.send(event("e1", claim, session={"reference": "cs_1"}))
-        assert code(await start(driver, new_payment=True)) == (409, "payment_not_over")
-    assert len(pay.seen) == 1
-
-
-async def test_what_is_unknown_is_not_over_though_its_deadline_has_passed(tmp_path: Path) -> None:
-    async with shop(tmp_path, answer(429, retry_after="60")) as (driver, pay):
-        await start(driver)
-        driver.clock.put(driver.clock.now() + 2 * HOUR)
-        assert (await driver.api("GET", "/orders/ORD-1")).json()["outcome"] == "timed_out"
-        assert code(await start(driver, new_payment=True)) == (409, "payment_not_over")
-        driver.clock.put(driver.clock.now() + 24 * HOUR)
-        await start(driver, new_payment=True)
-    assert len(pay.keys) == 2
-
-
-async def test_many_who_ask_for_a_new_payment_at_once_get_one(tmp_path: Path) -> None:
-    refusing = answer(422, {"detail": "No."})
-    async with shop(tmp_path, refusing, opened("cs_2")) as (driver, pay):
-        await start(driver)
-        answers = await asyncio.gather(*(start(driver, new_payment=True) for _ in range(50)))
-    assert {each.json()["reference"] for each in answers} == {"cs_2"}
-    assert len(pay.seen) == len(pay.keys) == 2
 
 
 # --- what is wrong with a request -----------------------------------------------------------------

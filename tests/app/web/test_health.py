@@ -244,3 +244,49 @@ async def held_for_a_while(driver: Driver) -> None:
             key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later
         )
         await note_unanswered(connection, entry)
+
+
+async def test_deliveries_that_cannot_be_written_again_and_again(
+    tmp_path: Path, log: io.StringIO
+) -> None:
+    """A trigger of somebody's aborts each write: every sender is asked to come again, and after
+    three in a row readiness, figures and log say so; until one is written, or would be."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert (await driver.send(event("e0"))).status_code == 200
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql(
+                "CREATE TRIGGER no BEFORE INSERT ON deliveries BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        for number in range(3):
+            assert await broken(driver) == (200, []), number
+            answer = await driver.send(event(f"e{number + 1}"))
+            assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+        for _ in range(2):  # looking does not mend it
+            status, (reason,) = await broken(driver)
+            assert status == 503
+            assert "the last 3 batches of deliveries could not be written" in reason
+            assert "run `tallyhook db check`" in reason
+        figures = (await driver.client.get("/metrics")).text
+        assert "tallyhook_write_faults 3.0" in figures
+        assert "tallyhook_store_writable 0.0" in figures
+        assert log.getvalue().count("deliveries cannot be written") == 1
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql("DROP TRIGGER no")
+        assert await broken(driver) == (200, [])
+        assert "deliveries can be written again" in log.getvalue()
+        assert "tallyhook_write_faults 0.0" in (await driver.client.get("/metrics")).text
+        assert (await driver.send(event("e1"))).status_code == 200
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
+
+
+async def test_rejections_that_are_written_do_not_hide_it(tmp_path: Path) -> None:
+    """Whoever sends forged requests does not keep readiness green."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql(
+                "CREATE TRIGGER no BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        for number in range(3):
+            assert (await driver.send(event(f"e{number}"))).status_code == 503
+            assert (await driver.send(event(f"e{number}"), headers=[])).status_code == 401
+        assert (await broken(driver))[0] == 503

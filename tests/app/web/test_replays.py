@@ -13,10 +13,13 @@ from app.bootstrap_evidence import signer_of
 from app.config import load_settings
 from app.operations.evidence.seal import seal_all
 from app.operations.folding.refold import refold_until_quiet
-from app.operations.keeping.backup import back_up, restore
+from app.operations.keeping.backup import back_up
 from app.operations.keeping.prune import prune_settled
+from app.operations.keeping.replay_erasures import Replayed
+from app.operations.keeping.restore import restore
 from app.operations.keeping.retention import Retention
 from app.operations.orders.read_orders import order_document
+from app.store.store import Store
 from reconcile.instants import DAY, SECOND, Instant
 from tests.app.operations.test_erase import erased, paid, quiet
 from tests.app.web.driving import Driver, driving, environ, signed
@@ -132,6 +135,11 @@ async def test_after_its_body_is_gone(tmp_path: Path, lose: Any) -> None:
         assert (await effects(driver))[:3] == (1, 1, "succeeded")
 
 
+async def nobody(store: Store) -> Replayed:
+    """Nobody was erased since the backup was made."""
+    return Replayed()
+
+
 @pytest.mark.parametrize("before", [True, False])
 async def test_after_a_restore(tmp_path: Path, before: bool) -> None:
     """From a backup with it, it is a duplicate; from one without it, it is taken once, and then
@@ -146,7 +154,7 @@ async def test_after_a_restore(tmp_path: Path, before: bool) -> None:
         if not before:
             await back_up(url, file, replace=False, **words)
         clock = driver.clock
-    await restore(url, file, replace=True, clock=clock, **words)
+    await restore(url, file, replace=True, clock=clock, erase_again=nobody, **words)
     async with driving(tmp_path, with_worker=False) as driver:
         assert await replayed(driver, T) == ("stored" if before else "duplicate")
         await replay_at_every_edge(driver)

@@ -231,7 +231,7 @@ async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[D
         yield driver
 
 
-@pytest.mark.parametrize("events", [1_300, pytest.param(20_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("events", [2_600, pytest.param(20_000, marks=pytest.mark.soak)])
 async def test_none_changes_a_live_order(
     events: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

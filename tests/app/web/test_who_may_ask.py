@@ -10,8 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.operations.people.manage_tokens import withdraw_token
+from app.operations.people.manage_tokens import TOKEN_SCOPES, issue_token, withdraw_token
+from app.web.application import ApiRoute
+from reconcile.instants import HOUR, format_instant
 from tests.app.web.driving import Driver
+from tests.reconcile.build import T
 
 TOLD = {"amount": "1500.00", "currency": "KES"}
 
@@ -79,6 +82,72 @@ async def test_without_a_token_in_force(driver: Driver) -> None:
     paths = {route.path for route in driver.service.application.routes if isinstance(route, Route)}
     assert paths > PUBLIC, "what is public is there"
     assert len(guarded(driver)) >= 8
+
+
+def scoped(driver: Driver) -> list[tuple[str, str, str]]:
+    """Method, address and scope of every route of the API, as the router has them."""
+    return [
+        (method, re.sub(r"\{[^}]*\}", "ORD-1", route.path), scope)
+        for route in driver.service.application.routes
+        if isinstance(route, ApiRoute)
+        for method, scope in sorted(route.scopes.items())
+    ]
+
+
+async def test_every_route_asks_for_its_scope(driver: Driver) -> None:
+    """Each scope opens its own routes and no others; what it does not open says what would."""
+    routes = scoped(driver)
+    assert {(method, path) for method, path, _ in routes} == set(guarded(driver))
+    for scope in TOKEN_SCOPES:
+        token = await issue_token(driver.desk, name=f"only-{scope}", scopes=[scope])
+        bearer = {"Authorization": f"Bearer {token}"}
+        for method, path, needed in routes:
+            answer = await driver.client.request(method, path, headers=bearer, json=TOLD)
+            assert (answer.status_code == 403) == (needed != scope), (method, path, scope)
+            if answer.status_code == 403 and method != "HEAD":
+                refused = answer.json()
+                assert answer.headers["content-type"] == "application/problem+json"
+                assert (refused["code"], refused["scope"]) == ("scope_missing", needed)
+                assert f"--scope {needed}" in refused["detail"]
+            if answer.status_code == 403:
+                asked = answer.headers["www-authenticate"]
+                assert asked == f'Bearer error="insufficient_scope", scope="{needed}"'
+    assert driver.rows("SELECT COUNT(*) FROM records WHERE kind='order_placed'") == [(1,)]
+
+
+async def test_the_description_names_the_scopes(driver: Driver) -> None:
+    """Of each route the scope that the router asks for, and what is answered without it."""
+    document = (await driver.client.get("/api/v1/openapi.json")).json()
+    described = {
+        (method.upper(), path): operation
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if method in ("get", "put", "post", "delete", "patch")
+    }
+    for route in driver.service.application.routes:
+        for method, scope in route.scopes.items() if isinstance(route, ApiRoute) else ():
+            if method != "HEAD":
+                told = described.pop((method, route.path.replace(":path}", "}")))
+                assert told["security"] == [{"bearer": [scope]}]
+                assert scope in told["responses"]["403"]["description"]
+    assert described == {}
+
+
+async def test_a_token_that_has_ended(driver: Driver) -> None:
+    """It opens until then; from then on it is refused as any other, and its holder is told when
+    it ended."""
+    token = await issue_token(driver.desk, name="trial", until="1h")
+    bearer = {"Authorization": f"Bearer {token}"}
+    driver.clock.put(T + HOUR - 1)
+    assert (await driver.client.get("/api/v1/orders", headers=bearer)).status_code == 200
+    driver.clock.put(T + HOUR)
+    refused = await driver.client.get("/api/v1/orders", headers=bearer)
+    assert refuses(refused, "GET")
+    assert format_instant(T + HOUR) in refused.json()["detail"]
+    assert await not_refused(driver, bearer) == []
+    await withdraw_token(driver.desk, name="trial")
+    again = await driver.client.get("/api/v1/orders", headers=bearer)
+    assert format_instant(T + HOUR) not in again.json()["detail"]
 
 
 async def test_a_route_that_asks_for_no_token_is_found(driver: Driver) -> None:

@@ -58,7 +58,7 @@ def test_an_option_that_no_scheme_has_is_refused(name: str) -> None:
         ("covered_headers", {"header": 5}, "header must be a text"),
         ("covered_headers", {"required": "content-type"}, "required must be a list"),
         ("plaid", {"past_s": 10**9}, "past_s must be seconds"),
-        ("rfc9421", {"ecdsa": "asn1"}, "ecdsa must be raw or der"),
+        ("rfc9421", {"ecdsa": "asn1"}, "ecdsa must be raw, der or either"),
         ("rfc9421", {"algorithms": ["none"]}, "'none', which RFC 9421 has not"),
         ("rfc9421", {"required": [""]}, "required must be a list"),
         ("paypal", {"hosts": ["example.org"]}, "is not at https:// of one of example.org"),

@@ -1,0 +1,46 @@
+"""Wiring: the journal of erasures, carried out in a database that was put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.bootstrap_evidence import signer_of
+from app.bootstrap_keys import erasure_journal_path, known_phone_key
+from app.bootstrap_sources import compile_sources
+from app.clock import SystemClock
+from app.config import Settings
+from app.operations.desk import Desk
+from app.operations.evidence.seal import anything_unsealed, seal_all
+from app.operations.keeping.erase_rules import Rules
+from app.operations.keeping.replay_erasures import Again, Replayed, Without, replay_after_restore
+from app.store.store import Store
+
+
+def again(desk: Desk, settings: Settings, *, progress: Callable[[int], None]) -> Again:
+    """Who erases again in this database. Raises ConfigurationError for a wrong source."""
+
+    async def seal() -> None:
+        if await anything_unsealed(desk):  # else the evidence key need not be there
+            await seal_all(desk, await signer_of(desk, settings))
+
+    return Again(
+        desk,
+        sources=compile_sources(settings),
+        rules=Rules.of_days(settings.retention_minimum_days),
+        progress=progress,
+        seal=seal,
+    )
+
+
+async def erase_in_copy(
+    settings: Settings, store: Store, *, without: Without | None, progress: Callable[[int], None]
+) -> Replayed:
+    """Carry the journal out in the copy of a backup, before it takes the database's place."""
+    desk = Desk(
+        store=store,
+        policy=settings.policy(),
+        clock=SystemClock(),
+        phone_key=known_phone_key(settings),
+        erasure_journal=erasure_journal_path(settings),
+    )
+    return await replay_after_restore(again(desk, settings, progress=progress), without=without)

@@ -1,0 +1,75 @@
+"""Providers that are asked back: what is true there, and the service's questions, asked on demand.
+
+Leaves out: how a question is made; the service makes it, and sends it through its own client.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import httpx2
+import pytest
+
+from app import bootstrap
+from app.operations.deliveries.confirm_events import Confirmer, confirm_due
+from app.outbound.http import outgoing_client
+from reconcile.instants import HOUR
+from tests.app.operations.asking import stream
+from tests.app.web.driving import Driver, driving
+
+GIVEN = {"access_token": "t0k3n", "token": "t0k3n", "expires_in": 3599}
+
+
+@dataclass
+class Truth:
+    """What the providers answer about each session, payment or order; of all else they know
+    nothing."""
+
+    known: dict[str, Any] = field(default_factory=dict)
+    confirmers: list[Confirmer] = field(default_factory=list)
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        url = urlsplit(str(request.url))
+        names = [unquote(part) for part in url.path.split("/")]
+        names += [value for _, value in parse_qsl(url.query)]
+        if request.content.startswith(b"{"):
+            names += [str(value) for value in json.loads(request.content).values()]
+        found = next((self.known[name] for name in names if name in self.known), None)
+        if found is None and any("token" in name.lower() or name == "oauth" for name in names):
+            found = GIVEN
+        status = 404 if found is None else 200
+        return httpx2.Response(status, content=stream(json.dumps(found or {}).encode()))
+
+    async def ask(self) -> None:
+        """All questions that are due by the next hour, at every provider."""
+        for confirmer in self.confirmers:
+            clock = confirmer.desk.clock
+            clock.put(clock.now() + HOUR)
+            for source in confirmer.askers:
+                while await confirm_due(confirmer, source):
+                    pass
+
+
+@asynccontextmanager
+async def asking(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **more: str
+) -> AsyncIterator[tuple[Driver, Truth]]:
+    """A service whose questions are asked when the test says so."""
+    truth = Truth()
+
+    def client(timeout_s: float) -> httpx2.AsyncClient:
+        return outgoing_client(timeout_s=timeout_s, transport=httpx2.MockTransport(truth))
+
+    def on_demand(confirmer: Confirmer) -> None:
+        truth.confirmers.append(confirmer)
+
+    monkeypatch.setattr(bootstrap, "outgoing_client", client)
+    monkeypatch.setattr(bootstrap, "confirming", on_demand)
+    async with driving(folder, with_worker=False, **more) as driver:
+        yield driver, truth
