@@ -119,8 +119,8 @@ def configure_logging(
     clock   what dates the lines
     lines_per_minute  those beyond it are left out and counted, unless they tell of an error
 
-    Called again, lines go to the new stream in the new format. A logger that was already used
-    keeps its level if the new one is lower: set the level before the first line.
+    Called again, lines of loggers that were used before follow, too: stream, format and level are
+    the process's, not a logger's.
     """
     to = sys.stderr if stream is None else stream
     terminal = to.isatty()
@@ -133,7 +133,7 @@ def configure_logging(
     _OUTPUT.render = _Json(dated) if format == "json" else _Console(dated, colors=terminal)
     structlog.configure(
         processors=[_render],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS["debug"]),  # see `admits`
         context_class=dict,
         logger_factory=_logger,
         cache_logger_on_first_use=True,

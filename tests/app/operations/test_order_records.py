@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from app.bootstrap import open_desk
 from app.config import load_settings
 from app.logs import configure_logging
-from app.operations.folding import order_records
 from app.operations.orders.read_orders import explain_order
 from reconcile.instants import DAY, HOUR, MINUTE
 from tests.app.checkout.service import TOKEN, opened, service
@@ -25,11 +23,10 @@ TOLD = {"amount": "1500.00", "currency": "KES"}
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What is logged of this during the test, by a logger that no test before has bound."""
+def log() -> io.StringIO:
+    """What is logged of this during the test."""
     stream = io.StringIO()
     configure_logging(format="json", level="info", stream=stream)
-    monkeypatch.setattr(order_records, "log", structlog.get_logger())
     return stream
 
 
