@@ -98,6 +98,11 @@ class Filed:
     fulfilled: Record | None = None
     sessions: dict[str, SessionFile] = field(default_factory=dict)
 
+    def named_amount(self, source: str, session: str) -> Record | None:
+        """Where the shop last named the amount of a session."""
+        named = [r for r in self.named if (r.source, r.session) == (source, session)]
+        return next((record for record in reversed(named) if record.money is not None), None)
+
     def records(self) -> list[Record]:
         """Every record that counts for something."""
         single = [self.placed, self.canceled, self.fulfilled]
@@ -344,14 +349,22 @@ def _with_told(
         event = each.event
         if event.claim == "ignored":
             continue
-        finer = _finer(attempts, event) if event.payment is None else []
         key = (event.source, event.payment or event.session or order)
+        if event.payment is None:
+            finer = _finer(attempts, event)
+        else:  # what was answered of its session alone is the answer to it
+            whole = (event.source, event.session)
+            finer = [a for a in attempts if (a.source, a.reference) == whole and _answered(a)]
         if len(finer) == 1:
             finer[0].told.append(each)
         else:
             made = AttemptEvidence(*key, session=event.session)
             known.setdefault(key, made).told.append(each)
     return list(known.values())
+
+
+def _answered(attempt: AttemptEvidence) -> bool:
+    return any(each.event.standing == "answered" for each in attempt.heard)
 
 
 def _place_level(

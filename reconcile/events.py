@@ -33,10 +33,14 @@ ClaimKind = Literal[
 
 CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 
-Standing = Literal["said", "unconfirmed", "fetched"]
+Standing = Literal["said", "unconfirmed", "fetched", "answered"]
 """What an event's word is worth: `said` under a signature that covers it; `unconfirmed`, told by
 a provider whose signature covers too little, or does not say whose event it is; `fetched`, read at
-the provider in answer to that."""
+the provider in answer to that; `answered`, the same where the answer states no amount, so that the
+amount is the word of the event that was asked about."""
+
+ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
+"""What the provider said when it was asked."""
 
 UNCONFIRMED: Final[Standing] = "unconfirmed"
 """What can make an order pending, and nothing else."""

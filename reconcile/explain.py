@@ -9,6 +9,7 @@ from typing import Any
 
 from reconcile.canonical import fingerprint
 from reconcile.correlate import Heard
+from reconcile.events import ANSWERS
 from reconcile.instants import format_duration, format_instant
 from reconcile.ledger import Attempt, Balance, Finding, Ledger, Reason
 from reconcile.money import Money, to_json
@@ -203,7 +204,7 @@ def _note(heard: Heard, ledger: Ledger) -> str:
     if heard.event.standing == "unconfirmed":
         notes.append("it does not count by itself: its provider has not confirmed it here")
     delay = heard.first - heard.at
-    if heard.event.standing == "fetched":
+    if heard.event.standing in ANSWERS:
         notes.append("the provider's own answer, fetched by us")
     elif delay > ledger.case.policy.late_after:
         notes.append(f"arrived {format_duration(delay)} after it occurred")

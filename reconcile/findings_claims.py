@@ -11,7 +11,7 @@ from typing import Final
 
 from reconcile.correlate import AttemptEvidence, Case, Heard, cites_of
 from reconcile.doubt import cancellations_after, shared_references
-from reconcile.events import ClaimKind
+from reconcile.events import ANSWERS, ClaimKind
 from reconcile.instants import Instant
 from reconcile.ledger import Attempt, Facts, Finding, new_finding
 from reconcile.outcome import Judgement
@@ -36,7 +36,7 @@ def of_events(case: Case, judgement: Judgement) -> list[Finding]:
         if heard.count > 1:
             found.append(_redelivered(heard))
         delay = heard.first - heard.at
-        if delay > late_after and heard.event.standing != "fetched":  # nobody sent an answer late
+        if delay > late_after and heard.event.standing not in ANSWERS:  # nobody sent an answer late
             found.append(_delayed(heard))
         elif -delay > tolerance:
             found.append(_dated_ahead(heard))
@@ -117,7 +117,7 @@ def _overtaken(attempt: AttemptEvidence) -> Iterable[Finding]:
     dated = [
         heard
         for heard in attempt.heard
-        if heard.event.occurred_at is not None and heard.event.standing != "fetched"
+        if heard.event.occurred_at is not None and heard.event.standing not in ANSWERS
     ]
     moved = _early(dated, latest=max) | _early(dated[::-1], latest=min)
     if moved:
@@ -225,7 +225,7 @@ def _after_deadline(
 ) -> list[Finding]:
     """Money moved, or was first known to have moved, after the attempt had been given up."""
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
-    if captured[0].event.standing == "fetched":
+    if captured[0].event.standing in ANSWERS:
         # Not given up: the provider was being asked since the unconfirmed word came.
         known = min([known, *[h.first for h in evidence.told]])
     happened = captured[0].at

@@ -13,6 +13,7 @@ from typing import Final, Literal, get_args
 from reconcile.correlate import AttemptEvidence, Case, Heard, cites_of
 from reconcile.instants import Instant
 from reconcile.money import Money
+from reconcile.records import Record
 from reconcile.values import frozen, maker
 
 AttemptOutcome = Literal[
@@ -135,6 +136,7 @@ class Movement:
 
     stated    the distinct amounts its events give, sorted
     rests_on  events of other movements without which it would be another amount
+    named     the record in which the shop named the amount, where that is what it rests on
     """
 
     kind: EntryKind
@@ -142,6 +144,7 @@ class Movement:
     heard: Sequence[Heard]
     stated: tuple[Money, ...]
     rests_on: Sequence[Heard] = ()
+    named: Record | None = None
 
     money: Money | None = field(init=False)
     cites: tuple[str, ...] = field(init=False)
@@ -150,6 +153,8 @@ class Movement:
         self.money = self.stated[0] if len(self.stated) == 1 else None
         said = [*self.heard, *self.rests_on] if self.rests_on else self.heard
         self.cites = cites_of(self.attempt.tied(said))
+        if self.named is not None:
+            self.cites += (self.named.record_id,)
 
 
 @frozen

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from reconcile.correlate import AttemptEvidence, Heard
+from reconcile.correlate import AttemptEvidence, Filed, Heard
 from reconcile.events import ClaimKind
 from reconcile.instants import Instant
 from reconcile.ledger import Balance, Entry, EntryKind, Movement, new_balance, new_entry
@@ -138,13 +138,15 @@ def _sum(movements: Sequence[Movement], currency: str) -> int:
     return sum([money.minor for money in amounts if money.currency == currency])
 
 
-def payments_of(attempts: Iterable[AttemptEvidence]) -> list[Payment]:
+def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payment]:
     """The money of every attempt of which any is spoken."""
     payments = []
     for attempt in attempts:
         claims = attempt.claims
         captured = claims.get("succeeded")
         captures = [] if captured is None else _captures(attempt, captured)
+        if captures and captures[0].heard[0].event.standing == "answered":
+            captures = _as_named(captures, filed)
         if attempt.sums or not _MOVES.isdisjoint(claims):
             payments.append(_more_than_captures(Payment(attempt, captures)))
         elif captures:
@@ -193,6 +195,17 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
         Movement("captured", attempt, [*m.heard, *unnamed], _stated([*m.heard, *unnamed]))
         for m in captures
     ]
+
+
+def _as_named(captures: list[Movement], filed: Filed) -> list[Movement]:
+    """What a provider answered without an amount, where the shop named the amount of the session:
+    that amount, whatever amounts stood in the events that were asked about."""
+    attempt = captures[0].attempt
+    heard = [each for capture in captures for each in capture.heard]
+    named = filed.named_amount(attempt.source, attempt.session or "")
+    if named is None or named.money is None or any(h.event.standing != "answered" for h in heard):
+        return captures
+    return [Movement("captured", attempt, heard, (named.money,), named=named)]
 
 
 def _restates(unnamed: list[Heard], captures: list[Movement]) -> bool:

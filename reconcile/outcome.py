@@ -108,7 +108,7 @@ class Judgement:
 def judge(case: Case) -> Judgement:
     """Attempts first, then the order from all of them. Pure; no early return anywhere."""
     attempts = tuple([judge_attempt(evidence, case) for evidence in case.attempts])
-    payments = payments_of(case.attempts)
+    payments = payments_of(case.attempts, case.filed)
     movements = movements_of(payments)
     captures = [m for m in movements if m.kind == "captured"]
     expected, bodies = _expected(case), contradicting_bodies(case)

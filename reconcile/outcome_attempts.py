@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from reconcile.correlate import AttemptEvidence, Case, Heard, SessionFile, by_date, cites_of
-from reconcile.events import ClaimKind
+from reconcile.events import ANSWERS, ClaimKind
 from reconcile.instants import Duration, Instant
 from reconcile.ledger import Attempt, AttemptOutcome, Facts, new_attempt, new_reason
 
@@ -130,7 +130,7 @@ def _unconfirmed(evidence: AttemptEvidence) -> bool:
     told = [each.first for each in evidence.told]
     if not told:
         return False
-    answers = [each.first for each in evidence.heard if each.event.standing == "fetched"]
+    answers = [each.first for each in evidence.heard if each.event.standing in ANSWERS]
     return max(told) > max(answers, default=-1)
 
 

@@ -44,7 +44,8 @@ class Record:
 
     recorded_at  our knowledge: when it was written down here
     at           when it happened, as the merchant's side says
-    money        what the whole order costs (order_placed, session_requested)
+    money        what the whole order costs (order_placed, session_requested); what the payments of
+                 a session are to bring (reference_named)
     source       the provider account a session or payment belongs to
     key          idempotency key of the logical payment a session record speaks of
     session      the service's reference of the session

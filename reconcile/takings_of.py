@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconcile.books import match_key
-from reconcile.correlate import Case
+from reconcile.correlate import AttemptEvidence, Case
 from reconcile.instants import Instant
 from reconcile.ledger import Ledger, Movement
 from reconcile.money import Money
@@ -27,6 +27,7 @@ def taking(ledger: Ledger) -> Taking | None:
     if opened is None:
         return None
     movements = ledger.movements
+    taken = _taken(movements)
     odd = None if _is_plain(ledger) else judge(ledger.case)
     return Taking(
         key=match_key(ledger.order),
@@ -36,8 +37,8 @@ def taking(ledger: Ledger) -> Taking | None:
         fulfillable=ledger.fulfillable,
         expected=ledger.expected,
         opened_at=opened,
-        taken=_taken(movements),
-        payments=tuple([(each.source, each.reference) for each in ledger.attempts]),
+        taken=taken,
+        payments=_payments(ledger, taken),
         findings=tuple(dict.fromkeys([finding.code for finding in ledger.findings])),
         reason=ledger.reasons[0].code,
         closed_at=closed_at(ledger),
@@ -45,6 +46,12 @@ def taking(ledger: Ledger) -> Taking | None:
         doubted=() if odd is None else _doubted(odd),
         owed=() if odd is None else _owed(ledger, odd),
     )
+
+
+def _payments(ledger: Ledger, taken: Sequence[Taken]) -> tuple[tuple[str, str], ...]:
+    """Every attempt, and what statements call the payments of those that have another name."""
+    attempts = [(each.source, each.reference) for each in ledger.attempts]
+    return tuple(dict.fromkeys([*attempts, *[(t.source, t.payment) for t in taken]]))
 
 
 def _dates(case: Case) -> Iterator[Instant]:
@@ -73,13 +80,23 @@ def _one(movement: Movement) -> Taken:
     return Taken(
         kind=movement.kind,
         source=movement.attempt.source,
-        payment=movement.attempt.reference,
+        payment=_called(movement.attempt),
         minor=money.minor if movement.kind == "captured" else -money.minor,
         currency=money.currency,
         at=movement_date(movement),
         received_at=min([each.first for each in heard]),
         cites=movement.cites,
     )
+
+
+def _called(attempt: AttemptEvidence) -> str:
+    """What a statement calls the payment. An answer that is about a session alone names none: then
+    it is what the event said that was asked about, if that is one word."""
+    captured = attempt.claims.get("succeeded", ())
+    if not captured or captured[0].event.standing != "answered":
+        return attempt.reference
+    told = {each.event.payment for each in attempt.told if each.event.payment is not None}
+    return told.pop() if len(told) == 1 else attempt.reference
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
@@ -113,7 +130,7 @@ def _doubt(payment: Payment) -> Doubted:
     movements = (*payment.captures, *payment.returns)
     return Doubted(
         source=payment.attempt.source,
-        payment=payment.attempt.reference,
+        payment=_called(payment.attempt),
         unsure=tuple(dict.fromkeys([m.kind for m in movements if m.money is None])),
         cites=tuple(dict.fromkeys([cite for m in movements for cite in m.cites])),
     )

@@ -1,7 +1,7 @@
 """What a provider answered when it was asked about one of its events, and what that says.
 
     asked event + question + answer ──keep_answer──▶ bytes, kept as a delivery is
-    bytes ──AnswerReader.read──▶ an event whose standing is `fetched`
+    bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
 
 What is kept holds the references of the event that was asked about, since an answer need not
 repeat them, so that the bytes alone can be read again at any time.
@@ -17,6 +17,7 @@ from app.providers.facts import Facts
 from app.providers.fields import Find, compile_locations, order_named, required_text
 from app.providers.reader import GIVES_BACK, MEANT_AS_SAID, STATES_NO_SUM, is_only_a_sum
 from app.providers.reading import Unreadable
+from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 from app.providers.strict_json import parse
 from app.providers.words import Words
@@ -80,6 +81,8 @@ class AnswerReader:
         self._refund = compile_locations(rule.refund)
         self._refunded_total = compile_locations(rule.refunded_total)
         self._currency = compile_locations(rule.currency)
+        asked = "{payment}" in (rule.body or "") or all("{payment}" in each for each in rule.url)
+        self._payment_is_proven = profile.signature.mac != UNSIGNED or bool(rule.payment) or asked
         self._states_order, self._states_session = bool(rule.order), bool(rule.session)
         self._states_amount = bool(rule.amount)
         self._unit = amount_unit(profile.amounts.unit, profile.amounts.decimals)
@@ -124,7 +127,7 @@ class AnswerReader:
             order_money=_money_of(about["order_money"]),
             refunded_total=total,
             occurred_at=self._instant(facts, about),
-            standing="fetched",
+            standing="fetched" if money is None or self._states(claim, facts) else "answered",
             **references,
         )
 
@@ -136,7 +139,10 @@ class AnswerReader:
         asked  those of the event that was asked about, which anyone may have written
         """
         final = claim not in SAYS_NOTHING_FINAL | MEANT_AS_SAID
-        references = {"payment": self._stated(self._payment, facts) or asked["payment"]}
+        # Of a payment that nobody signed, and neither question nor answer names, the session is all
+        # that the answer is about: anyone can have written another's payment beside their own.
+        own = asked["payment"] if self._payment_is_proven or not final else None
+        references = {"payment": self._stated(self._payment, facts) or own}
         if self._states_session:
             own = None if final else asked["session"]
             references["session"] = self._stated(self._session, facts) or own
@@ -170,7 +176,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, facts: Facts, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """The answer's own amount. A profile without one says that the request fixed it."""
+        """The answer's own amount. A profile without one says that the request fixed it: then it is
+        the asked event's word, and where the shop named the amount of the session, that."""
         if claim in GIVES_BACK:
             given_back = self._price(self._refund, facts)
             if given_back is not None or (is_sum and claim == "refunded"):
@@ -178,6 +185,10 @@ class AnswerReader:
         if not self._states_amount:
             return _money_of(about["money"])
         return self._price(self._amount, facts)
+
+    def _states(self, claim: ClaimKind, facts: Facts) -> bool:
+        """Whether the answer's money is its own."""
+        return self._states_amount or (claim in GIVES_BACK and self._refund(facts) is not None)
 
     def _price(self, find: Find, facts: Facts) -> Money | None:
         value = find(facts)

@@ -121,7 +121,8 @@ _REFERENCES: Final = {
     "type": "array",
     "maxItems": MAX_REFERENCES,
     "description": "What a provider calls the order's payments, or their sessions: its events of "
-    "them are the order's, also where they do not name it. Each is one order's, for good.",
+    "them are the order's, also where they do not name it. Each is one order's, for good. A "
+    "session's amount counts where the provider answers without one.",
     "items": {
         "type": "object",
         "required": ["source"],
@@ -130,8 +131,18 @@ _REFERENCES: Final = {
             "source": {"type": "string", "description": "The source's name, as in /webhooks/NAME."},
             "session": {"type": "string", "minLength": 1, "maxLength": 200},
             "payment": {"type": "string", "minLength": 1, "maxLength": 200},
+            "amount": {
+                "type": ["string", "number"],
+                "examples": ["1500.00"],
+                "description": "What the session was opened for, in major units.",
+            },
+            "currency": {"type": "string", "examples": ["KES"]},
         },
-        "oneOf": [{"required": ["session"]}, {"required": ["payment"]}],
+        "oneOf": [
+            {"required": ["session"]},
+            {"required": ["payment"], "not": {"required": ["amount"]}},
+        ],
+        "dependentRequired": {"amount": ["currency"], "currency": ["amount"]},
     },
 }
 

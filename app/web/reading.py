@@ -94,6 +94,13 @@ MAX_REFERENCES = 50
 """References named in one PUT: an order has one or two, and every one is looked up."""
 
 
+_REFERENCE_FORMS = (
+    {"source", "payment"},
+    {"source", "session"},
+    {"source", "session", "amount", "currency"},
+)
+
+
 def told_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> Told:
     """What a PUT tells of an order; all mistakes are named at once.
 
@@ -123,14 +130,22 @@ def _references(
     for number, each in enumerate(given):
         where = f"references[{number}]"
         names = set(each) if isinstance(each, dict) else set()
-        if names not in ({"source", "session"}, {"source", "payment"}):
-            problems.append(f"{where} has a source, and either a session or a payment")
+        if names not in _REFERENCE_FORMS:
+            problems.append(
+                f"{where} has a source, and either a payment or a session; a session may have an "
+                "amount and a currency"
+            )
         elif not isinstance(each["source"], str) or each["source"] not in sources:
             problems.append(f"{where}.source is one of {', '.join(sorted(sources)) or '(none)'}")
         elif not is_reference(each.get("session", each.get("payment"))):
             problems.append(f"{where} names something of 1 to 200 characters, none a control")
-        else:
+        elif "amount" not in names:
             yield Reference(**each)
+        else:
+            wrong: list[str] = []
+            money = _money(each, wrong)
+            problems += [f"{where}.{problem}" for problem in wrong]
+            yield Reference(source=each["source"], session=each["session"], money=money)
 
 
 def _money(document: dict[str, Any], problems: list[str]) -> Money | None:

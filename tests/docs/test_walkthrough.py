@@ -77,7 +77,7 @@ async def test_the_walk_through_a_payment_whose_events_name_no_order(
             else:
                 assert (await driver.send(CALLBACK, [], source="mpesa")).status_code == 200
         driver.clock.put(T + MINUTE + 6 * SECOND)
-        await soon(lambda: driver.rows("SELECT 1 FROM events WHERE standing='fetched'"))
+        await soon(lambda: driver.rows("SELECT 1 FROM events WHERE standing='answered'"))
         found = await ledger(driver)
         assert (found["outcome"], found["fulfillable"]) == ("succeeded", True)
         assert found["totals"]["captured"] == {"amount": "1500.00", "currency": "KES"}

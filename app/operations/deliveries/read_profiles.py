@@ -66,11 +66,17 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
         return (
             "know that no event names an order, a session or a payment: none can be led to an order"
         )
+    unstated = profile.fetch_back is not None and not profile.fetch_back.amount
+    amount = {"session": ', "amount": …, "currency": …'} if unstated else {}
     return (
         f"name the {' or the '.join(kinds)} of each order, for no event names the order: "
         "PUT /api/v1/orders/REF with "
-        + " or ".join(f'{{"references": [{{"source": …, "{kind}": …}}]}}' for kind in kinds)
+        + " or ".join(
+            f'{{"references": [{{"source": …, "{kind}": …{amount.get(kind, "")}}}]}}'
+            for kind in kinds
+        )
         + ", or those columns in an order book; sessions that are opened here are known"
+        + ("; the provider's answer states no amount: name it" if unstated else "")
     )
 
 

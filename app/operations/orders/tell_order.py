@@ -20,11 +20,15 @@ from reconcile.records import Record, RecordKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a provider calls a payment, or the session of one; of the two exactly one."""
+    """What a provider calls a payment, or the session of one; of the two exactly one.
+
+    money  what the session was opened for, where the shop says it
+    """
 
     source: str
     session: str | None = None
     payment: str | None = None
+    money: Money | None = None
 
     @property
     def name(self) -> str:
@@ -122,8 +126,13 @@ def named(
     now: Instant,
     author: str,
 ) -> list[Record]:
-    """The records of references that are not known to be the order's yet."""
+    """The records of references that are not known to be the order's yet, or not of this amount."""
     said = {(record.source, record.session, record.payment) for record in known}
+    amounts = {
+        (record.source, record.session): record.money
+        for record in known
+        if record.kind == "reference_named" and record.money is not None
+    }
     return [
         Record(
             record_id=new_id("rec_", now),
@@ -134,10 +143,12 @@ def named(
             source=each.source,
             session=each.session,
             payment=each.payment,
+            money=each.money,
             author=author,
         )
         for each in dict.fromkeys(references)
         if (each.source, each.session, each.payment) not in said
+        or (each.money is not None and each.money != amounts.get((each.source, each.session)))
     ]
 
 

@@ -33,7 +33,7 @@ _OF_EVENT = (
 )
 _FINAL_ANSWER = (
     "SELECT 1 FROM events AS answer WHERE answer.order_key=events.order_key "
-    "AND answer.source=events.source AND answer.standing='fetched' "
+    "AND answer.source=events.source AND answer.standing IN ('fetched', 'answered') "
     "AND answer.received_at >= events.received_at "
     "AND (answer.claim NOT IN ('pending', 'unrecognized') OR answer.kind=:not_known)"
 )
