@@ -24,7 +24,6 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.store.arrivals import arriving
 from app.store.arrivals.journal import Journal
 from app.store.arrivals.rejections import RejectionRing
 from app.store.database import schema
@@ -33,7 +32,7 @@ from app.store.database.facts import note_server
 from app.store.database.faults import PUT_BACK, driver_errors, is_not_there_yet, why_not_opened
 from app.store.database.integrity import damage
 from app.store.database.locks import ServiceLock, WriteLock
-from app.store.database.locks_shared import MIGRATING, taking
+from app.store.database.locks_shared import MIGRATING, take_lock
 from app.store.database.log_length import LogLength
 from app.store.database.postgresql import Purpose
 from app.store.database.preview import read_as_newest
@@ -152,11 +151,6 @@ class Store:
         if self.looked:
             await self.look()
         await self._checkpoint()
-        await self._make_journal_ready()
-
-    async def _make_journal_ready(self) -> None:
-        if self._sqlite:
-            await self.writer.prepare(arriving.PREPARING)
         async with self.reading() as connection:
             await self._ring.load(connection)
 
@@ -241,7 +235,7 @@ class Store:
         with _system_errors_explained():
             self._make_folder()
             async with self.writer.transaction() as connection:
-                await run(connection, taking(self.writer.dialect, MIGRATING))
+                await run(connection, take_lock, MIGRATING)
                 before = await schema.current_version(connection)
                 await _bring_up_to_date(connection, before)
                 await schema.stamp_environment(connection, self.environment)

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.ids import first_id
-from app.store.sql.statements import Rows, run, selecting
+from app.store.sql.statements import Rows, select_in
 from reconcile.instants import Instant
 
 UNREADABLE: Final = (
@@ -78,13 +78,10 @@ async def events_taken(
     connection: AsyncConnection, names: Iterable[tuple[str, str]]
 ) -> set[tuple[str, str]]:
     """Which of these events, each by its source and its id, were ever taken."""
-    rows = await run(
+    rows = await select_in(
         connection,
-        selecting(
-            connection.dialect.name,
-            sql="SELECT DISTINCT source, event_id FROM events WHERE event_id IN ({})",
-            values={event_id for _, event_id in names},
-        ),
+        sql="SELECT DISTINCT source, event_id FROM events WHERE event_id IN ({})",
+        values={event_id for _, event_id in names},
     )
     return {(source, event_id) for source, event_id in rows}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from typing import Any
@@ -16,14 +16,14 @@ from app.operations.folding import refold
 from app.operations.folding.refold import CLAIM, refold_due
 from app.operations.keeping.check_store import check_store
 from app.operations.orders.read_orders import explain_order
-from app.store.arrivals.intake import Arrival, keep_arrivals, marking_due
+from app.store.arrivals.intake import Arrival, keep_arrivals, mark_due
 from app.store.arrivals.rejections import let_go
-from app.store.database.locks_shared import LINKING, REFUSING, taking
+from app.store.database.locks_shared import LINKING, REFUSING, take_lock
 from app.store.folding import ledgers
 from app.store.folding.due_marks import Due, claim_orders, due_orders
 from app.store.folding.ledgers import feed
 from app.store.folding.records import add_records
-from app.store.sql.statements import Script, run
+from app.store.sql.statements import PlainConnection, Rows, run
 from app.store.store import Store
 from reconcile.instants import SECOND
 from tests.reconcile.build import T, seconds
@@ -200,8 +200,17 @@ async def test_a_slow_worker_publishes_nothing_twice(
 
 def test_marks_are_touched_in_the_order_of_their_keys() -> None:
     """Whoever writes several marks locks them in one order, which publishing keeps, too."""
-    ((_, columns),) = marking_due("postgresql", {"B": 1, "C": 2, "A": 3})
-    assert columns[0] == ["A", "B", "C"]
+    asked: list[Sequence[Any]] = []
+
+    class Asked:
+        dialect = "postgresql"
+
+        def ask(self, _sql: str, values: Sequence[Any] = ()) -> Rows:
+            asked.append(values)
+            return []
+
+    mark_due(Asked(), {"B": 1, "C": 2, "A": 3})
+    assert [columns[0] for columns in asked] == [["A", "B", "C"]]
 
 
 async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
@@ -280,18 +289,18 @@ async def test_numbers_that_do_not_wait_are_caught(
 
     calls = count()
 
-    def from_a_sequence(dialect: str, name: str, number: int) -> Script[int]:
-        sql = "SELECT min(nextval('elsewhere.places')) FROM generate_series(1, $1::int)"
-        rows = yield sql, (number,)
+    def from_a_sequence(connection: PlainConnection, name: str, number: int) -> int:
+        sql = "SELECT min(nextval('elsewhere.places')) FROM generate_series(1, ?::int)"
+        rows = connection.ask(sql, (number,))
         if next(calls) % 3 == 0:
-            yield "SELECT pg_sleep(0.2)", ()  # meanwhile others take numbers, and commit
+            connection.ask("SELECT pg_sleep(0.2)")  # meanwhile others take numbers, and commit
         return int(rows[0][0])
 
     async with opened(url) as store, store.writing() as connection:
         # Beside the schema of ours, in which nothing may lie that no migration made.
         await connection.execute(text("CREATE SCHEMA elsewhere"))
         await connection.execute(text("CREATE SEQUENCE elsewhere.places"))
-    monkeypatch.setattr(ledgers, "_taking_numbers", from_a_sequence)
+    monkeypatch.setattr(ledgers, "_take_numbers", from_a_sequence)
     try:
         seen = await feed_of_three_workers(url)
     finally:
@@ -336,7 +345,7 @@ async def test_a_connection_that_dies_gives_its_locks_back(url: str) -> None:
 
         async def hang() -> None:
             async with one.writing() as connection:
-                await run(connection, _holding())
+                await run(connection, take_lock, LINKING)
                 blocked.set()
                 await asyncio.sleep(3600)
 
@@ -358,10 +367,6 @@ async def test_a_connection_that_dies_gives_its_locks_back(url: str) -> None:
         await asyncio.gather(hanging, return_exceptions=True)
 
 
-def _holding() -> Script[None]:
-    yield "SELECT pg_advisory_xact_lock(7411003)", ()
-
-
 async def test_what_is_judged_again_and_what_pushes_it_out_never_wait_in_a_circle(url: str) -> None:
     """A command takes a row out of the ring and keeps it; a receiver that has begun a batch trims
     the ring of that very row. Both end."""
@@ -370,7 +375,7 @@ async def test_what_is_judged_again_and_what_pushes_it_out_never_wait_in_a_circl
     async def trim(store: Store) -> None:
         async with store.writing() as connection:
             for lock in (LINKING, REFUSING):
-                await run(connection, taking("postgresql", lock))
+                await run(connection, take_lock, lock)
             begun.set()
             await asyncio.sleep(0.3)
             await connection.execute(text("DELETE FROM rejections"))

@@ -15,9 +15,10 @@ from unittest.mock import patch
 
 from app.operations.folding import refold
 from app.providers.source import Source
-from app.store.arrivals import arriving, intake, journal
+from app.store.arrivals import intake, journal
 from app.store.database import engine
 from app.store.folding import ledgers, records
+from app.store.sql.statements import PlainConnection
 from reconcile.history import History
 from reconcile.revise import Revision
 
@@ -82,33 +83,28 @@ def last_word_wins() -> Any:
 
 
 def due_mark_lost() -> Any:
-    """New evidence does not set its order due again, whichever way it is written."""
-    marking, raised = intake.marking_due, "DO UPDATE SET generation"
+    """New evidence does not set its order due again."""
 
-    def once(dialect: str, due: dict[str, int]) -> Any:
-        for statement, values in marking(dialect, due):
-            yield statement.replace(raised, "DO NOTHING --"), values
+    class Once:
+        def __init__(self, connection: PlainConnection) -> None:
+            self._connection = connection
+            self.dialect = connection.dialect
 
-    alone = _one_statement(
-        (f"{raised} = generation + 1", "DO NOTHING"),
-        ("AND (due_at IS NULL", "AND FALSE AND (due_at IS NULL"),
-    )
-    ordinary = [patch.object(module, "marking_due", once) for module in (intake, records)]
-    return _all(alone, *ordinary)
+        def ask(self, sql: str, values: Any = ()) -> Any:
+            changed = sql.replace("DO UPDATE SET generation", "DO NOTHING --")
+            return self._connection.ask(changed, values)
 
+    mark = intake.mark_due
 
-def _one_statement(*changes: tuple[str, str]) -> Any:
-    """What a new batch is written by, with some of its words changed."""
-    *others, trigger = arriving.PREPARING
-    for words, instead in changes:
-        assert words in trigger
-        trigger = trigger.replace(words, instead)
-    return patch.object(arriving, "PREPARING", (*others, trigger))
+    def once(connection: PlainConnection, due: dict[str, int]) -> None:
+        mark(Once(connection), due)
+
+    return _all(*[patch.object(module, "mark_due", once) for module in (intake, records)])
 
 
 def stored_not_asked() -> Any:
-    """A batch that is taken for new is written whether or not its events are known."""
-    return _one_statement(("RAISE(ROLLBACK, 'known')", "NULL"))
+    """A batch is judged as if nothing were stored."""
+    return patch.object(intake.KnownEvents, "load", lambda self, connection, events: None)
 
 
 def evidence_overtaken() -> Any:

@@ -163,11 +163,11 @@ class KeepingContract:
         for number in range(MAX_COUNT):
             with suppress(RuntimeError):
                 async with store.writing() as connection:
-                    await run(connection, ring.append(connection.dialect.name, [rejection()]))
+                    await run(connection, ring.append, [rejection()])
                     if number >= 5:
                         raise RuntimeError("planned")
         async with store.writing() as connection:
-            await run(connection, ring.append(connection.dialect.name, [rejection()]))
+            await run(connection, ring.append, [rejection()])
         assert (await kept_in_ring(store))[0] == 6
 
     async def test_tokens(self, store: Store) -> None:

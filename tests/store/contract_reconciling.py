@@ -13,7 +13,7 @@ from app.operations.desk import Desk
 from app.operations.finance.read_breaks import breaks_of_run, finished_run, living_breaks
 from app.operations.finance.reconcile_period import Asked, Ran, ran, reconcile_period
 from app.store.database.engine import Connection
-from app.store.sql.statements import inserting, run
+from app.store.sql.statements import insert_rows, run
 from app.store.store import Store
 from reconcile.instants import DAY
 from reconcile.policy import Policy
@@ -31,8 +31,7 @@ async def filled(store: Store) -> Desk:
     """A store with the month, seen when it is long over."""
     async with store.writing() as connection:
         for table, columns, rows in tables(MONTH):
-            dialect = connection.dialect.name
-            await run(connection, inserting(dialect, table=table, columns=columns, rows=list(rows)))
+            await run(connection, insert_rows, table=table, columns=columns, rows=list(rows))
     return Desk(store=store, policy=Policy(), clock=SetClock(AS_OF))
 
 

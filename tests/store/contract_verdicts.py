@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -104,8 +106,7 @@ class VerdictContract:
     async def test_batches_beyond_the_parameter_limit(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, limit: int
     ) -> None:
-        """A batch that needs several statements loses no row and reads back whole. Something in it
-        is not plain, so that nowhere it is one statement."""
+        """A batch that needs several statements loses no row and reads back whole."""
         monkeypatch.setattr(statements, "MAX_PARAMETERS", max(limit, 22))
         orders = [f"ORD-{n}" for n in range(50)]
         events = [said(f"evt_{n}", order=order, payment=f"p{n}") for n, order in enumerate(orders)]
@@ -122,8 +123,16 @@ class VerdictContract:
         """However many rows there are, a statement has no more parameters than SQLite allows."""
         columns = tuple(f"c{number}" for number in range(width))
         rows = [(number,) * width for number in range(70_000 // width)]
-        script = statements.inserting("sqlite", table="t", columns=columns, rows=rows)
-        sizes = [len(parameters) for _, parameters in script]
+        sizes: list[int] = []
+
+        class Counting:
+            dialect = "sqlite"
+
+            def ask(self, _sql: str, values: Sequence[Any] = ()) -> statements.Rows:
+                sizes.append(len(values))
+                return []
+
+        statements.insert_rows(Counting(), table="t", columns=columns, rows=rows)
         assert sum(sizes) == len(rows) * width
         assert max(sizes) <= statements.MAX_PARAMETERS
 
@@ -133,8 +142,7 @@ class VerdictContract:
         table = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
         marks = [(f"ORD-{n}", n, 1) for n in range(count)]
         async with store.writing() as connection:
-            script = statements.inserting(connection.dialect.name, rows=marks, **table)
-            await statements.run(connection, script)
+            await statements.run(connection, statements.insert_rows, rows=marks, **table)
         async with store.reading() as connection:
             found = await statements.select_in(
                 connection,
@@ -153,8 +161,7 @@ class VerdictContract:
                         text("UPDATE order_due SET generation=:at"), {"at": at}
                     )
                     rows = [(key, at, at) for key in keys]
-                    script = statements.inserting(connection.dialect.name, rows=rows, **table)
-                    await statements.run(connection, script)
+                    await statements.run(connection, statements.insert_rows, rows=rows, **table)
         async with store.reading() as connection:
             rows = await connection.execute(text("SELECT order_key, generation FROM order_due"))
             assert sorted(map(tuple, rows)) == [("a", 2), ("d", 2)]

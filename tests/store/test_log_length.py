@@ -16,6 +16,7 @@ from app.store.database import log_length
 from app.store.database.engine import BUSY_TIMEOUT_MS
 from app.store.database.log_length import LogLength
 from app.store.database.space import MIB, Space
+from app.store.sql.statements import PlainConnection
 from app.store.store import Store
 from tests.store.builders import arrival, keep, opened, said
 
@@ -94,13 +95,13 @@ async def test_a_long_reader_is_waited_for_once_in_a_while(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for a backup: deliveries go on, and the log begins anew when it is over."""
-    tried, fold, over = [], log_length.folding, asyncio.Event()
+    tried, over = [], asyncio.Event()
 
-    def folding(mode: log_length.Mode) -> object:
+    def fold_log(connection: PlainConnection, mode: log_length.Mode) -> None:
         tried.append(mode)
-        return fold(mode)
+        log_length.fold_log(connection, mode)
 
-    monkeypatch.setattr("app.store.database.writer.folding", folding)
+    monkeypatch.setattr("app.store.database.writer.fold_log", fold_log)
     monkeypatch.setattr(log_length, "INSIST_S", 1_000)
     async with opened(url) as store:
         reader = asyncio.create_task(look(store, over, seconds=None))

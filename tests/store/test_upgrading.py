@@ -44,7 +44,9 @@ async def killed_at_each_statement(
         await make_version(store, version)
         before = contents(copied(folder / "now", folder / "before"))
         if spill:
-            await store.writer.prepare(["PRAGMA cache_size=1", "PRAGMA cache_spill=1"])
+            async with store.writer.transaction() as connection:
+                for pragma in ("PRAGMA cache_size=1", "PRAGMA cache_spill=1"):
+                    await connection.exec_driver_sql(pragma)
         with before_each_statement(store, keep, "commit"):
             assert await store.upgrade() == (version, schema.newest_version())
     finally:

@@ -23,7 +23,7 @@ from app.evidence.keys import EvidenceKey
 from app.ids import new_salts
 from app.operations.desk import Desk
 from app.store.evidence.leaves import Leaf, Sealable, leaf_of
-from app.store.evidence.sealed_log import Growth, SignedHead, growing, kept_hashes
+from app.store.evidence.sealed_log import Growth, SignedHead, grow_log, kept_hashes
 from app.store.evidence.unsealed import Found, find_unsealed, sweep_again
 from reconcile.merkle_tiles import Tail, tail_ranges
 
@@ -80,7 +80,7 @@ class Sealer:
             tail = Tail(found.size, await kept_hashes(connection, tail_ranges(found.size)))
         growth = await self._grown(found, tail)
         store = self._desk.store
-        if not await store.writer.commit(growing(store.writer.dialect, growth)):
+        if not await store.writer.commit(grow_log, growth):
             return 0
         # Marks without rows, and a sweep without a find, are work done too.
         return max(len(growth.leaves), 1)

@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.sql.mapping import EVENT_COLUMNS, EVENT_SELECT, delivery_of
-from app.store.sql.statements import Script, inserting
+from app.store.sql.statements import PlainConnection, insert_rows
 from reconcile.events import UNCONFIRMED, Event
 from reconcile.instants import Duration, Instant
 
@@ -50,12 +50,14 @@ class Confirmation:
     taken_until: Instant
 
 
-def awaiting(dialect: str, events: Sequence[tuple[Event, Instant]]) -> Script[None]:
+def note_confirmations(
+    connection: PlainConnection, events: Sequence[tuple[Event, Instant]]
+) -> None:
     """Note that these events (each with its arrival) are to be asked about, at once."""
     if events:
         rows = {event.key: received for event, received in events}
-        yield from inserting(
-            dialect,
+        insert_rows(
+            connection,
             table="confirmations",
             columns=_COLUMNS,
             rows=[(*key, received, received, 0) for key, received in sorted(rows.items())],

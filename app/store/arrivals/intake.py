@@ -5,9 +5,6 @@ The steps are numbered; each reads or writes for the whole batch at once:
 1. which event ids and links are known   4. which orders become due
 2. each arrival's verdict                5. write everything
 3. each new event's order
-
-`append_alone` takes 1 last: it judges as if nothing were known, and the one statement that writes
-asks whether that is so, and writes nothing if not. Then the batch is appended as usual.
 """
 
 from __future__ import annotations
@@ -18,22 +15,14 @@ from typing import Literal, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.arrivals import arriving
-from app.store.arrivals.confirmations import awaiting
-from app.store.arrivals.links import Linking, LinkMemory, Links, keys_of
-from app.store.arrivals.phones import PhoneNote, noting_phones, phone_note
-from app.store.database.locks_shared import LINKING, taking
+from app.store.arrivals.confirmations import note_confirmations
+from app.store.arrivals.links import Linking, LinkMemory, Links
+from app.store.arrivals.phones import PhoneNote, phone_note, write_phone_notes
+from app.store.database.locks_shared import LINKING, take_lock
 from app.store.evidence.leaves import DELIVERY
-from app.store.evidence.unsealed import marking
+from app.store.evidence.unsealed import mark_unsealed
 from app.store.sql.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
-from app.store.sql.statements import (
-    Script,
-    at_once,
-    inserting,
-    run,
-    selecting,
-    together,
-)
+from app.store.sql.statements import PlainConnection, insert_rows, run, select_rows
 from reconcile.events import UNCONFIRMED, Event
 from reconcile.instants import Instant
 
@@ -86,10 +75,10 @@ class KnownEvents:
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
-    def load(self, dialect: str, events: Sequence[Event]) -> Script[None]:
+    def load(self, connection: PlainConnection, events: Sequence[Event]) -> None:
         """Load what is stored under the ids of these events."""
-        rows = yield from selecting(
-            dialect,
+        rows = select_rows(
+            connection,
             sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
             "WHERE event_id IN ({})",
             values={event.event_id for event in events},
@@ -137,104 +126,54 @@ class Appended(NamedTuple):
     links: Links
 
 
-def append(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Appended]:
+def append(
+    connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory
+) -> Appended:
     """Write the arrivals; the caller's transaction makes them durable, then remembers the links."""
-    yield from taking(dialect, LINKING)
-    judged = yield from _judging(dialect, arrivals, memory)
-    yield from at_once(dialect, _writing(dialect, judged))
+    take_lock(connection, LINKING)
+    judged = _judge(connection, arrivals, memory)
+    _write(connection, judged)
     return Appended(judged.verdicts, judged.linking.links)
 
 
-def append_alone(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Appended]:
-    """The same as a whole transaction, nearly always one statement."""
-    supposed = _all_new(arrivals, memory)
-    if supposed is not None:
-        rows, made = supposed
-        links = [(*key, order) for key, order in made.items()]
-        if (yield arriving.written(dialect, rows, links))[0][0]:
-            return Appended(["stored"] * len(rows), made)
-    return (yield from append(dialect, arrivals, memory))
-
-
-def _all_new(
-    arrivals: Sequence[Arrival], memory: LinkMemory
-) -> tuple[list[arriving.Row], Links] | None:
-    """What is to be written if nothing is stored that speaks against it: rows, and the links that
-    they make. None where it is more than new events, each of a body of its own, that count by
-    themselves and of which the order is known without asking."""
-    if len(arrivals) > arriving.MOST:
-        return None
-    known, made, ids = memory.orders, Links(), set()
-    rows = []
-    for arrival in arrivals:
-        event = arrival.event
-        if event is None or arrival.whole is not None or _awaits(arrival):
-            return None
-        if event.standing == UNCONFIRMED and event.order is None:
-            return None
-        keys = [] if event.standing == UNCONFIRMED else keys_of(event)
-        order = event.order
-        for key in keys:
-            linked = known.get(key) or made.get(key)
-            if order is None:
-                order = linked
-            elif linked is not None and linked != order:
-                return None
-        if order is None:
-            return None
-        for key in keys:
-            if key not in known:
-                made[key] = order
-        ids.add(event.event_id)
-        said = event_row(
-            event,
-            order_key=order,
-            delivery_id=arrival.delivery_id,
-            received_at=arrival.received_at,
-        )
-        rows.append((*_delivery_row(arrival, "stored"), *said, arrival.customer))
-    return (rows, made) if len(ids) == len(rows) else None
-
-
-def _judging(dialect: str, arrivals: Sequence[Arrival], memory: LinkMemory) -> Script[Judged]:
+def _judge(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
     """What is to become of the arrivals. Only asks."""
     known, linking = KnownEvents(), Linking(memory)
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
-    asking = known.load(dialect, events), *linking.loading(dialect, events)
-    yield from together(dialect, *asking)  # 1
+    known.load(connection, events)  # 1
+    linking.load_of(connection, events)
     for arrival in arrivals:  # 2
         event = arrival.event
         verdict = "unreadable" if event is None else known.judge(event, linking)
         verdicts.append(verdict)
         if event is not None and verdict != "duplicate":
             fresh.append((event, arrival.delivery_id, arrival.received_at))
-    yield from linking.assign(dialect, [event for event, _, _ in fresh])  # 3
+    linking.assign(connection, [event for event, _, _ in fresh])  # 3
     return Judged(arrivals=arrivals, verdicts=verdicts, fresh=fresh, linking=linking, known=known)
 
 
-def _writing(dialect: str, judged: Judged) -> Script[None]:  # 5
+def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
     """Write all of it. Only writes, and no row twice."""
     arrivals, linking = judged.arrivals, judged.linking
     pairs = list(zip(arrivals, judged.verdicts, strict=True))
     rows = [_delivery_row(arrival, verdict) for arrival, verdict in pairs]
     new = [arrival for arrival, verdict in pairs if verdict != "duplicate"]
-    yield from inserting(dialect, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
-    yield from _keeping_whole(dialect, new)
-    yield from write_index(dialect, linking, judged.fresh)
-    yield from noting_phones(dialect, _customers(new, linking))
-    yield from awaiting(dialect, _unconfirmed(arrivals))
-    yield from marking_due(dialect, _due(judged))  # 4
-    yield from marking(dialect, DELIVERY, [arrival.delivery_id for arrival in arrivals])
+    insert_rows(connection, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
+    _keep_whole(connection, new)
+    write_index(connection, linking, judged.fresh)
+    write_phone_notes(connection, _customers(new, linking))
+    note_confirmations(connection, _unconfirmed(arrivals))
+    mark_due(connection, _due(judged))  # 4
+    mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
 
 
 async def keep_arrivals(
     connection: AsyncConnection, arrivals: Sequence[Arrival]
 ) -> list[StoredVerdict]:
     """Write arrivals in a transaction of the caller's, beside whatever the journal writes."""
-    script = append(connection.dialect.name, arrivals, LinkMemory())
-    return (await run(connection, script)).verdicts
+    return (await run(connection, append, arrivals, LinkMemory())).verdicts
 
 
 def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
@@ -265,7 +204,7 @@ _KEPT_AGAIN = "ON CONFLICT (digest) DO UPDATE SET body=excluded.body WHERE envel
 _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
-def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:
+def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
     """Bodies of several events, each once, however often they came. One that was let go is kept
     again for a part that is new and could be read: another source may have sent the same. What
     cannot be read is new however often it comes, and would bring back what was erased."""
@@ -273,8 +212,8 @@ def _keeping_whole(dialect: str, arrivals: Sequence[Arrival]) -> Script[None]:
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
         if digests:
-            yield from inserting(
-                dialect,
+            insert_rows(
+                connection,
                 table="envelopes",
                 columns=("digest", "body"),
                 rows=[(digest, bodies[digest]) for digest in sorted(digests)],
@@ -318,12 +257,12 @@ def _delivery_row(arrival: Arrival, verdict: StoredVerdict) -> tuple[object, ...
     )
 
 
-def write_index(dialect: str, linking: Linking, fresh: Sequence[NewEvent]) -> Script[None]:
+def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[NewEvent]) -> None:
     """Write new events, links, adoptions and contested pairs."""
     if fresh:
         orders = linking.orders
-        yield from inserting(
-            dialect,
+        insert_rows(
+            connection,
             table="events",
             columns=EVENT_COLUMNS,
             rows=[
@@ -336,10 +275,10 @@ def write_index(dialect: str, linking: Linking, fresh: Sequence[NewEvent]) -> Sc
                 for event, delivery_id, received_at in fresh
             ],
         )
-    yield from linking.write(dialect)
+    linking.write(connection)
 
 
-def marking_due(dialect: str, due: dict[str, Instant]) -> Script[None]:
+def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
     """Set orders due: new evidence has arrived, so a fold under way must not clear the mark.
 
     An order that has been waiting keeps its place: it is not put behind those that came later.
@@ -347,8 +286,8 @@ def marking_due(dialect: str, due: dict[str, Instant]) -> Script[None]:
     never wait for each other.
     """
     if due:
-        yield from inserting(
-            dialect,
+        insert_rows(
+            connection,
             table="order_due",
             columns=("order_key", "due_at", "generation"),
             rows=[(order, at, 1) for order, at in sorted(due.items())],

@@ -15,11 +15,11 @@ from typing import Final, Protocol
 import structlog
 
 from app.errors import StorePoisoned, StoreUnavailable
-from app.store.arrivals.intake import Arrival, StoredVerdict, append, append_alone
+from app.store.arrivals.intake import Arrival, StoredVerdict, append
 from app.store.arrivals.links import LinkMemory, Links
 from app.store.arrivals.rejections import Rejection, RejectionRing
 from app.store.database.writer import Writer
-from app.store.sql.statements import Script, run
+from app.store.sql.statements import PlainConnection, run
 from reconcile.events import Event
 
 log = structlog.get_logger()
@@ -71,7 +71,6 @@ class Journal:
         on_commit: called with the number of arrivals after each commit.
         """
         self._writer = writer
-        self._dialect = writer.dialect
         self._ring = ring
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit
@@ -214,7 +213,7 @@ class Journal:
             return None
         try:
             async with self._writer.transaction() as connection:
-                await run(connection, append(self._dialect, [_TRIAL], LinkMemory()))
+                await run(connection, append, [_TRIAL], LinkMemory())
                 raise _TakenBack
         except _TakenBack:
             self._mended()
@@ -237,7 +236,7 @@ class Journal:
     async def _commit(self, items: list[Arrival | Rejection]) -> list[StoredVerdict]:
         arrivals = [item for item in items if isinstance(item, Arrival)]
         rejections = [item for item in items if isinstance(item, Rejection)]
-        verdicts, links = await self._writer.commit(self._writing(arrivals, rejections))
+        verdicts, links = await self._writer.commit(self._write_both, arrivals, rejections)
         self._memory.add(links)
         if arrivals:
             self.committed += len(arrivals)
@@ -247,16 +246,15 @@ class Journal:
         told = iter(verdicts)
         return [next(told) if isinstance(item, Arrival) else "stored" for item in items]
 
-    def _writing(
-        self, arrivals: list[Arrival], rejections: list[Rejection]
-    ) -> Script[tuple[list[StoredVerdict], Links]]:
+    def _write_both(
+        self, connection: PlainConnection, arrivals: list[Arrival], rejections: list[Rejection]
+    ) -> tuple[list[StoredVerdict], Links]:
         verdicts: list[StoredVerdict] = []
         links = Links()
         if arrivals:
-            appending = append if rejections else append_alone
-            verdicts, links = yield from appending(self._dialect, arrivals, self._memory)
+            verdicts, links = append(connection, arrivals, self._memory)
         if rejections:
-            yield from self._ring.append(self._dialect, rejections)
+            self._ring.append(connection, rejections)
         return verdicts, links
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from app.store.sql import arrays
-from app.store.sql.statements import Script, inserting, selecting, together
+from app.store.sql.statements import PlainConnection, insert_rows, select_rows
 from reconcile.events import UNCONFIRMED, Event
 
 LinkKey = tuple[str, str, str]
@@ -86,15 +86,12 @@ class Linking:
         for one, _ in self.contested:
             yield one
 
-    def loading(self, dialect: str, events: Sequence[Event]) -> tuple[Script[None], Script[None]]:
-        """What `assign` must know first: the links of these events, and whether there are orphans.
+    def load_of(self, connection: PlainConnection, events: Sequence[Event]) -> None:
+        """What `assign` must know first: these events' links, and whether there are orphans."""
+        self.load(connection, [key for event in events for key in keys_of(event)])
+        self._look_for_orphans(connection)
 
-        Two scripts, neither of which rests on the other.
-        """
-        keys = [key for event in events for key in keys_of(event)]
-        return self.load(dialect, keys), self._look_for_orphans()
-
-    def assign(self, dialect: str, fresh: Sequence[Event]) -> Script[None]:
+    def assign(self, connection: PlainConnection, fresh: Sequence[Event]) -> None:
         """Give each new event its order, link its references, and adopt orphans."""
         nameless = []
         for event in fresh:
@@ -112,33 +109,33 @@ class Linking:
             known = len(self.made)
             if nameless:
                 self._assign_nameless(nameless)
-            yield from self._adopt(dialect)
-        yield from self._contest_bodies(dialect)
+            self._adopt(connection)
+        self._contest_bodies(connection)
 
-    def link(self, dialect: str, links: Links) -> Script[None]:
+    def link(self, connection: PlainConnection, links: Links) -> None:
         """Link references that records name, such as an opened session's, and write it all."""
-        loading = self.load(dialect, list(links)), self._look_for_orphans()
-        yield from together(dialect, *loading)
+        self.load(connection, list(links))
+        self._look_for_orphans(connection)
         for key, order in links.items():
             self.join([key], order)
-        yield from self._adopt(dialect)
-        yield from self._contest_bodies(dialect)
-        yield from self.write(dialect)
+        self._adopt(connection)
+        self._contest_bodies(connection)
+        self.write(connection)
 
-    def write(self, dialect: str) -> Script[None]:
+    def write(self, connection: PlainConnection) -> None:
         """Write the links, the adoptions and the contested pairs."""
         if self.made:
-            yield from inserting(
-                dialect,
+            insert_rows(
+                connection,
                 table="links",
                 columns=("reference", "kind", "source", "order_key"),
                 rows=[(*key, order) for key, order in self.made.items()],
                 conflict="ON CONFLICT DO NOTHING",
             )
-        yield from self._write_adopted(dialect)
+        self._write_adopted(connection)
         if self.contested:
-            yield from inserting(
-                dialect,
+            insert_rows(
+                connection,
                 table="contested",
                 columns=("order_key", "other"),
                 rows=sorted(self.contested),
@@ -147,28 +144,28 @@ class Linking:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def _write_adopted(self, dialect: str) -> Script[None]:
-        if dialect == "sqlite":
+    def _write_adopted(self, connection: PlainConnection) -> None:
+        if connection.dialect == "sqlite":
             for row, order in self.adopted.items():
-                yield 'UPDATE events SET order_key=? WHERE "row"=?', (order, row)
+                connection.ask('UPDATE events SET order_key=? WHERE "row"=?', (order, row))
         elif self.adopted:
-            yield arrays.ADOPTED, (list(self.adopted), list(self.adopted.values()))
+            connection.ask(arrays.ADOPTED, (list(self.adopted), list(self.adopted.values())))
 
-    def load(self, dialect: str, keys: list[LinkKey]) -> Script[None]:
+    def load(self, connection: PlainConnection, keys: list[LinkKey]) -> None:
         """Find which orders these references belong to by now."""
         known = self.memory.orders
         self.links |= {key: known[key] for key in keys if key in known}
         missing = {key[0] for key in keys if key not in known}
         if missing:
-            rows = yield from selecting(
-                dialect,
+            rows = select_rows(
+                connection,
                 sql="SELECT reference, kind, source, order_key FROM links WHERE reference IN ({})",
                 values=missing,
             )
             self.links |= {(row[0], row[1], row[2]): row[3] for row in rows}
 
-    def _look_for_orphans(self) -> Script[None]:
-        rows = yield "SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1", ()
+    def _look_for_orphans(self, connection: PlainConnection) -> None:
+        rows = connection.ask("SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1")
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
@@ -195,20 +192,17 @@ class Linking:
     def _linked(self, keys: Iterable[LinkKey]) -> str | None:
         return next((self.links[key] for key in keys if key in self.links), None)
 
-    def _adopt(self, dialect: str) -> Script[None]:
+    def _adopt(self, connection: PlainConnection) -> None:
         """Orphans of the new links, and of the links that those orphans make in turn."""
         if not self.orphans:
             return
         tried: set[LinkKey] = set()
         while keys := self.made.keys() - tried:
             tried |= keys
-            questions = [
-                selecting(dialect, sql=f"{_ORPHANS}{kind} IN ({{}})", values=references)
-                for kind in ("payment", "session")
-                if (references := {reference for reference, of, _ in keys if of == kind})
-            ]
-            for rows in (yield from together(dialect, *questions)):
-                self._adopt_rows(rows)
+            for kind in ("payment", "session"):
+                references = {reference for reference, of, _ in keys if of == kind}
+                sql = f"{_ORPHANS}{kind} IN ({{}})"
+                self._adopt_rows(select_rows(connection, sql=sql, values=references))
 
     def _adopt_rows(self, rows: Iterable[Orphan]) -> None:
         for row, source, event_id, payment, session, standing in rows:
@@ -220,12 +214,12 @@ class Linking:
                     self.torn.add((source, event_id))
                     self.join(keys, order)
 
-    def _contest_bodies(self, dialect: str) -> Script[None]:
+    def _contest_bodies(self, connection: PlainConnection) -> None:
         """One event id in several orders: only now is it known which, nameless bodies included."""
         if not self.torn:
             return
-        rows = yield from selecting(
-            dialect,
+        rows = select_rows(
+            connection,
             sql='SELECT source, event_id, "row", order_key, order_ref FROM events '
             "WHERE standing <> 'unconfirmed' AND event_id IN ({})",
             values={event_id for _, event_id in self.torn},

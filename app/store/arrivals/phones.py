@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.sql.statements import Script, inserting, run, select_in
+from app.store.sql.statements import PlainConnection, insert_rows, run, select_in
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
@@ -36,12 +36,12 @@ def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant)
     return digest, kind, thing, now
 
 
-def noting_phones(dialect: str, notes: Iterable[PhoneNote]) -> Script[None]:
+def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -> None:
     """Write notes; those that are there stay."""
     first = {note[:3]: note for note in sorted(notes, reverse=True)}
     if first:
-        yield from inserting(
-            dialect,
+        insert_rows(
+            connection,
             table="phones",
             columns=_COLUMNS,
             rows=sorted(first.values()),
@@ -51,7 +51,7 @@ def noting_phones(dialect: str, notes: Iterable[PhoneNote]) -> Script[None]:
 
 async def note_phones(connection: AsyncConnection, notes: Iterable[PhoneNote]) -> None:
     """The same, in a transaction of the caller's."""
-    await run(connection, noting_phones(connection.dialect.name, notes))
+    await run(connection, write_phone_notes, notes)
 
 
 async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: int) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.database.locks_shared import LINKING, REFUSING, taking
-from app.store.sql.statements import Script, inserting, run
+from app.store.database.locks_shared import LINKING, REFUSING, take_lock
+from app.store.sql.statements import PlainConnection, insert_rows, run
 from reconcile.instants import Instant
 
 _COLUMNS = (
@@ -61,21 +61,23 @@ class RejectionRing:
 
     async def load(self, connection: AsyncConnection) -> None:
         """Count what the ring holds."""
-        await run(connection, self._counting())
+        await run(connection, self._count_kept)
 
-    def _counting(self) -> Script[None]:
-        rows = yield "SELECT count(*), sum(length(body)), sum(length(headers)) FROM rejections", ()
+    def _count_kept(self, connection: PlainConnection) -> None:
+        rows = connection.ask(
+            "SELECT count(*), sum(length(body)), sum(length(headers)) FROM rejections"
+        )
         count, bodies, headers = rows[0]
         self._count = int(count)
         self._bytes = _kept(int(bodies or 0), int(headers or 0), rows=self._count)
 
-    def append(self, dialect: str, rejections: Sequence[Rejection]) -> Script[None]:
+    def append(self, connection: PlainConnection, rejections: Sequence[Rejection]) -> None:
         """Write them, then let the oldest go if the ring is over a bound."""
-        if dialect != "sqlite":  # other processes write to it, too
-            yield from taking(dialect, REFUSING)
-            yield from self._counting()
-        yield from inserting(
-            dialect,
+        if connection.dialect != "sqlite":  # other processes write to it, too
+            take_lock(connection, REFUSING)
+            self._count_kept(connection)
+        insert_rows(
+            connection,
             table="rejections",
             columns=_COLUMNS,
             rows=[
@@ -87,10 +89,12 @@ class RejectionRing:
         self._count += len(rejections)
         self._bytes += sum(_kept(len(r.body), len(r.headers)) for r in rejections)
         if self._count > self._max_count or self._bytes > self._max_bytes:
-            yield from self._trim(dialect)
+            self._trim(connection)
 
-    def _trim(self, dialect: str) -> Script[None]:
-        rows = yield "SELECT id, length(body), length(headers) FROM rejections ORDER BY id", ()
+    def _trim(self, connection: PlainConnection) -> None:
+        rows = connection.ask(
+            "SELECT id, length(body), length(headers) FROM rejections ORDER BY id"
+        )
         # Counted afresh: what a failed commit took back is still in the running figures.
         self._count = len(rows)
         self._bytes = sum(_kept(body or 0, headers) for _, body, headers in rows)
@@ -102,8 +106,7 @@ class RejectionRing:
             self._count -= 1
             self._bytes -= _kept(body or 0, headers)
         if last is not None:
-            mark = "?" if dialect == "sqlite" else "$1"
-            yield f"DELETE FROM rejections WHERE id <= {mark}", (last,)  # noqa: S608
+            connection.ask("DELETE FROM rejections WHERE id <= ?", (last,))
 
 
 async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejection | None:
@@ -135,7 +138,7 @@ async def let_go(connection: AsyncConnection, delivery_ids: Sequence[str]) -> se
     of those that were still in it."""
     # Before any row is locked, as the journal does: it may be letting the same rows go.
     for lock in (LINKING, REFUSING):
-        await run(connection, taking(connection.dialect.name, lock))
+        await run(connection, take_lock, lock)
     gone = set()
     for delivery_id in delivery_ids:
         rows = await connection.execute(

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
@@ -22,7 +22,7 @@ from app.errors import ConfigurationError
 from app.store.database import postgresql
 from app.store.database.safety import check_server
 from app.store.sql.crossing import WholeCursor
-from app.store.sql.statements import ScriptConnection
+from app.store.sql.statements import CallingConnection
 
 Connection = AsyncConnection
 """A connection as operations hold it: they pass it on and ask nothing of it themselves."""
@@ -57,6 +57,10 @@ def sqlite_path(url: str) -> Path:
     return Path(database)
 
 
+IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
+"""What SQLite lays aside for a statement of many rows would be in a file that nobody erases."""
+
+
 def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncEngine:
     """The engine of the one connection that writes and checkpoints."""
     if not is_sqlite(url):
@@ -75,6 +79,7 @@ def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncE
         "PRAGMA wal_autocheckpoint=0",  # the writer folds the log: see `log_length`
         f"PRAGMA journal_size_limit={LOG_BYTES}",
         "PRAGMA secure_delete=ON",  # what is deleted is overwritten: it may be personal data
+        IN_MEMORY,
     )
     _on_connect(engine, (*_common_pragmas(), *pragmas), check=_check_durable)
     _on_begin(engine, "BEGIN IMMEDIATE")
@@ -107,7 +112,7 @@ def _sqlite_arguments() -> dict[str, Any]:
         "isolation_level": None,
         "timeout": BUSY_TIMEOUT_MS / 1000,
         "cached_statements": STATEMENTS_KEPT,
-        "factory": ScriptConnection,
+        "factory": CallingConnection,
     }
 
 

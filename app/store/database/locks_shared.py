@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.store.sql.statements import Script
+from app.store.sql.statements import PlainConnection
 
 SERVING: Final = 7_411_001
 MIGRATING: Final = 7_411_002
@@ -30,15 +30,8 @@ SEALING: Final = 7_411_007
 """Numbers of advisory locks; each database has its own. LINKING is taken before REFUSING, and both
 before any row is locked; SEALING is taken alone."""
 
-_TAKING: Final = "SELECT pg_advisory_xact_lock"
 
-
-def taking(dialect: str, lock: int) -> Script[None]:
+def take_lock(connection: PlainConnection, lock: int) -> None:
     """Wait for a lock that ends with the transaction. SQLite has one writer at a time anyway."""
-    if dialect != "sqlite":
-        yield f"{_TAKING}({lock})", ()
-
-
-def is_taking(sql: str) -> bool:
-    """Whether a statement is one of `taking`: it has no parameters, and nobody wants its row."""
-    return sql.startswith(_TAKING)
+    if connection.dialect != "sqlite":
+        connection.ask(f"SELECT pg_advisory_xact_lock({lock})")

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Final, Literal
 
-from app.store.sql.statements import Script
+from app.store.sql.statements import PlainConnection
 
 PAGE_BYTES: Final = 4096
 
@@ -86,9 +86,9 @@ class LogLength:
             self._file = None
 
 
-def folding(mode: Mode) -> Script[None]:
+def fold_log(connection: PlainConnection, mode: Mode) -> None:
     """Fold the log, as far as readers let it be folded. One that waits for them leaves a connection
     that waits for nobody longer than that."""
     if mode != "PASSIVE":
-        yield f"PRAGMA busy_timeout={INSIST_MS}", ()
-    yield f"PRAGMA wal_checkpoint({mode})", ()
+        connection.ask(f"PRAGMA busy_timeout={INSIST_MS}")
+    connection.ask(f"PRAGMA wal_checkpoint({mode})")

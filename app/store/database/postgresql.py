@@ -1,23 +1,20 @@
-"""PostgreSQL: how connections are made, what they are asked first, how scripts run on them."""
+"""PostgreSQL: how connections are made, what they are asked first, how transactions run on them."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.errors import StoreUnavailable, UsageError
-from app.store.database.locks_shared import SERVING, is_taking
+from app.store.database.locks_shared import SERVING
 from app.store.sql import arrays
-from app.store.sql.statements import Alone, Result, Script
+from app.store.sql.statements import PlainConnection, Result, run
 
 if TYPE_CHECKING:
     import asyncpg
-
-_Answer = TypeVar("_Answer")
-_Sending = Callable[..., Awaitable[_Answer]]
 
 Purpose = Literal["serving", "alone", "upgrading", "writing", "reading"]
 """What a store is opened for: see `open_store`. Only the first two keep others away."""
@@ -124,62 +121,28 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
         await driver.execute("RESET statement_timeout")
 
 
-# --- scripts -------------------------------------------------------------------------------------
+# --- transactions --------------------------------------------------------------------------------
 
 
-async def run_transaction(connection: AsyncConnection, script: Script[Result]) -> Result:
-    """Run a script of at least one statement as one transaction, straight on the driver: half the
-    time of a small batch would go into the layers above it.
-
-    A statement that is Alone is one by itself; the script goes on only where it wrote nothing.
-    """
+async def run_transaction(
+    connection: AsyncConnection, function: Callable[[PlainConnection], Result]
+) -> Result:
+    """Run a plain function as one transaction, on a connection that is in none."""
     driver = (await connection.get_raw_connection()).driver_connection
     assert driver is not None
-    try:
-        result = await _run_all(driver, script)
-    except BaseException:
-        if not driver.is_closed():
-            await driver.execute("ROLLBACK")
-        raise
-    if driver.is_in_transaction():
-        said = await _heard(driver, driver.execute, "COMMIT")
-        assert said == "COMMIT", said  # a failed transaction would answer ROLLBACK
-    return result
-
-
-async def _heard(driver: asyncpg.Connection[Any], send: _Sending[_Answer], *words: Any) -> _Answer:
-    """The answer to what commits. A server whose wait for its standby was broken off commits with a
-    warning: what was committed could be lost with its machine, so it is not acknowledged."""
     warnings: list[object] = []
 
     def hear(_connection: object, message: asyncpg.PostgresLogMessage) -> None:
         warnings.append(message)
 
+    # A server whose wait for its standby was broken off commits with a warning: what was committed
+    # could be lost with its machine, so it is not acknowledged.
     driver.add_log_listener(hear)
     try:
-        answer = await send(*words)
+        async with connection.begin():
+            result = await run(connection, function)
     finally:
         driver.remove_log_listener(hear)
     if warnings:
         raise StoreUnavailable("the server did not wait for its standby; try again")
-    return answer
-
-
-async def _run_all(driver: asyncpg.Connection[Any], script: Script[Result]) -> Result:
-    try:
-        statement = next(script)
-        if isinstance(statement, Alone):  # most often it writes, and the script ends here
-            rows = await _heard(driver, driver.fetch, statement.sql, *statement.values)
-            statement = script.send([tuple(row) for row in rows])
-        sql, values = statement
-        if is_taking(sql):  # one round trip for both
-            await driver.execute(f"BEGIN; {sql}")
-            sql, values = script.send([])
-        else:
-            await driver.execute("BEGIN")
-        while True:
-            rows = [tuple(row) for row in await driver.fetch(sql, *values)]
-            sql, values = script.send(rows)
-    except StopIteration as end:
-        result: Result = end.value
-        return result
+    return result

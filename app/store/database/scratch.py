@@ -12,7 +12,7 @@ from sqlalchemy import create_mock_engine
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.database.engine import writing_engine
-from app.store.sql.statements import Script, run
+from app.store.sql.statements import PlainConnection, run
 
 
 @asynccontextmanager
@@ -22,16 +22,16 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:
             async with engine.connect() as scratch, scratch.begin() as transaction:
-                await run(scratch, _making())
+                await run(scratch, _make_tables)
                 yield scratch
                 await transaction.rollback()
         finally:
             await engine.dispose()
 
 
-def _making() -> Script[None]:
+def _make_tables(connection: PlainConnection) -> None:
     for statement in _statements():
-        yield statement, ()
+        connection.ask(statement)
 
 
 @cache

@@ -19,34 +19,41 @@ from app.store.database import postgresql
 from app.store.database.engine import BUSY_TIMEOUT_MS
 from app.store.database.faults import as_store_error, driver_errors
 from app.store.database.locks import WriteLock
-from app.store.database.log_length import LogLength, Mode, folding
+from app.store.database.log_length import LogLength, Mode, fold_log
 from app.store.database.space import Space
-from app.store.sql.statements import Result, Rows, Script, run, run_transaction
+from app.store.sql.statements import (
+    Plain,
+    PlainConnection,
+    Result,
+    Rows,
+    Words,
+    run,
+    run_transaction,
+)
 
 TURN_S: Final = 5.0
 """How long a writer waits for those before it. Transactions take milliseconds."""
 
 
-def _asking(sql: str) -> Script[Rows]:
-    return (yield sql, ())
+def _ask(connection: PlainConnection, sql: str) -> Rows:
+    return connection.ask(sql)
 
 
 async def _fold(connection: AsyncConnection, mode: Mode) -> None:
     try:
-        await run(connection, folding(mode))
+        await run(connection, fold_log, mode)
     finally:
         if mode != "PASSIVE":
-            await run(connection, _asking(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}"))
+            await run(connection, _ask, f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
 
 
-def _touching(dialect: str) -> Script[None]:
+def _touch(connection: PlainConnection) -> None:
     """A write that leaves the database as it was, but needs all that a real one needs."""
-    name, value = ("?", "?") if dialect == "sqlite" else ("$1", "$2")
-    sql = (
-        f"INSERT INTO counters (name, value) VALUES ({name}, {value}) "  # noqa: S608
-        "ON CONFLICT (name) DO UPDATE SET value=counters.value+1"
+    connection.ask(
+        "INSERT INTO counters (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=counters.value+1",
+        ("writable", 1),
     )
-    yield sql, ("writable", 1)
 
 
 class Writer:
@@ -131,13 +138,6 @@ class Writer:
                 "another write has not ended for some seconds; try again"
             ) from None
 
-    async def prepare(self, statements: Sequence[str]) -> None:
-        """Run statements that set up the connection, in no transaction. Raises as `transaction`
-        does."""
-        async with self._alone() as connection:
-            for statement in statements:
-                await run(connection, _asking(statement))
-
     async def checkpoint(self) -> bool:
         """Fold SQLite's write-ahead log into the file, and sync both.
 
@@ -146,7 +146,7 @@ class Writer:
         """
         for mode in ("TRUNCATE", "PASSIVE"):
             async with self._alone() as connection:
-                rows = await run(connection, _asking(f"PRAGMA wal_checkpoint({mode})"))
+                rows = await run(connection, _ask, f"PRAGMA wal_checkpoint({mode})")
             if rows[0][0] == 0:
                 return mode == "TRUNCATE"
         return False
@@ -167,7 +167,7 @@ class Writer:
         """Write an SQLite database anew, so that nothing deleted is left in it; nobody else may
         have it open. Raises as `transaction` does."""
         async with self._alone() as connection:
-            await run(connection, _asking("VACUUM"))
+            await run(connection, _ask, "VACUUM")
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
         """After a commit. Only an I/O error matters: the commit is made, the log can wait."""
@@ -196,12 +196,17 @@ class Writer:
                 await _fold(connection, "TRUNCATE")
             self.space.check(log_bytes=log.excess_bytes())
 
-    async def commit(self, script: Script[Result]) -> Result:
-        """Run a script as one transaction, if the disk has room. Raises as `transaction` does."""
+    async def commit(
+        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
+    ) -> Result:
+        """Run a plain function as one transaction, if the disk has room. Raises as `transaction`
+        does."""
         try:
             await self.make_room()
             async with self._alone() as connection:
-                result = await self._run_transaction(connection, script)
+                result = await self._run_transaction(
+                    connection, lambda plain: function(plain, *args, **words)
+                )
         except StoreUnavailable as error:
             self.trouble = str(error)
             raise
@@ -215,7 +220,7 @@ class Writer:
         """
         await self.make_room()
         if self.trouble is not None:
-            await self.commit(_touching(self.dialect))
+            await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
         """What a driver's error means to callers. A fatal one, met by a reader too, stops all."""

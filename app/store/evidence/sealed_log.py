@@ -9,10 +9,10 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.database.locks_shared import SEALING, taking
+from app.store.database.locks_shared import SEALING, take_lock
 from app.store.evidence.leaves import Leaf
 from app.store.evidence.unsealed import Found
-from app.store.sql.statements import Script, inserting, select_in
+from app.store.sql.statements import PlainConnection, insert_rows, select_in
 from reconcile.instants import Instant
 from reconcile.merkle import Hash, Node
 
@@ -43,40 +43,40 @@ class Growth:
     signed: SignedHead | None
 
 
-def growing(dialect: str, growth: Growth) -> Script[bool]:
+def grow_log(connection: PlainConnection, growth: Growth) -> bool:
     """Add to the log, if it is still as long as it was read. False where another was first."""
-    yield from taking(dialect, SEALING)
-    rows = yield "SELECT coalesce(max(number) + 1, 0) FROM log_leaves", ()
+    take_lock(connection, SEALING)
+    rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
         return False
-    yield from inserting(dialect, table="log_leaves", columns=_LEAF, rows=growth.leaves)
-    yield from inserting(
-        dialect,
+    insert_rows(connection, table="log_leaves", columns=_LEAF, rows=growth.leaves)
+    insert_rows(
+        connection,
         table="log_nodes",
         columns=("level", "place", "hash"),
         rows=[(level, place, found) for (level, place), found in growth.nodes],
     )
     if growth.signed is not None:
         signed = growth.signed
-        yield from inserting(
-            dialect,
+        insert_rows(
+            connection,
             table="log_checkpoints",
             columns=("size", "head", "at", "note"),
             rows=[(signed.size, signed.head, signed.at, signed.note)],
         )
-    yield from _noting(dialect, growth.found)
+    _note_found(connection, growth.found)
     return True
 
 
-def _noting(dialect: str, found: Found) -> Script[None]:
+def _note_found(connection: PlainConnection, found: Found) -> None:
     """That marks are used up, and how far numbers and sweeps have come."""
     if found.marks:
         # Whole numbers of ours, so they may stand in the text.
         numbers = ",".join(str(int(mark)) for mark in found.marks)
-        yield f'DELETE FROM unsealed WHERE "row" IN ({numbers})', ()  # noqa: S608
+        connection.ask(f'DELETE FROM unsealed WHERE "row" IN ({numbers})')  # noqa: S608
     for table, values in (("counters", found.counters), ("meta", found.swept)):
-        yield from inserting(
-            dialect,
+        insert_rows(
+            connection,
             table=table,
             columns=("name", "value"),
             rows=list(values.items()),

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.evidence.leaves import KIND_OF, KINDS, Kind, Sealable
-from app.store.sql.statements import Rows, Script, inserting, select_in
+from app.store.sql.statements import PlainConnection, Rows, insert_rows, select_in
 
 MARKS_AT_ONCE: Final = 256
 """Marks read in one go; each stands for the rows of one transaction, some thousands at most."""
@@ -29,11 +29,11 @@ SEALED: Final = "sealed"
 """In `counters`, beside a kind's name: the number up to which its rows are sealed."""
 
 
-def marking(dialect: str, kind: Kind, ids: Sequence[str]) -> Script[None]:
+def mark_unsealed(connection: PlainConnection, kind: Kind, ids: Sequence[str]) -> None:
     """Say that these new rows are to be sealed, in the transaction that writes them."""
     if ids:
-        yield from inserting(
-            dialect,
+        insert_rows(
+            connection,
             table="unsealed",
             columns=("kind", "ids", "count"),
             rows=[(kind.name, "\n".join(ids), len(ids))],

@@ -15,8 +15,16 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.finance.imports import newest_published
-from app.store.finance.line_versions import KNOWN, Written, superseding
-from app.store.sql.statements import Rows, Script, inserting, run, select_in, selecting, stream
+from app.store.finance.line_versions import KNOWN, Written, supersede
+from app.store.sql.statements import (
+    PlainConnection,
+    Rows,
+    insert_rows,
+    run,
+    select_in,
+    select_rows,
+    stream,
+)
 from reconcile.books import BookLine
 from reconcile.instants import Instant
 from reconcile.money import Money
@@ -59,22 +67,21 @@ async def write_book(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
 ) -> Written:
     """Add the versions that rows of STAGED make, no two of one line, as of an import."""
-    return await run(connection, _writing(connection.dialect.name, rows, number))
+    return await run(connection, _write, rows, number)
 
 
 async def compare_book(connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]) -> Written:
     """What `write_book` would write."""
-    script = _deciding(connection.dialect.name, rows)
-    return (await run(connection, script))[0]
+    return (await run(connection, _decide, rows))[0]
 
 
-def _writing(dialect: str, rows: Sequence[tuple[Any, ...]], number: int) -> Script[Written]:
-    counts, fresh, behind = yield from _deciding(dialect, rows)
+def _write(connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int) -> Written:
+    counts, fresh, behind = _decide(connection, rows)
     if behind:
         keys = ("match_key", "kind", "since")
-        yield from superseding(dialect, table="book_lines", keys=keys, rows=behind, number=number)
-    yield from inserting(
-        dialect,
+        supersede(connection, table="book_lines", keys=keys, rows=behind, number=number)
+    insert_rows(
+        connection,
         table="book_lines",
         columns=COLUMNS,
         rows=[(*row[:2], number, line_id_of(row[0], row[1]), *row[2:]) for row in fresh],
@@ -82,18 +89,18 @@ def _writing(dialect: str, rows: Sequence[tuple[Any, ...]], number: int) -> Scri
     return counts
 
 
-def _deciding(
-    dialect: str, rows: Sequence[tuple[Any, ...]]
-) -> Script[tuple[Written, list[tuple[Any, ...]], Rows]]:
+def _decide(
+    connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
+) -> tuple[Written, list[tuple[Any, ...]], Rows]:
     """The counts, the rows to be added, and the keys of the versions that they supersede."""
     keys = {row[0] for row in rows}
-    if not keys or not (yield from _any_between(dialect, min(keys), max(keys))):
+    if not keys or not _any_between(connection, min(keys), max(keys)):
         return Written(new=len(rows)), list(rows), []
     sql = (
         f"SELECT match_key, kind, since, {', '.join(STAGED[2:])} FROM book_lines "  # noqa: S608
         "WHERE match_key IN ({}) AND until IS NULL"
     )
-    found = yield from selecting(dialect, sql=sql, values=keys)
+    found = select_rows(connection, sql=sql, values=keys)
     current = {row[:2]: row for row in found}
     fresh, behind, new = [], [], 0
     for row in rows:
@@ -110,12 +117,11 @@ def _deciding(
     return counts, fresh, behind
 
 
-def _any_between(dialect: str, first: str, last: str) -> Script[bool]:
+def _any_between(connection: PlainConnection, first: str, last: str) -> bool:
     """Whether there is any line: a book that is all new, as the first one is, need not look up each
     of its keys."""
-    one, other = ("?", "?") if dialect == "sqlite" else ("$1", "$2")
-    sql = f"SELECT 1 FROM book_lines WHERE match_key BETWEEN {one} AND {other} LIMIT 1"  # noqa: S608
-    return bool((yield sql, (first, last)))
+    sql = "SELECT 1 FROM book_lines WHERE match_key BETWEEN ? AND ? LIMIT 1"
+    return bool(connection.ask(sql, (first, last)))
 
 
 # --- reading -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.database.locks_shared import RECONCILING, taking
+from app.store.database.locks_shared import RECONCILING, take_lock
 from app.store.sql.statements import run, select_in, stream
 from reconcile.breaks import Break
 from reconcile.breaks_life import Step
@@ -129,7 +129,7 @@ class BreakDeed:
 
 async def deciding_alone(connection: AsyncConnection) -> None:
     """Nobody else decides about breaks, and no run writes any, until the transaction ends."""
-    await run(connection, taking(connection.dialect.name, RECONCILING))
+    await run(connection, take_lock, RECONCILING)
 
 
 async def add_break_deed(connection: AsyncConnection, done: BreakDeed) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.database.locks_shared import IMPORTING, taking
+from app.store.database.locks_shared import IMPORTING, take_lock
 from app.store.sql.statements import run
 from reconcile.instants import LATEST, Instant
 
@@ -77,7 +77,7 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 
     Returns it with its number, and whether another one was: what that wrote is then to be undone.
     """
-    await run(connection, taking(connection.dialect.name, IMPORTING))
+    await run(connection, take_lock, IMPORTING)
     begun = replace(wanted, number=await newest_published(connection) + 1)
     left = await connection.execute(
         text("DELETE FROM imports WHERE published_at IS NULL RETURNING number")

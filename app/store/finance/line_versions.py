@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.store.sql.statements import Rows, Script
+from app.store.sql.statements import PlainConnection, Rows
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
 """The versions that the imports up to `:number` left in force."""
@@ -27,21 +27,21 @@ class Written:
         self.unchanged += other.unchanged
 
 
-def superseding(
-    dialect: str, *, table: str, keys: Sequence[str], rows: Rows, number: int
-) -> Script[None]:
+def supersede(
+    connection: PlainConnection, *, table: str, keys: Sequence[str], rows: Rows, number: int
+) -> None:
     """Say of versions, by their primary keys, that this import superseded them."""
-    if dialect == "sqlite":
+    if connection.dialect == "sqlite":
         where = " AND ".join(f"{name}=?" for name in keys)
         sql = f"UPDATE {table} SET until=? WHERE {where}"  # noqa: S608
         for row in rows:
-            yield sql, (number, *row)
+            connection.ask(sql, (number, *row))
         return
     columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)]
     kinds = ["bigint" if isinstance(column[0], int) else "text" for column in columns]
     arrays = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(kinds, 2))
     where = " AND ".join(f"{table}.{name}=behind.{name}" for name in keys)
-    yield (
+    connection.ask(
         f"UPDATE {table} SET until=$1::bigint FROM unnest({arrays}) "  # noqa: S608
         f"AS behind ({', '.join(keys)}) WHERE {where}",
         (number, *columns),

@@ -20,8 +20,8 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.database.locks_shared import RECONCILING, taking
-from app.store.sql.statements import inserting, run, select_in
+from app.store.database.locks_shared import RECONCILING, take_lock
+from app.store.sql.statements import insert_rows, run, select_in
 from reconcile.breaks import Break
 from reconcile.breaks_text import break_in, break_text
 from reconcile.instants import Instant
@@ -70,8 +70,7 @@ async def save_seen(
     A break of lines without a date is dated by that instant alone: of one that is known and says
     nothing else, the date at which it was seen first stays.
     """
-    dialect = connection.dialect.name
-    await run(connection, taking(dialect, RECONCILING))
+    await run(connection, take_lock, RECONCILING)
     told = {each.identity: (each, break_text(each)) for each in found}
     versions = await _versions_of(connection, list(told))
     seen, fresh = [], []
@@ -95,7 +94,7 @@ async def save_seen(
         ("break_versions", _VERSION, fresh),
         ("break_seen", _SEEN, seen),
     ):
-        await run(connection, inserting(dialect, table=table, columns=columns, rows=rows))
+        await run(connection, insert_rows, table=table, columns=columns, rows=rows)
 
 
 _BREAK: Final = ("id", "cause", "order_ref", "payment", "subject")
@@ -176,8 +175,7 @@ async def save_closed(
         (name, number, "closed", version, json.dumps(cites, ensure_ascii=False))
         for name, version, cites in closed
     ]
-    dialect = connection.dialect.name
-    await run(connection, inserting(dialect, table="break_turns", columns=_TURN, rows=rows))
+    await run(connection, insert_rows, table="break_turns", columns=_TURN, rows=rows)
 
 
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:

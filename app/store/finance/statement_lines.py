@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.finance.line_versions import Written, superseding
-from app.store.sql.statements import Rows, Script, inserting, run, selecting
+from app.store.finance.line_versions import Written, supersede
+from app.store.sql.statements import PlainConnection, Rows, insert_rows, run, select_rows
 from reconcile.statement_versions import Moved, paired
 
 IDENTIFYING: Final = ("subject", "kind", "source")
@@ -62,26 +62,23 @@ async def write_statement(
 
     The rows are in order, and those of one source, subject and kind are all there.
     """
-    return await run(connection, _writing(connection.dialect.name, rows, number))
+    return await run(connection, _write, rows, number)
 
 
 async def compare_statement(
     connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]
 ) -> Written:
     """What `write_statement` would write."""
-    script = _deciding(connection.dialect.name, rows)
-    return (await run(connection, script))[0]
+    return (await run(connection, _decide, rows))[0]
 
 
-def _writing(dialect: str, rows: Sequence[tuple[Any, ...]], number: int) -> Script[Written]:
-    counts, fresh, behind = yield from _deciding(dialect, rows)
+def _write(connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int) -> Written:
+    counts, fresh, behind = _decide(connection, rows)
     if behind:
         keys = (*IDENTIFYING, "ordinal", "since")
-        yield from superseding(
-            dialect, table="statement_lines", keys=keys, rows=behind, number=number
-        )
-    yield from inserting(
-        dialect,
+        supersede(connection, table="statement_lines", keys=keys, rows=behind, number=number)
+    insert_rows(
+        connection,
         table="statement_lines",
         columns=COLUMNS,
         rows=[
@@ -95,16 +92,16 @@ def _writing(dialect: str, rows: Sequence[tuple[Any, ...]], number: int) -> Scri
 _Fresh = list[tuple[_Group, int, tuple[Any, ...]]]
 
 
-def _deciding(
-    dialect: str, rows: Sequence[tuple[Any, ...]]
-) -> Script[tuple[Written, _Fresh, Rows]]:
+def _decide(
+    connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
+) -> tuple[Written, _Fresh, Rows]:
     """The counts, the versions to be added, and the keys of those that they supersede."""
     columns = (*IDENTIFYING, "ordinal", "since", *TOLD)
     sql = (
         f"SELECT {', '.join(columns)} FROM statement_lines "  # noqa: S608
         "WHERE subject IN ({}) AND until IS NULL"
     )
-    found = yield from selecting(dialect, sql=sql, values={row[0] for row in rows})
+    found = select_rows(connection, sql=sql, values={row[0] for row in rows})
     known: dict[Any, Rows] = defaultdict(list)
     for row in found:
         known[row[:3]].append(row)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.sql.statements import inserting, run, select_in, stream
+from app.store.sql.statements import insert_rows, run, select_in, stream
 from reconcile.instants import Instant
 from reconcile.match_rows import TakingRow, taking_row
 from reconcile.takings import Taking
@@ -79,11 +79,10 @@ async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
 
 async def store_takings(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
     """Replace the takings of these orders."""
-    dialect = connection.dialect.name
     delete = "DELETE FROM takings WHERE order_key IN ({})"
     await select_in(connection, sql=delete, values=[each.order for each in fresh])
     rows = [row_of(each) for each in fresh if each.taking is not None]
-    await run(connection, inserting(dialect, table="takings", columns=COLUMNS, rows=rows))
+    await run(connection, insert_rows, table="takings", columns=COLUMNS, rows=rows)
 
 
 def row_of(fresh: Fresh) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from app.store.folding.indexing import drop_index
 from app.store.folding.ledgers import LEDGER_COLUMNS, WITHOUT_HISTORY
 from app.store.keeping.erasing import owners
 from app.store.sql.mapping import EVENT_SELECT, RECORD_COLUMNS, RECORD_SELECT
-from app.store.sql.statements import inserting, run, select_in, stream
+from app.store.sql.statements import insert_rows, run, select_in, stream
 
 AT_ONCE: Final = 1_000
 """Rows compared at a time."""
@@ -41,10 +41,7 @@ async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConne
     """An empty index beside the stored one, with the links that the stored records make."""
     async with scratch_database() as scratch:
         async for rows in stream(connection, _LINKED_RECORDS, at_once=AT_ONCE):
-            await run(
-                scratch,
-                inserting("sqlite", table="records", columns=RECORD_COLUMNS, rows=rows),
-            )
+            await run(scratch, insert_rows, table="records", columns=RECORD_COLUMNS, rows=rows)
         await drop_index(scratch, now=0)
         yield scratch
 

@@ -13,7 +13,7 @@ from typing import cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.sql.statements import Script, inserting, run, select_in
+from app.store.sql.statements import PlainConnection, insert_rows, run, select_in
 from reconcile.instants import Instant
 
 _RIGHT_MARKS = (
@@ -143,7 +143,7 @@ async def call_up(
         if mark.due_at is not None and mark.due_at > beyond
     ]
     if marks:
-        await run(connection, settling(connection.dialect.name, marks))
+        await run(connection, settle_marks, marks)
 
 
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
@@ -157,10 +157,10 @@ Mark = tuple[str, Instant | None, int]
 """(order, when it is due next, the generation of the evidence that was folded)"""
 
 
-def settling(dialect: str, marks: Sequence[Mark]) -> Script[None]:
+def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
     """Move each mark to its order's next decision, unless evidence arrived in the meantime."""
-    yield from inserting(
-        dialect,
+    insert_rows(
+        connection,
         table="order_due",
         columns=("order_key", "due_at", "generation"),
         rows=marks,

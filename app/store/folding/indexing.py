@@ -9,11 +9,11 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.arrivals.deliveries import RawDelivery
-from app.store.arrivals.intake import KnownEvents, NewEvent, StoredVerdict, marking_due, write_index
+from app.store.arrivals.intake import KnownEvents, NewEvent, StoredVerdict, mark_due, write_index
 from app.store.arrivals.links import Linking, LinkMemory, keys_of_references
-from app.store.arrivals.phones import PhoneNote, noting_phones, phone_note
+from app.store.arrivals.phones import PhoneNote, phone_note, write_phone_notes
 from app.store.folding.due_marks import mark_all_due
-from app.store.sql.statements import Script, run, together
+from app.store.sql.statements import PlainConnection, run
 from reconcile.events import Event
 from reconcile.instants import Instant
 
@@ -33,49 +33,51 @@ async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
     for table in ("events", "links", "contested"):
         await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608
     await mark_all_due(connection, now=now)
-    await run(connection, _linking_records(connection.dialect.name))
+    await run(connection, _link_records)
 
 
-def _linking_records(dialect: str) -> Script[None]:
+def _link_records(connection: PlainConnection) -> None:
     """Link what records name, in the order in which they were written down."""
-    rows = yield (
+    rows = connection.ask(
         "SELECT source, payment, session, order_key FROM records WHERE source IS NOT NULL "
-        "AND (payment IS NOT NULL OR session IS NOT NULL) ORDER BY recorded_at, id",
-        (),
+        "AND (payment IS NOT NULL OR session IS NOT NULL) ORDER BY recorded_at, id"
     )
     linking = Linking(LinkMemory())
     for source, payment, session, order in rows:
         linking.join(keys_of_references(source, payment, session), order)
-    yield from linking.write(dialect)
+    linking.write(connection)
 
 
 async def index_again(
     connection: AsyncConnection, rereads: Sequence[Reread], *, now: Instant
 ) -> list[StoredVerdict]:
     """Index some deliveries, in the order of their arrival, and correct their verdicts."""
-    verdicts = await run(connection, _indexing(connection.dialect.name, rereads, now))
+    verdicts = await run(connection, _index, rereads, now)
     for reread, verdict in zip(rereads, verdicts, strict=True):
         await _correct(connection, reread, verdict)
     return verdicts
 
 
-def _indexing(dialect: str, rereads: Sequence[Reread], now: Instant) -> Script[list[StoredVerdict]]:
+def _index(
+    connection: PlainConnection, rereads: Sequence[Reread], now: Instant
+) -> list[StoredVerdict]:
     known, linking = KnownEvents(), Linking(LinkMemory())
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     events = [reread.event for reread in rereads if reread.event is not None]
-    yield from together(dialect, known.load(dialect, events), *linking.loading(dialect, events))
+    known.load(connection, events)
+    linking.load_of(connection, events)
     for reread in rereads:
         event, delivery = reread.event, reread.delivery
         verdict = "unreadable" if event is None else known.judge(event, linking)
         verdicts.append(verdict)
         if event is not None and verdict != "duplicate":
             fresh.append((event, delivery.delivery_id, delivery.received_at))
-    yield from linking.assign(dialect, [event for event, _, _ in fresh])
-    yield from write_index(dialect, linking, fresh)
-    yield from noting_phones(dialect, _customers(rereads, linking))
+    linking.assign(connection, [event for event, _, _ in fresh])
+    write_index(connection, linking, fresh)
+    write_phone_notes(connection, _customers(rereads, linking))
     orders = {*linking.orders.values(), *linking.touched()}
-    yield from marking_due(dialect, dict.fromkeys(sorted(orders), now))
+    mark_due(connection, dict.fromkeys(sorted(orders), now))
     return verdicts
 
 

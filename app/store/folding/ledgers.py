@@ -15,10 +15,10 @@ from typing import Any, Final, cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.folding.due_marks import Due, Mark, settling
-from app.store.folding.outbox import noting
+from app.store.folding.due_marks import Due, Mark, settle_marks
+from app.store.folding.outbox import write_notifications
 from app.store.folding.published import PUBLISHED_COLUMNS, Published, published_of
-from app.store.sql.statements import Script, inserting, run, select_in
+from app.store.sql.statements import PlainConnection, insert_rows, run, select_in
 from reconcile.instants import Instant
 from reconcile.ledger import Outcome
 from reconcile.revise import Position, Revision, new_position
@@ -165,20 +165,19 @@ async def publish(
     marks = [
         (mark.order, decisions.get(mark.order, put_aside_until), mark.generation) for mark in due
     ]
-    dialect = connection.dialect.name
-    await run(connection, _publishing(dialect, publications, marks=marks, notify=notify))
+    await run(connection, _publish, publications, marks=marks, notify=notify)
 
 
-def _publishing(
-    dialect: str,
+def _publish(
+    connection: PlainConnection,
     publications: Sequence[Publication],
     *,
     marks: Sequence[Mark],
     notify: Instant | None,
-) -> Script[None]:
+) -> None:
     if publications:
-        yield from inserting(
-            dialect,
+        insert_rows(
+            connection,
             table="ledgers",
             columns=LEDGER_COLUMNS,
             rows=[ledger_row(each) for each in publications],
@@ -186,25 +185,24 @@ def _publishing(
         )
     revisions = [each.revision for each in publications if each.revision is not None]
     if revisions:
-        first = yield from _taking_numbers(dialect, "revisions", len(revisions))
-        yield from inserting(
-            dialect,
+        first = _take_numbers(connection, "revisions", len(revisions))
+        insert_rows(
+            connection,
             table="revisions",
             columns=_REVISION_COLUMNS,
             rows=[_revision_row(first + n, each) for n, each in enumerate(revisions)],
         )
         if notify is not None:
-            yield from noting(dialect, revisions, first=first, now=notify)
+            write_notifications(connection, revisions, first=first, now=notify)
     if marks:
-        yield from settling(dialect, marks)
+        settle_marks(connection, marks)
 
 
-def _taking_numbers(dialect: str, name: str, count: int) -> Script[int]:
+def _take_numbers(connection: PlainConnection, name: str, count: int) -> int:
     """The first of `count` numbers. The row stays locked until commit, so order is commit order."""
-    marks = ("?", "?", "?") if dialect == "sqlite" else ("$1", "$2", "$3")
-    rows = yield (
-        f"INSERT INTO counters (name, value) VALUES ({marks[0]}, {marks[1]}) "  # noqa: S608
-        f"ON CONFLICT (name) DO UPDATE SET value=counters.value+{marks[2]} RETURNING value",
+    rows = connection.ask(
+        "INSERT INTO counters (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=counters.value+? RETURNING value",
         (name, count, count),
     )
     return int(rows[0][0]) - count + 1

@@ -18,7 +18,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.folding.published import PUBLISHED_COLUMNS, Published, published_of
-from app.store.sql.statements import Script, inserting
+from app.store.sql.statements import PlainConnection, insert_rows
 from reconcile.instants import SECOND, Duration, Instant
 from reconcile.revise import Revision
 
@@ -109,15 +109,15 @@ class Entry:
     problem: str | None
 
 
-def noting(
-    dialect: str, revisions: Sequence[Revision], *, first: int, now: Instant
-) -> Script[None]:
+def write_notifications(
+    connection: PlainConnection, revisions: Sequence[Revision], *, first: int, now: Instant
+) -> None:
     """Write down that the shop is to be told of these now; they are numbered from `first`.
 
     What they say may be dated later: see `History.instant_at`.
     """
-    yield from inserting(
-        dialect,
+    insert_rows(
+        connection,
         table="notifications",
         columns=_COLUMNS,
         rows=[(first + n, each.order, now, now, 0) for n, each in enumerate(revisions)],

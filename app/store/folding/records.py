@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.arrivals.intake import marking_due
+from app.store.arrivals.intake import mark_due
 from app.store.arrivals.links import Linking, LinkKey, LinkMemory, Links, keys_of_references
-from app.store.database.locks_shared import LINKING, taking
+from app.store.database.locks_shared import LINKING, take_lock
 from app.store.evidence.leaves import RECORD
-from app.store.evidence.unsealed import marking
+from app.store.evidence.unsealed import mark_unsealed
 from app.store.sql.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
-from app.store.sql.statements import Script, inserting, run
+from app.store.sql.statements import PlainConnection, insert_rows, run
 from reconcile.records import Record
 
 
@@ -23,25 +23,25 @@ async def add_records(
 ) -> None:
     """Write records, set their orders due, and link the sessions and payments that they name."""
     if records:
-        await run(connection, _adding(connection.dialect.name, records, details))
+        await run(connection, _add, records, details)
 
 
-def _adding(dialect: str, records: Sequence[Record], details: str | None) -> Script[None]:
-    yield from inserting(
-        dialect,
+def _add(connection: PlainConnection, records: Sequence[Record], details: str | None) -> None:
+    insert_rows(
+        connection,
         table="records",
         columns=RECORD_COLUMNS,
         rows=[record_row(record, details) for record in records],
     )
-    yield from marking(dialect, RECORD, [record.record_id for record in records])
+    mark_unsealed(connection, RECORD, [record.record_id for record in records])
     due = {record.order: record.recorded_at for record in records}
     links = reference_links(records)
     if links:
-        yield from taking(dialect, LINKING)
+        take_lock(connection, LINKING)
         linking = Linking(LinkMemory())
-        yield from linking.link(dialect, links)
+        linking.link(connection, links)
         due |= dict.fromkeys(linking.touched(), max(due.values()))
-    yield from marking_due(dialect, due)
+    mark_due(connection, due)
 
 
 def reference_links(records: Iterable[Record]) -> Links:
@@ -69,16 +69,15 @@ async def owners_of(
     lasting  it stays so until the caller's transaction ends: who else links references waits
     """
     keys = {each: keys_of_references(each[0], each[2], each[1])[0] for each in references}
-    script = _linked(connection.dialect.name, list(keys.values()), lasting=lasting)
-    links = await run(connection, script)
+    links = await run(connection, _linked, list(keys.values()), lasting=lasting)
     return {each: links[key] for each, key in keys.items() if key in links}
 
 
-def _linked(dialect: str, keys: list[LinkKey], *, lasting: bool) -> Script[Links]:
+def _linked(connection: PlainConnection, keys: list[LinkKey], *, lasting: bool) -> Links:
     if lasting:
-        yield from taking(dialect, LINKING)
+        take_lock(connection, LINKING)
     linking = Linking(LinkMemory())
-    yield from linking.load(dialect, keys)
+    linking.load(connection, keys)
     return linking.links
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.sql.statements import inserting, run, stream
+from app.store.sql.statements import insert_rows, run, stream
 
 _NAME: Final = "erasure journal"
 """In `meta`: which journal this database is with."""
@@ -55,14 +55,14 @@ async def note_carried_out(
     connection: AsyncConnection, name: str, lines: Iterable[tuple[int, str]]
 ) -> None:
     """Add lines, with their numbers; those that are there stay."""
-    script = inserting(
-        connection.dialect.name,
+    await run(
+        connection,
+        insert_rows,
         table="erasures",
         columns=("journal", "number", "line"),
         rows=[(name, number, line) for number, line in lines],
         conflict="ON CONFLICT DO NOTHING",
     )
-    await run(connection, script)
 
 
 async def known_references(connection: AsyncConnection) -> AsyncIterator[list[str]]:
