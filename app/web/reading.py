@@ -132,7 +132,7 @@ def _references(
         names = set(each) if isinstance(each, dict) else set()
         if names not in _REFERENCE_FORMS:
             problems.append(
-                f"{where} has a source, and either a payment or a session; a session may have an "
+                f"{where} has a source, and either a session or a payment; a session may have an "
                 "amount and a currency"
             )
         elif not isinstance(each["source"], str) or each["source"] not in sources:
