@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from tests.store.builders import opened
 from tests.store.contract_breaks import BreakContract
 from tests.store.contract_checking import CheckingContract
 from tests.store.contract_closing import ClosingContract
@@ -77,3 +79,20 @@ class TestSqlite(
     async def test_an_upgrade_from_the_first_version(self, tmp_path: Path) -> None:
         """The same, on a database that does not exist yet."""
         await super().test_an_upgrade_from_the_first_version(f"sqlite+aiosqlite:///{tmp_path}/t.db")
+
+
+async def test_how_connections_are_opened(tmp_path: Path) -> None:
+    """Those that read cannot write; the one that writes folds its log when we say so, not SQLite by
+    itself, overwrites what it deletes, and syncs every commit."""
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        async with store.reading() as connection:
+            with pytest.raises(OperationalError, match="readonly"):
+                await connection.exec_driver_sql("DELETE FROM counters")
+        async with store.writing() as connection:
+            told = {
+                name: (await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one()
+                for name in ("wal_autocheckpoint", "secure_delete", "synchronous", "temp_store")
+            }
+        assert told == {
+            "wal_autocheckpoint": 0, "secure_delete": 1, "synchronous": 2, "temp_store": 2
+        }  # fmt: skip

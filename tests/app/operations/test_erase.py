@@ -149,6 +149,10 @@ async def test_the_number_is_nowhere_afterwards(tmp_path: Path) -> None:
         assert PHONE not in metrics
     assert traces_left(tmp_path / "t.db", erasure) == []
     assert held(tmp_path, PHONE, SPELLED) == set()
+    for number, name in enumerate(("t.db", "t.db-wal")):  # each is looked through, to its end
+        with (tmp_path / name).open("ab") as file:
+            file.write(b"x" * (2 * 1024 * 1024 - number) + PHONE.encode())
+        assert (tmp_path / name) in traces_left(tmp_path / "t.db", erasure)
     assert '"delivery"' in log.getvalue()
     assert PHONE not in log.getvalue()
     assert SPELLED not in log.getvalue()
