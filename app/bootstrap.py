@@ -311,10 +311,6 @@ class Service:
         finally:
             self.store.closing.set()
             await looking
-            # What asks back stores its answers through the journal, which therefore ends last.
-            if self.confirming is not None:
-                self.confirming.stop()
-                await asyncio.gather(*(task for part, task in tasks if part is self.confirming))
             self.store.journal.close()
             await journal
             for part, task in tasks:

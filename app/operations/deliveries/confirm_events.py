@@ -2,8 +2,8 @@
 
     due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
 
-The answer goes the way of a delivery, through the journal: what it says is folded like everything
-else. Until there is one, the ledger says `pending` and why.
+The answer is appended as a delivery is: what it says is folded like everything else. Until there is
+one, the ledger says `pending` and why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from app.store.arrivals.confirmations import (
     take_due,
     waiting_count,
 )
-from app.store.arrivals.intake import Arrival
+from app.store.arrivals.intake import Arrival, keep_arrivals
 from app.store.folding.histories import is_known
 from reconcile.events import Event
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
@@ -150,7 +150,9 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: Asked) -> Event
         event=event,
         problem=problem,
     )
-    await desk.store.journal.submit(arrival)
+    async with desk.store.writing() as connection:
+        await keep_arrivals(connection, [arrival])
+    desk.store.evidence_arrived.set()
     return event
 
 
