@@ -24,7 +24,6 @@ from app.operations.orders.notify_shop import LIMIT_S
 from app.operations.rounds import Rounds
 from app.outbound.http import outgoing_client
 from app.web.connection import guarded
-from app.web.delivering import ShortWay
 from app.web.gate import SWEEP_S, Gate
 
 log = structlog.get_logger()
@@ -95,7 +94,7 @@ def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> u
         service.application,
         host=host,
         port=port,
-        http=guarded(service.gate, None if proxied else ShortWay(service.webhooks)),
+        http=guarded(service.gate),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -17,7 +17,7 @@ or a phone number. Bad data is not an error but a verdict or a finding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 
 class TallyhookError(Exception):
@@ -58,12 +58,25 @@ class PortTaken(UnreachableError):
         )
 
 
+NotStored = Literal["disk", "database", "busy", "queue", "slow", "refused", "stopping", "failed"]
+"""Why the store takes nothing: too little room on the disk; a database that does not answer or
+cannot be opened; others that write; too much that waits; a write that takes too long; a database
+that refuses what is written; a stop; and for good, an I/O error."""
+
+
 class StoreUnavailable(UnreachableError):
-    """The store cannot take this now; the same request may succeed later."""
+    """The store cannot take this now; the same request may succeed later. `reason`: for figures
+    and logs."""
+
+    def __init__(self, sentence: str, *, reason: NotStored = "database") -> None:
+        super().__init__(sentence)
+        self.reason = reason
 
 
 class StorePoisoned(UnreachableError):
     """The store failed in a way after which nothing more may be acknowledged."""
+
+    reason: NotStored = "failed"
 
 
 class StrangeSchema(StorePoisoned):

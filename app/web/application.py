@@ -10,7 +10,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from app.errors import UnreachableError
 from app.operations.deliveries.receive_delivery import RETRY_AFTER_S
@@ -60,31 +59,11 @@ class _Whole(Convertor[str]):
 register_url_convertor("path", _Whole())
 
 
-class Application(Starlette):
-    """Starlette, and a short way past it for deliveries.
-
-    Middleware and router cost a tenth of what the door itself takes over a delivery. The endpoint
-    answers all that can go wrong by itself and needs neither.
-    """
-
-    webhooks: Webhooks
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Deliveries to their endpoint, everything else to the routes."""
-        if scope["type"] == "http" and scope["method"] == "POST":
-            before, _, source = scope["path"].rpartition("/")
-            if source and before == "/webhooks":
-                scope["path_params"] = {"source": source}
-                await self.webhooks(scope, receive, send)
-                return
-        await super().__call__(scope, receive, send)
-
-
 def build_application(
     *, webhooks: Webhooks, api: Api, checkouts: Checkouts, health: Health
-) -> Application:
+) -> Starlette:
     """The ASGI application; everything it uses has been opened by whoever calls this."""
-    application = Application(
+    application = Starlette(
         routes=[
             Route("/webhooks/{source}", webhooks),
             Route("/livez", health.livez),
@@ -109,7 +88,6 @@ def build_application(
     )
     # A provider must never be redirected: it would deliver elsewhere, or not at all.
     application.router.redirect_slashes = False
-    application.webhooks = webhooks
     return application
 
 

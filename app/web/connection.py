@@ -20,8 +20,6 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.operations.deliveries.receive_delivery import RETRY_AFTER_S
-from app.web.answering import OneWrite
-from app.web.delivering import Delivery, ShortWay
 from app.web.gate import Gate
 from app.web.problems import MEDIA_TYPE, problem_body
 
@@ -82,6 +80,26 @@ class TooManyPipelined(Exception):
     """More requests at once than are taken; those before it are answered."""
 
 
+class _Answering:
+    """The transport as it is given to whoever answers: to close it is to hang up."""
+
+    __slots__ = ("_connection", "_transport")
+
+    def __init__(self, connection: GuardedConnection) -> None:
+        self._connection = connection
+        self._transport = connection.transport
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():  # else uvloop raises
+            self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._connection.hang_up()
+
+
 class GuardedConnection(HttpToolsProtocol):
     """One connection under a gate's limits. Subclassed for each server by `guarded`."""
 
@@ -100,7 +118,6 @@ class GuardedConnection(HttpToolsProtocol):
     )
 
     gate: Gate
-    short_way: ShortWay | None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Let in, or told that there are too many."""
@@ -185,35 +202,18 @@ class GuardedConnection(HttpToolsProtocol):
             raise AmbiguousRequest("no host, or several")
         if len(self.pipeline) >= MAX_PIPELINED:
             raise TooManyPipelined
-        delivery = self._plain_delivery()
-        if delivery is None:
-            super().on_headers_complete()
-        else:
-            self.cycle = cast(Any, delivery)
+        super().on_headers_complete()
         self._stage, self._fields = "body", len(self.headers)
-
-    def _plain_delivery(self) -> Delivery | None:
-        """What takes the short way, if nothing is under way before it.
-
-        Nor if the reader does not read: ASGI's way has the next answer wait until it does.
-        """
-        if self.short_way is None or self.pipeline or self.flow.write_paused:
-            return None
-        if self.cycle is not None and not self.cycle.response_complete:
-            return None
-        return self.short_way.begin(self)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """The application begins to answer."""
-        super()._start_asgi_task(cycle, cast(Any, OneWrite(app, cycle)))
+        cycle.transport = cast(Any, _Answering(self))
+        super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self._unframed = 0
-        cycle: object = self.cycle
-        if isinstance(cycle, Delivery):
-            cycle.add(body)
-        elif self.cycle.response_complete:
+        if self.cycle.response_complete:
             self._throw_away(len(body))
         else:
             super().on_body(body)
@@ -224,11 +224,7 @@ class GuardedConnection(HttpToolsProtocol):
             raise AmbiguousRequest("header fields behind the body, where nobody looks for them")
         self._stage, self._unframed = "", 0
         self._owed_since = None
-        cycle: object = self.cycle
-        if self.short_way is not None and isinstance(cycle, Delivery):
-            self.short_way.complete(cycle)
-        else:
-            super().on_message_complete()
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """The answer is out. A request behind it had to wait for us; its time begins now.
@@ -240,9 +236,6 @@ class GuardedConnection(HttpToolsProtocol):
         if self._owed_since is not None:
             self._owed_since = now
         self.server_state.total_requests += 1
-        cycle: object = self.cycle
-        if isinstance(cycle, Delivery):
-            self.cycle = cast(Any, None)  # a connection at rest keeps no body
         if self.transport.is_closing() or self._lingers is not None:
             return
         self._thrown_away = 0
@@ -324,10 +317,6 @@ class GuardedConnection(HttpToolsProtocol):
         self.transport.abort()
 
 
-def guarded(gate: Gate, short_way: ShortWay | None = None) -> type[asyncio.Protocol]:
-    """The class of connections that a server under this gate makes.
-
-    short_way  of deliveries that need nothing of ASGI; None: all take the long one
-    """
-    members: dict[str, Any] = {"gate": gate, "short_way": short_way}
-    return type("Connection", (GuardedConnection,), members)
+def guarded(gate: Gate) -> type[asyncio.Protocol]:
+    """The class of connections that a server under this gate makes."""
+    return type("Connection", (GuardedConnection,), {"gate": gate})

@@ -35,6 +35,7 @@ class Metrics(Collector):
         self._sources = sources
         self._gate = gate
         self._deliveries: Counter[tuple[str, str]] = Counter()
+        self._not_stored: Counter[str] = Counter()
         self._times = [0] * (len(_SECONDS) + 1)
         self._time_sum = 0.0
         self._gauges: Mapping[str, int] = {}
@@ -48,6 +49,10 @@ class Metrics(Collector):
         self._deliveries[known, verdict or "not_stored"] += 1
         self._times[bisect_left(_SECONDS, seconds)] += 1
         self._time_sum += seconds
+
+    def count_not_stored(self, reason: str) -> None:
+        """Count one delivery that was answered 503, by why."""
+        self._not_stored[reason] += 1
 
     def set_state(self, gauges: Mapping[str, int], *, orders: Mapping[str, int]) -> None:
         """What the store says now: values of the gauges below, and orders by outcome."""
@@ -64,6 +69,14 @@ class Metrics(Collector):
         for labels, count in sorted(self._deliveries.items()):
             deliveries.add_metric(labels, count)
         yield deliveries
+        not_stored = CounterMetricFamily(
+            "tallyhook_deliveries_not_stored",
+            "Deliveries answered 503, by why.",
+            labels=("reason",),
+        )
+        for reason, count in sorted(self._not_stored.items()):
+            not_stored.add_metric((reason,), count)
+        yield not_stored
         yield self._histogram()
         yield from self._connections()
         yield CounterMetricFamily(

@@ -1,8 +1,8 @@
-"""POST /webhooks/{source}: the way of a delivery that is not plain, and of all behind a proxy.
+"""POST /webhooks/{source}: the way of every delivery.
 
 A plain ASGI endpoint: it reads the body under a running cap, hands everything to
 `receive_delivery`, and writes the answer. A refused encoding is answered here: what we will not
-inflate we cannot verify. What is plain takes the short way, in `app.web.delivering`.
+inflate we cannot verify.
 """
 
 from __future__ import annotations
@@ -55,8 +55,6 @@ class Limits:
     max_bodies_bytes: int
 
 
-_CODED: Final = frozenset({b"content-encoding", b"transfer-encoding"})
-
 FREE_BYTES: Final = 65_536
 """Of each body not counted among the long ones: an event has room in it, and so always a place."""
 
@@ -84,7 +82,6 @@ class Webhooks:
         self.door = door
         self._limits = limits
         self.metrics = metrics
-        self._plain_bytes = min(FREE_BYTES, limits.max_body_bytes)
         self._long_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,25 +102,16 @@ class Webhooks:
         if refused is not None:
             status, code = self._refusal(refused, address)
             self.metrics.count(source, code, perf_counter() - began)
+            if status == 503:
+                self.metrics.count_not_stored(code)
             await _send(send, _problem(status))
             return
         incoming = Incoming(source, headers, body, _url(scope), address, scope["method"])
         answer = await receive_delivery(self.door, incoming)
         self.metrics.count(incoming.source, answer.verdict, perf_counter() - began)
-        await _send(send, written(answer))
-
-    def is_plain(self, headers: list[Header]) -> bool:
-        """Whether, by its headers, a body of a length that is always accepted will come, as it was
-        signed, and in one piece."""
-        size, length = 0, -1
-        for name, value in headers:
-            size += len(name) + len(value)
-            if name == b"content-length":
-                # Of more digits the first may all be zeros.
-                length = int(value) if value.isdigit() and len(value) < 20 else -1
-            elif name in _CODED:
-                return False
-        return 0 <= length <= self._plain_bytes and size <= self._limits.max_header_bytes
+        if answer.reason is not None:
+            self.metrics.count_not_stored(answer.reason)
+        await _send(send, _written(answer))
 
     def _hears(self, source: str, method: str) -> bool:
         known = self.door.sources.get(source)
@@ -213,7 +201,7 @@ class Written(NamedTuple):
     body: bytes
 
 
-def written(answer: Answer) -> Written:
+def _written(answer: Answer) -> Written:
     """Ours in our form, a provider's own in its form."""
     if answer.status >= 300:
         return _problem(answer.status)

@@ -314,14 +314,14 @@ def posted(name: str, *more: bytes, path: bytes = b"/webhooks/shop") -> bytes:
 
 
 def test_a_request_with_the_end_right_behind_it_is_answered(service: Process) -> None:
-    """A sender may say at once that it will send no more (FIN): on the short way of a delivery, on
-    the long one, for the API, and for all of several requests in one go. Then we hang up, too."""
+    """A sender may say at once that it will send no more (FIN): of a delivery, to the API, and of
+    several requests in one go. Then we hang up, too."""
     get = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n"
     feed = b"GET /api/v1/outcomes?wait=1 HTTP/1.1\r\nhost: a\r\nauthorization: Bearer no\r\n\r\n"
     stored = b'"verdict": "stored"'
     for request, statuses, said in (
-        (posted("fin-short"), [200], stored),
-        (posted("fin-long", path=b"/webhooks/shop?a=b"), [200], stored),
+        (posted("fin-plain"), [200], stored),
+        (posted("fin-query", path=b"/webhooks/shop?a=b"), [200], stored),
         (posted("fin-100", b"expect: 100-continue"), [100, 200], stored),
         (get, [200], b"alive"),
         (feed, [401], b"token_invalid"),

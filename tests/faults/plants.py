@@ -88,13 +88,6 @@ journal.PATIENCE_S = writer.TURN_S = 1_000
 """
 """Whoever delivers waits for as long as a write takes."""
 
-LONG_WAY = """
-from app.web.delivering import ShortWay
-
-del ShortWay.__init__
-"""
-"""A service whose deliveries may take the short way does not come so far as to serve."""
-
 FAILING_JOURNAL = """
 from app.store.arrivals.journal import Journal
 

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.check import assert_kept
 from tests.faults.injecting import DATABASE, LOG, Case, base, copied, faulty, start, under_load
 from tests.faults.load import CONNECTIONS
-from tests.faults.plants import GOES_ON, LONG_WAY
+from tests.faults.plants import GOES_ON
 from tests.faults.service import needs_strace
 
 pytestmark = [needs_strace, pytest.mark.slow]
@@ -114,10 +114,10 @@ async def test_an_io_error_stops_a_service(
 
 
 async def test_an_io_error_stops_a_service_behind_a_proxy(stopped: Path, tmp_path: Path) -> None:
-    """The same where all deliveries go through ASGI."""
+    """The same where the sender's address is another's word."""
     call = "fdatasync:error=EIO:when=2", LOG
     proxy = {"FORWARDED_ALLOW_IPS": "127.0.6.0/24"}
-    await stops_and_starts(stopped, tmp_path / "case", *call, plant=LONG_WAY, **proxy)
+    await stops_and_starts(stopped, tmp_path / "case", *call, **proxy)
 
 
 @pytest.mark.soak

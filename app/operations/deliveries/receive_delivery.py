@@ -12,13 +12,13 @@ its bytes up to a bound; what is signed but cannot be read is kept whole and ack
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import structlog
 
 from app.clock import Clock
-from app.errors import StorePoisoned, StoreUnavailable
+from app.errors import NotStored, StorePoisoned, StoreUnavailable
 from app.ids import new_id
 from app.logs import Line
 from app.operations.deliveries.judge_delivery import (
@@ -37,19 +37,7 @@ from app.store.arrivals.journal import Journal
 from app.store.arrivals.rejections import Rejection
 from reconcile.instants import MILLISECOND, Instant
 
-__all__ = [
-    "Answer",
-    "Arrival",
-    "Door",
-    "Incoming",
-    "Rejected",
-    "StoredVerdict",
-    "conclude",
-    "decide",
-    "kept",
-    "not_stored",
-    "receive_delivery",
-]
+__all__ = ["Answer", "Door", "Incoming", "Unstored", "receive_delivery"]
 
 log = structlog.get_logger()
 
@@ -76,13 +64,37 @@ RETRY_AFTER_S: Final = 5
 class Answer(NamedTuple):
     """What the sender is told. `verdict` is None where nothing was decided (503).
 
-    reply  an answer in the provider's own form, in place of ours
+    reply   an answer in the provider's own form, in place of ours
+    reason  why nothing was stored, of a 503
     """
 
     status: int
     verdict: str | None
     delivery_id: str
     reply: Reply | None = None
+    reason: NotStored | None = None
+
+
+class Unstored:
+    """Why deliveries are answered 503 at present: told in the log when it changes, and when it is
+    over."""
+
+    def __init__(self) -> None:
+        self._reason: NotStored | None = None
+        self._count = 0
+
+    def note(self, reason: NotStored) -> None:
+        """A delivery was not stored."""
+        if reason != self._reason:
+            log.error("deliveries are not stored", reason=reason, count=self._count)
+        self._reason = reason
+        self._count += 1
+
+    def over(self) -> None:
+        """A delivery was stored."""
+        if self._reason is not None:
+            log.info("deliveries are stored again", reason=self._reason, count=self._count)
+            self._reason, self._count = None, 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +112,7 @@ class Door:
     rejection_rate: RejectionRate
     unsigned_rate: RejectionRate
     ages: RefusedAges
+    unstored: Unstored = field(default_factory=Unstored)
 
     @property
     def private_headers(self) -> frozenset[bytes]:
@@ -118,10 +131,19 @@ class Rejected(NamedTuple):
 
 async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
     """Judge one request and keep it. Returns only after the commit; raises nothing of its own."""
-    return await conclude(door, incoming, decide(door, incoming))
+    decided = _decide(door, incoming)
+    if isinstance(decided, Rejected):
+        return await _reject(door, incoming, decided)
+    if isinstance(decided, Answer):
+        return decided
+    try:
+        verdicts = await door.journal.submit_all(decided)  # 7
+    except (StoreUnavailable, StorePoisoned) as error:
+        return _not_stored(door, decided[0], error)
+    return _kept(door, incoming, decided, verdicts)
 
 
-def decide(door: Door, incoming: Incoming) -> Answer | Rejected | list[Arrival]:
+def _decide(door: Door, incoming: Incoming) -> Answer | Rejected | list[Arrival]:
     """Steps 1 to 6: arrivals that are to be kept, or what has been decided without any."""
     now = door.clock.now()
     delivery_id = new_id("dlv_", now)
@@ -158,25 +180,11 @@ def decide(door: Door, incoming: Incoming) -> Answer | Rejected | list[Arrival]:
     return judged
 
 
-async def conclude(
-    door: Door, incoming: Incoming, decided: Answer | Rejected | list[Arrival]
-) -> Answer:
-    """Steps 7 and 8: keep what is to be kept, then answer. Raises nothing of its own."""
-    if isinstance(decided, Rejected):
-        return await _reject(door, incoming, decided)
-    if isinstance(decided, Answer):
-        return decided
-    try:
-        verdicts = await door.journal.submit_all(decided)  # 7
-    except (StoreUnavailable, StorePoisoned) as error:
-        return not_stored(decided, error)
-    return kept(door, incoming, decided, verdicts)
-
-
-def kept(
+def _kept(
     door: Door, incoming: Incoming, arrivals: list[Arrival], verdicts: list[StoredVerdict]
 ) -> Answer:  # 8
     """The answer to a delivery of which every part is durably committed."""
+    door.unstored.over()
     first, source = arrivals[0], door.sources[incoming.source]
     duration = (door.clock.now() - first.received_at) // MILLISECOND
     for arrival, verdict in zip(arrivals, verdicts, strict=True):
@@ -185,17 +193,18 @@ def kept(
     return Answer(source.acknowledgement_status, _verdict_of(verdicts), first.delivery_id, reply)
 
 
-def not_stored(arrivals: list[Arrival], error: Exception) -> Answer:
+def _not_stored(door: Door, first: Arrival, error: StoreUnavailable | StorePoisoned) -> Answer:
     """Where one part is not stored, all are to be sent again: those that were are duplicates
     then."""
-    first = arrivals[0]
+    door.unstored.note(error.reason)
     log.warning(
         "delivery not stored",
         delivery=first.delivery_id,
         source=first.source,
+        reason=error.reason,
         error_class=type(error).__name__,
     )
-    return Answer(503, None, first.delivery_id)
+    return Answer(503, None, first.delivery_id, reason=error.reason)
 
 
 def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -35,23 +35,7 @@ may be the fault of what was in it."""
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
 
-class Waiter(Protocol):
-    """Whoever waits for a verdict: a future, or what answers by itself. Told once, in the loop."""
-
-    def done(self) -> bool:
-        """Whether nobody waits any more."""
-        ...
-
-    def set_result(self, result: StoredVerdict, /) -> None:
-        """The item is durably committed."""
-        ...
-
-    def set_exception(self, exception: Exception, /) -> None:
-        """It may or may not have been kept."""
-        ...
-
-
-_Waiting = tuple[Arrival | Rejection, Waiter]
+_Waiting = tuple[Arrival | Rejection, asyncio.Future[StoredVerdict]]
 
 
 class Journal:
@@ -106,29 +90,22 @@ class Journal:
         As long as there is room for one they are taken, so that a request of more parts than may
         wait is stored too. Raises as `submit` does; some may have been kept then.
         """
-        loop = asyncio.get_running_loop()
-        answers: list[asyncio.Future[StoredVerdict]] = [loop.create_future() for _ in items]
-        self.enter(items, answers)
-        if len(answers) == 1:
-            return [await answers[0]]
-        return await asyncio.gather(*answers)
-
-    def enter(self, items: Sequence[Arrival | Rejection], waiters: Sequence[Waiter]) -> None:
-        """The same without waiting: each item's waiter is told later.
-
-        Raises StoreUnavailable when the queue is full, or while a write takes too long; then none
-        is told.
-        """
         if self.stalled is not None:
-            raise StoreUnavailable(self.stalled)
+            raise StoreUnavailable(self.stalled, reason="slow")
         # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
         arrives = isinstance(items[0], Arrival)
         limit = self._queue_limit if arrives else (self._queue_limit + 1) // 2
         if len(self._waiting) >= limit or self._closing:
-            raise StoreUnavailable("too many deliveries are waiting to be written; try again")
+            raise StoreUnavailable(
+                "too many deliveries are waiting to be written; try again",
+                reason="stopping" if self._closing else "queue",
+            )
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[StoredVerdict]] = [loop.create_future() for _ in items]
         if not self._waiting:
             self._wake.set()
-        self._waiting.extend(zip(items, waiters, strict=True))
+        self._waiting.extend(zip(items, answers, strict=True))
+        return [await answers[0]] if len(answers) == 1 else await asyncio.gather(*answers)
 
     async def run(self) -> None:
         """Write batches until `close` was called and nothing waits."""
@@ -150,7 +127,9 @@ class Journal:
         while self._waiting:
             _, answer = self._waiting.popleft()
             if not answer.done():
-                answer.set_exception(StoreUnavailable("nothing is written any more; try again"))
+                answer.set_exception(
+                    StoreUnavailable("nothing is written any more; try again", reason="stopping")
+                )
 
     def _take(self) -> list[_Waiting]:
         count = min(len(self._waiting), self._batch_limit)
@@ -174,7 +153,7 @@ class Journal:
         self._under_way = []
         if self.stalled is None:
             # The next batch is on its way to the disk before these are answered.
-            loop.call_soon(_tell, [waiter for _, waiter in batch], told)
+            loop.call_soon(_tell, [answer for _, answer in batch], told)
             return
         self.stalled = None
         log.warning(
@@ -195,7 +174,9 @@ class Journal:
         if isinstance(error, StoreUnavailable | StorePoisoned):
             return error
         log.error("a batch was refused by the database", batch=len(batch), exc_info=error)
-        return StoreUnavailable("the database refuses to store this; see the log, then try again")
+        return StoreUnavailable(
+            "the database refuses to store this; see the log, then try again", reason="refused"
+        )
 
     def _wrote(self, batch: list[_Waiting]) -> None:
         if self.faults and _brings_deliveries(batch):
@@ -231,7 +212,7 @@ class Journal:
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]
         self._waiting.clear()
-        _tell([waiter for _, waiter in waiting], StoreUnavailable(self.stalled))
+        _tell([answer for _, answer in waiting], StoreUnavailable(self.stalled, reason="slow"))
 
     async def _commit(self, items: list[Arrival | Rejection]) -> list[StoredVerdict]:
         arrivals = [item for item in items if isinstance(item, Arrival)]
@@ -293,12 +274,15 @@ def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
     return any(isinstance(item, Arrival) for item, _ in batch)
 
 
-def _tell(waiters: Sequence[Waiter], told: Sequence[StoredVerdict] | Exception) -> None:
+def _tell(
+    answers: Sequence[asyncio.Future[StoredVerdict]], told: Sequence[StoredVerdict] | Exception
+) -> None:
+    """Answer whoever still waits."""
     if isinstance(told, Exception):
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(told)
+        for answer in answers:
+            if not answer.done():
+                answer.set_exception(told)
         return
-    for waiter, verdict in zip(waiters, told, strict=True):
-        if not waiter.done():
-            waiter.set_result(verdict)
+    for answer, verdict in zip(answers, told, strict=True):
+        if not answer.done():
+            answer.set_result(verdict)

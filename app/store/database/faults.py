@@ -19,7 +19,7 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from app.errors import StorePoisoned, StoreUnavailable, TallyhookError
+from app.errors import NotStored, StorePoisoned, StoreUnavailable, TallyhookError
 
 PUT_BACK: Final = (
     "put back a backup with `tallyhook restore FILE --force`, which keeps what is there beside it, "
@@ -42,11 +42,14 @@ _FATAL_SQLITE = {
 }
 """What is so, and what to do."""
 
-_PASSING_SQLITE = {
-    sqlite3.SQLITE_FULL: "the disk is full; free some space",
-    sqlite3.SQLITE_BUSY: "the database is busy; try again",
-    sqlite3.SQLITE_LOCKED: "the database is locked; try again",
-    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check its folder and open files",
+_PASSING_SQLITE: Final[dict[int, tuple[str, NotStored]]] = {
+    sqlite3.SQLITE_FULL: ("the disk is full; free some space", "disk"),
+    sqlite3.SQLITE_BUSY: ("the database is busy; try again", "busy"),
+    sqlite3.SQLITE_LOCKED: ("the database is locked; try again", "busy"),
+    sqlite3.SQLITE_CANTOPEN: (
+        "the database cannot be opened; check its folder and open files",
+        "database",
+    ),
 }
 
 _FATAL_POSTGRESQL = {
@@ -123,7 +126,8 @@ def _of_sqlite(code: int) -> TallyhookError | None:
         what, do = _FATAL_SQLITE[code]
         return StorePoisoned(f"{what}; nothing more is acknowledged: {do}")
     if code in _PASSING_SQLITE:
-        return StoreUnavailable(_PASSING_SQLITE[code])
+        sentence, reason = _PASSING_SQLITE[code]
+        return StoreUnavailable(sentence, reason=reason)
     return None
 
 
@@ -131,7 +135,8 @@ def _of_postgresql(state: str) -> TallyhookError | None:
     if state in _FATAL_POSTGRESQL:
         return StorePoisoned(f"{_FATAL_POSTGRESQL[state]}; nothing more is acknowledged")
     if state[:2] in _PASSING_POSTGRESQL:
-        return StoreUnavailable(_PASSING_POSTGRESQL[state[:2]])
+        reason: NotStored = "busy" if state[:2] in ("40", "55") else "database"
+        return StoreUnavailable(_PASSING_POSTGRESQL[state[:2]], reason=reason)
     return None
 
 

@@ -67,7 +67,9 @@ class WriteLock:
         waited = 0.0
         while not _flock(self._file):
             if waited >= WAIT_S:
-                raise StoreUnavailable("another process holds the database; try again")
+                raise StoreUnavailable(
+                    "another process holds the database; try again", reason="busy"
+                )
             await anyio.sleep(_PAUSE_S)
             waited += _PAUSE_S
 

@@ -36,5 +36,6 @@ class Space:
         reader = "end what reads the database for long, such as a backup, " if log_bytes else ""
         raise StoreUnavailable(
             f"less than {needed} MiB of the database's disk is free; free some, {reader}"
-            "or lower TALLYHOOK_DISK_LOW_WATER_MB"
+            "or lower TALLYHOOK_DISK_LOW_WATER_MB",
+            reason="disk",
         )

@@ -135,7 +135,7 @@ class Writer:
                 await self._turn.acquire()
         except TimeoutError:
             raise StoreUnavailable(
-                "another write has not ended for some seconds; try again"
+                "another write has not ended for some seconds; try again", reason="busy"
             ) from None
 
     async def checkpoint(self) -> bool:

@@ -1,15 +1,13 @@
-"""Answers go out in one write, and every byte of them is what uvicorn by itself would send."""
+"""Every byte of an answer is what uvicorn by itself would send."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from unittest.mock import Mock
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from app.web.connection import GuardedConnection
 from tests.app.web.wire import (
     GET,
     LIMITS,
@@ -108,29 +106,6 @@ async def test_the_bytes_are_uvicorns(name: str) -> None:
             assert sent[0] == sent[1], (asks, request)
 
 
-@pytest.mark.parametrize("name", ["whole", "without a length", "without a body", "204", "the last"])
-async def test_a_whole_answer_is_one_write(name: str) -> None:
-    """Whether or not the connection goes on, and whether the answer has a body."""
-    for request in (GET, LAST, OF_10, REQUESTS["HEAD"], REQUESTS["with a body"]):
-        client = connect(answering(ANSWERS[name]))
-        await client.ask(request)
-        assert len(client.wire.writes) == 1, request
-    client = connect(answering(WHOLE))
-    await client.ask(GET * 3)
-    assert len(client.wire.writes) == 3
-    assert client.wire.writes[0] == (
-        b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 10:00:00 GMT\r\n"
-        b"x-a: 1\r\ncontent-length: 2\r\n\r\nok"
-    )
-
-
-async def test_a_long_answer_is_not_copied_for_each_reader() -> None:
-    body = b"x" * 4_096
-    client = connect(answering([start(length(len(body))), part(body)]))
-    await client.ask()
-    assert client.wire.writes[-1] is body
-
-
 # --- step by step ---------------------------------------------------------------------------------
 
 
@@ -167,33 +142,7 @@ async def stepping(request: bytes = GET, *, by_uvicorn: bool = False) -> tuple[S
     return application, client
 
 
-async def test_the_parts_of_a_body_go_out_as_they_come() -> None:
-    """The head with the first part, though it be empty; each other part at once."""
-    application, client = await stepping()
-    await application.go_on(start())
-    assert client.wire.writes == []
-    for message in (part(more=True), part(b"ok", more=True), part(b"more"), None):
-        await application.go_on(message)
-    head, *parts = client.wire.writes
-    assert head.endswith(b"transfer-encoding: chunked\r\n\r\n")
-    assert parts == [b"2\r\nok\r\n", b"4\r\nmore\r\n0\r\n\r\n"]
-    assert application.error is None
-
-
 FAILURE = RuntimeError("of the application")
-
-
-@pytest.mark.parametrize("ends", [FAILURE, None])
-async def test_an_application_that_ends_before_the_body(ends: Exception | None) -> None:
-    """A head that waits is not sent: the client is told 500, as if there had been none."""
-    found = []
-    for before in ([], [start(length(2))]):
-        application, client = await stepping()
-        await application.go_on(*before, ends)
-        found.append(client.wire.sent)
-    assert found[0] == found[1]
-    assert found[0][0].startswith(b"HTTP/1.1 500 ")
-    assert found[0][1]
 
 
 @pytest.mark.parametrize("ends", [FAILURE, None])
@@ -206,19 +155,6 @@ async def test_an_application_that_ends_within_the_body(ends: Exception | None) 
         found.append(client.wire.sent)
     assert found[0] == found[1]
     assert found[1][0].endswith(b"\r\n\r\nok")
-
-
-async def test_a_reader_that_does_not_read() -> None:
-    """Nothing is written until there is room, then all; the next waits, too."""
-    application, client = await stepping(GET * 2)
-    for count in (1, 2):
-        client.connection.pause_writing()
-        await application.go_on(*WHOLE, None)
-        assert len(client.wire.writes) == count - 1
-        client.connection.resume_writing()
-        await turns()
-        assert len(client.wire.writes) == count
-    assert application.error is None
 
 
 async def test_a_body_that_is_asked_for_while_its_answer_waits() -> None:
@@ -252,42 +188,3 @@ async def test_a_reader_that_does_not_read_does_not_stay_for_ever() -> None:
     assert client.connection.overdue(rested) is None
     assert client.wire.is_closing()
     assert client.connection.overdue(rested + 1 + LIMITS.send_deadline_s) == "send_deadline"
-
-
-@pytest.mark.parametrize("paused", [False, True])
-@pytest.mark.parametrize("before", [0, 1])
-async def test_a_client_that_is_gone(before: int, paused: bool) -> None:
-    """It gets nothing, before or after the head was there, and that is no error."""
-    application, client = await stepping()
-    if paused:
-        client.connection.pause_writing()
-    await application.go_on(*WHOLE[:before])
-    client.wire.lose()
-    await application.go_on(*WHOLE[before:], None)
-    assert client.wire.writes == []
-    assert application.error is None
-
-
-@pytest.mark.parametrize("before", [0, 1, 2])
-async def test_the_server_is_told_to_stop(before: int) -> None:
-    """The answer under way is completed and the connection closed, from its head on if it can."""
-    application, client = await stepping()
-    messages = [start(length(4)), part(b"ok", more=True), part(b"ok")]
-    await application.go_on(*messages[:before])
-    client.connection.shutdown()
-    await application.go_on(*messages[before:], None)
-    sent, closed = client.wire.sent
-    assert closed
-    assert sent.endswith(b"okok")
-    assert (b"\r\nconnection: close\r\n" in sent) == (before < 2)
-
-
-async def test_a_connection_that_fails_after_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is out all the same, once, and the connection is closed."""
-    failing = Mock(side_effect=FAILURE)
-    monkeypatch.setattr(GuardedConnection, "on_response_complete", failing)
-    application, client = await stepping()
-    await application.go_on(*WHOLE)
-    assert application.error is FAILURE
-    assert len(client.wire.writes) == 1
-    assert client.wire.sent[1]

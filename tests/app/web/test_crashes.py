@@ -23,13 +23,12 @@ from app import bootstrap
 from app.logs import configure_logging
 from app.outbound.http import outgoing_client
 from app.web.connection import guarded
-from app.web.delivering import ShortWay
 from app.web.gate import Gate
 from tests.app.checkout.service import TOKEN, opened, service
 from tests.app.cli.test_canaries import Canaries
 from tests.app.crashing import Called, Crash, PlantedError, Point, crashing, private
+from tests.app.web.connected import LIMITS, post
 from tests.app.web.driving import Driver, driving, of_order, signed
-from tests.app.web.short import LIMITS, post
 from tests.app.web.wire import Client
 from tests.bench.load import is_whole
 
@@ -180,7 +179,7 @@ async def world(
                 own.application, ws="none", lifespan="off", log_config=None, proxy_headers=False
             )
             config.load()
-            kind = guarded(Gate(LIMITS), ShortWay(own.webhooks))
+            kind = guarded(Gate(LIMITS))
             made = World(driver, kind, config, canaries, heard, own._broken)
             await driver.send(of_order("ORD-0", "e-first"))
             await driver.api("GET", "/orders")

@@ -1,131 +1,76 @@
-"""The short way of a delivery and the one through ASGI are the same to all who look at them."""
+"""Deliveries on connections: several on one, hang-ups, stops, and what fails on the way."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import io
 import re
-import tracemalloc
-import weakref
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import Mock
 
 import pytest
 
 from app.errors import StorePoisoned, StoreUnavailable
-from app.logs import configure_logging
-from app.operations.watching.watchdog import Watchdog
-from app.web import delivering
-from app.web.connection import GuardedConnection
-from app.web.delivering import PORTION, Delivery, ShortWay
+from app.operations.deliveries import receive_delivery
+from app.web import webhooks
 from app.web.webhooks import Written
+from tests.app.web.connected import Door, door, genuine, is_at_rest, post
 from tests.app.web.driving import Header, event, of_order
-from tests.app.web.short import Door, door, genuine, is_at_rest, post
-from tests.app.web.test_webhooks import UNREADABLE
-from tests.app.web.wire import Client, turns
+from tests.app.web.wire import Client
 from tests.waiting import soon
 
 ONE, TWO, THREE = (genuine(of_order(f"O-{n}", f"evt_{n}")) for n in (1, 2, 3))
 LIVE = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n"
 UNSIGNED = post(b"{}")
-CLOSE = (b"connection", b"close")
-GZIP = (b"content-encoding", b"gzip")
 HEAD, _, BODY = ONE.partition(b"\r\n\r\n")
+CHUNKED = HEAD.rpartition(b"\r\n")[0] + b"\r\ntransfer-encoding: chunked\r\n\r\n"
 
-REQUESTS: dict[str, list[bytes]] = {
-    "stored": [ONE],
-    "twice": [ONE + ONE],
-    "with another body": [genuine(of_order("O-1", "evt_1", "failed"))],
-    "unreadable": [genuine(b'{"id": ')],
-    "empty": [genuine(b"")],
-    "of another environment": [genuine(event("evt_l", environment="live"))],
-    "unsigned": [UNSIGNED],
-    "signed for another body": [ONE[:-1] + b" "],
-    "three, one unsigned": [ONE + UNSIGNED + TWO],
-    "four, of which one is too many": [ONE + UNSIGNED + TWO + THREE + ONE],
-    "behind ASGI's": [LIVE + TWO + LIVE],
-    "before ASGI's": [TWO + LIVE + UNSIGNED],
-    "before a doubtful one": [TWO + b"GET /livez HTTP/1.1\r\n\r\n"],
-    "byte by byte": [bytes([byte]) for byte in THREE],
-    "a doubtful body's length": [post(b"{}", length=b"+2")],
-    "the last": [genuine(event("evt_4"), CLOSE) + LIVE],
-    "of 1.0": [genuine(event("evt_5"), line="POST {} HTTP/1.0") + LIVE],
-    "1.0 that would keep on": [post(b"", (b"connection", b"keep-alive"), line="POST {} HTTP/1.0")],
-    "expecting 100": [genuine(event("evt_6"), (b"expect", b"100-continue"))],
-    "expecting more": [genuine(event("evt_7"), (b"expect", b"more"))],
-    "that would upgrade": [
-        genuine(event("evt_8"), (b"connection", b"upgrade"), (b"upgrade", b"x"))
-    ],
-    "as it was signed": [genuine(event("evt_9"), (b"content-encoding", b" Identity"))],
-    "compressed": [genuine(event("evt_10"), GZIP)],
-    "with many headers": [genuine(event("evt_11"), (b"x", b"x" * 17_000))],
-    "a length with zeros": [post(b"{}", length=b"002")],
-    "in chunks": [
-        HEAD.rpartition(b"\r\n")[0] + b"\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
-    ],
-    "of an unknown source": [post(b"{}", path="/webhooks/nobody")],
-    "with a slash behind it": [post(b"{}", path="/webhooks/shop/")],
-    "with a query": [genuine(event("evt_12"), path="/webhooks/shop?a=b")],
-    "spelled otherwise": [genuine(event("evt_13"), path="/webhooks/%73hop")],
-    "with a whole address": [genuine(event("evt_14"), path="http://a/webhooks/shop")],
-    "of another method": [post(line="PUT {} HTTP/1.1"), post(line="HEAD {} HTTP/1.1")],
-    "of 65,536 bytes": [genuine(b" " * 65_536)],
-    "of one more": [genuine(b" " * 65_537)],
-    "too long": [genuine(b" " * 70_001)],
-    **{name: [genuine(body)] for name, body in UNREADABLE.items()},
-    "too many rejections": [UNSIGNED] * 9,
-}
+ANSWERED: dict[str, tuple[list[bytes], list[int], bool]] = {
+    "one": ([ONE], [200], False),
+    "twice": ([ONE + ONE], [200, 200], False),
+    "three, one unsigned": ([ONE + UNSIGNED + TWO], [200, 401, 200], False),
+    "four, of which one is too many": ([ONE + UNSIGNED + TWO + THREE + ONE], [200, 401, 200], True),
+    "behind another request": ([LIVE + TWO + LIVE], [200, 200, 200], False),
+    "before a doubtful one": ([TWO + b"GET /livez HTTP/1.1\r\n\r\n"], [200], True),
+    "byte by byte": ([bytes([byte]) for byte in THREE], [200], False),
+    "a doubtful body's length": ([post(b"{}", length=b"+2")], [400], True),
+    "the last": ([genuine(event("evt_4"), (b"connection", b"close")) + LIVE], [200], True),
+    "of 1.0": ([genuine(event("evt_5"), line="POST {} HTTP/1.0") + LIVE], [200], True),
+    "expecting 100": ([genuine(event("evt_6"), (b"expect", b"100-continue"))], [200], False),
+    "as it was signed": (
+        [genuine(event("evt_9"), (b"content-encoding", b" Identity"))], [200], False
+    ),
+    "compressed": ([genuine(event("evt_10"), (b"content-encoding", b"gzip"))], [415], True),
+    "with many headers": ([genuine(event("evt_11"), (b"x", b"x" * 17_000))], [431], True),
+    "a length with zeros": ([post(b"{}", length=b"002")], [401], False),
+    "in chunks": ([CHUNKED + b"%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"], [200], False),
+    "of an unknown source": ([post(b"{}", path="/webhooks/nobody")], [404], False),
+    "with a slash behind it": ([post(b"{}", path="/webhooks/shop/")], [404], False),
+    "with a query": ([genuine(event("evt_12"), path="/webhooks/shop?a=b")], [200], False),
+    "spelled otherwise": ([genuine(event("evt_13"), path="/webhooks/%73hop")], [200], False),
+    "with a whole address": (
+        [genuine(event("evt_14"), path="http://a/webhooks/shop")], [200], False
+    ),
+    "of another method": ([post(line="PUT {} HTTP/1.1")], [405], False),
+    "of 65,537 bytes": ([genuine(b" " * 65_537)], [200], False),
+    "too long": ([genuine(b" " * 70_001)], [413], True),
+}  # fmt: skip
+"""What is sent, the answers' statuses, and whether the connection is closed then."""
 
 
-DELIVERIES = "SELECT received_at, source, verdict, event_id, headers, body, problem FROM deliveries"
-REJECTIONS = "SELECT received_at, source, verdict, headers, body, problem FROM rejections"
-
-
-def same(text: str) -> str:
-    """Without what differs from one service to the other."""
-    return re.sub(r"(dlv_|\"at\":\")[\w:.-]+", r"\1", text)
-
-
-async def seen(folder: Path, *, short: bool) -> dict[str, Any]:
-    """What senders, store, log and metrics say of all these requests."""
-    stream = io.StringIO()
-    configure_logging(format="json", level="info", stream=stream)
-    found: dict[str, Any] = {}
-    limits = {"MAX_BODY_BYTES": "70000", "REJECTIONS_PER_MINUTE_PER_ADDRESS": "15"}
-    async with door(folder, short=short, **limits) as there:
-        rate: Any = there.driver.service.webhooks.door.rejection_rate
-        rate._clock = Mock(return_value=rate._clock())  # no allowance comes back meanwhile
-        for name, data in REQUESTS.items():
+async def test_what_each_is_answered(tmp_path: Path) -> None:
+    """On a connection of its own; a delivery that was answered 200 is in the database."""
+    async with door(tmp_path, MAX_BODY_BYTES="70000") as there:
+        for name, (data, statuses, closes) in ANSWERED.items():
             sent, closed = (await there.ask(*data)).wire.sent
-            found[name] = same(sent.decode("latin-1")), closed
-        found["deliveries"] = sorted(map(repr, there.driver.rows(DELIVERIES)))
-        found["rejections"] = sorted(map(repr, there.driver.rows(REJECTIONS)))
-        metrics = there.driver.service.webhooks.metrics.exposition().decode()
-        found["metrics"] = re.findall(
-            r"^tallyhook_deliver\w+(?:_total\{.*|_count .*)", metrics, re.M
-        )
-        found["log"] = [same(line) for line in stream.getvalue().splitlines()]
-    return found
-
-
-async def test_both_ways_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers to the byte, what is kept, log lines and figures; and the short way is taken."""
-    for way in ("long", "short"):
-        (tmp_path / way).mkdir()
-    # What it raises an alarm for, and logs, depends on when it looks.
-    monkeypatch.setattr(Watchdog, "look", AsyncMock(return_value=0))
-    judge = Mock(side_effect=Delivery.judge, autospec=True)
-    monkeypatch.setattr(Delivery, "judge", lambda delivery: judge(delivery))
-    long = await seen(tmp_path / "long", short=False)
-    assert not judge.called
-    short = await seen(tmp_path / "short", short=True)
-    assert judge.call_count > 40
-    for name, of_long in long.items():
-        assert short[name] == of_long, name
-    statuses = set(re.findall(r"HTTP/1.1 (\d+) ", repr(long)))
-    assert statuses == {"100", "200", "400", "401", "403", "404", "405", "413", "415", "429", "431"}
+            found = [int(each) for each in re.findall(rb"HTTP/1.1 (\d+) ", sent) if each != b"100"]
+            assert (found, closed) == (statuses, closes), name
+            for delivery in re.findall(rb'"delivery": "([^"]+)"', sent):
+                kept = there.driver.rows(
+                    "SELECT 1 FROM deliveries WHERE id=?", delivery.decode("ascii")
+                )
+                assert kept == [(1,)], name
 
 
 # --- several on one connection --------------------------------------------------------------------
@@ -135,76 +80,47 @@ async def test_each_is_judged_by_its_own_head(tmp_path: Path) -> None:
     """A whole request that came with the head of another, which is not the one that counts."""
     async with door(tmp_path) as there:
         client = await there.ask(ONE + post(b"{}", (b"x", b"y"))[:-2])
-        assert client.wire.writes[0].startswith(b"HTTP/1.1 200 ")
-        assert b'"stored"' in client.wire.writes[0]
+        sent, _ = client.wire.sent
+        assert sent.startswith(b"HTTP/1.1 200 ")
+        assert b'"stored"' in sent
 
 
 async def test_answers_come_in_order(tmp_path: Path) -> None:
-    """Whichever way they take; a request behind one that waits for its commit waits, too."""
+    """A request behind one that waits for its commit waits, too."""
     async with door(tmp_path) as there:
         waiting = held(there)
         client = there.connect()
         await client.ask(ONE + TWO + LIVE)
+        await soon(lambda: waiting)
         assert (len(waiting), client.wire.writes) == (1, [])
         await let_go(waiting, client)
         await soon(lambda: waiting)
         await let_go(waiting, client)
-        texts = [re.sub(rb".*\r\n\r\n", b"", each, flags=re.S) for each in client.wire.writes]
+        sent, _ = client.wire.sent
+        texts = sent.split(b"HTTP/1.1 200 ")[1:]
         assert [b"stored" in text for text in texts] == [True, True, False]
 
 
-def held(there: Door) -> list[Any]:
-    """What is handed to the journal from now on, and not written."""
+def held(there: Door) -> list[asyncio.Event]:
+    """One for each delivery that is handed to the journal from now on, and waits for it."""
     journal, waiting = there.driver.service.store.journal, []
-    enter = journal.enter
-    journal.enter = lambda items, waiters: waiting.append((enter, items, waiters))  # type: ignore[method-assign]
+    submit = journal.submit_all
+
+    async def wait(items: Any) -> Any:
+        go_on = asyncio.Event()
+        waiting.append(go_on)
+        await go_on.wait()
+        return await submit(items)
+
+    journal.submit_all = wait  # type: ignore[method-assign]
     return waiting
 
 
-async def let_go(waiting: list[Any], client: Client) -> None:
+async def let_go(waiting: list[asyncio.Event], client: Client) -> None:
     """Hand it over now, and wait for what comes of it."""
     before = len(client.wire.writes)
-    enter, items, waiters = waiting.pop()
-    enter(items, waiters)
+    waiting.pop().set()
     await soon(lambda: waiting or (len(client.wire.writes) > before and is_at_rest(client)))
-
-
-async def test_a_reader_that_does_not_read(tmp_path: Path) -> None:
-    """Its next answer waits until there is room."""
-    async with door(tmp_path) as there:
-        client = there.connect()
-        client.connection.pause_writing()
-        await client.ask(UNSIGNED)
-        journal = there.driver.service.store.journal
-        await soon(lambda: there.driver.rows("SELECT 1 FROM rejections") and not journal.depth)
-        await turns()
-        assert client.wire.writes == []
-        client.connection.resume_writing()
-        await soon(lambda: client.wire.writes)
-
-
-async def test_more_than_have_their_turn_are_all_judged(tmp_path: Path) -> None:
-    """Many at once, though each turn takes a few."""
-    async with door(tmp_path, short=True) as there:
-        clients = [there.connect() for _ in range(9)]
-        for client in clients[: PORTION + 1]:
-            client.connection.data_received(UNSIGNED)
-        await soon(lambda: all(client.wire.writes for client in clients))
-
-
-@pytest.mark.parametrize(
-    ("waiting", "judged"),
-    [(PORTION - 1, PORTION - 1), (PORTION**2, PORTION), (3 * PORTION**2, 3 * PORTION)],
-)
-async def test_a_turn_grows_with_what_waits(waiting: int, judged: int) -> None:
-    """It takes a portion, or of very many one in so many; and always those that came first."""
-    way = ShortWay(Mock(door=Mock(sources=[])))
-    deliveries = [Mock() for _ in range(waiting)]
-    for each in deliveries:
-        way.complete(each)
-    await asyncio.sleep(0)
-    had_their_turn = [each.judge.called for each in deliveries]
-    assert had_their_turn == [True] * judged + [False] * (waiting - judged)
 
 
 # --- ends -----------------------------------------------------------------------------------------
@@ -215,6 +131,7 @@ async def test_told_to_stop_while_it_waits(tmp_path: Path) -> None:
     async with door(tmp_path) as there:
         waiting, client = held(there), there.connect()
         await client.ask(ONE)
+        await soon(lambda: waiting)
         client.connection.shutdown()
         assert not client.wire.is_closing()
         await let_go(waiting, client)
@@ -225,49 +142,18 @@ async def test_told_to_stop_while_it_waits(tmp_path: Path) -> None:
 
 
 async def test_a_sender_that_hangs_up(tmp_path: Path, log: io.StringIO) -> None:
-    """What was complete is kept, logged and counted; nothing refers to the connection any more."""
+    """What was complete is kept, logged and counted."""
     async with door(tmp_path) as there:
         waiting, client = held(there), there.connect()
         await client.ask(ONE)
+        await soon(lambda: waiting)
         client.wire.lose()
-        client.wire.protocol = None
-        connection = weakref.ref(client.connection)
-        enter, items, waiters = waiting.pop()
-        enter(items, waiters)
+        waiting.pop().set()
         await soon(lambda: '"verdict":"stored"' in log.getvalue())
         assert client.wire.writes == []
+        assert there.driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
         metrics = there.driver.service.webhooks.metrics.exposition()
         assert b'tallyhook_deliveries_total{source="shop",verdict="stored"} 1.0' in metrics
-        gc.disable()
-        try:
-            del client, items, waiters
-            await soon(lambda: connection() is None)
-        finally:
-            gc.enable()
-
-
-async def test_a_connection_at_rest_keeps_no_body(tmp_path: Path) -> None:
-    """What was answered is gone, though the connection stays."""
-    async with door(tmp_path) as there:
-        client = await there.ask(ONE)
-        assert not client.wire.is_closing()
-        assert client.connection.cycle is None
-
-
-async def test_a_body_in_tiny_parts(tmp_path: Path) -> None:
-    """It takes no more room on its way in than if it had come in one."""
-    async with door(tmp_path) as there:
-        connection: Any = there.connect().connection
-        connection.data_received(post(length=b"65536"))
-        assert isinstance(connection.cycle, Delivery)
-        tracemalloc.start()
-        try:
-            for _ in range(10_000):
-                connection.data_received(b"xy")
-            held, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert 20_000 < held < 30_000
 
 
 async def test_a_length_behind_zeros_is_not_believed(tmp_path: Path) -> None:
@@ -283,93 +169,90 @@ async def test_a_length_behind_zeros_is_not_believed(tmp_path: Path) -> None:
 
 # --- failures -------------------------------------------------------------------------------------
 
-STORE = [StoreUnavailable("busy"), StorePoisoned("gone")]
+FAULTS: list[tuple[StoreUnavailable | StorePoisoned, str]] = [
+    (StoreUnavailable("busy", reason="busy"), "busy"),
+    (StoreUnavailable("full", reason="disk"), "disk"),
+    (StorePoisoned("gone"), "failed"),
+]
 
 
-@pytest.mark.parametrize("error", STORE)
-async def test_what_is_not_stored_is_not_acknowledged(tmp_path: Path, error: Exception) -> None:
-    """Whether the store fails at its commit: 503, when to come again, and the connection stays."""
+@pytest.mark.parametrize(("error", "reason"), FAULTS, ids=lambda each: str(each))
+async def test_what_is_not_stored_is_not_acknowledged(
+    tmp_path: Path, log: io.StringIO, error: Exception, reason: str
+) -> None:
+    """503, when to come again, and the connection stays; why is counted for each, and logged once
+    when it begins and once when it is over."""
     async with door(tmp_path) as there:
-        there.driver.service.store.journal._commit = Mock(side_effect=error)  # type: ignore[method-assign]
-        client = await there.ask(ONE)
-        sent, closed = client.wire.sent
-        assert sent.startswith(b"HTTP/1.1 503 ")
-        assert b"\r\nretry-after: 5\r\n" in sent
-        assert not closed
+        journal = there.driver.service.store.journal
+        commit, journal._commit = journal._commit, Mock(side_effect=error)  # type: ignore[method-assign]
+        for _ in range(3):
+            sent, closed = (await there.ask(ONE)).wire.sent
+            assert sent.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nretry-after: 5\r\n" in sent
+            assert not closed
+        assert log.getvalue().count("deliveries are not stored") == 1
+        assert f'"event":"deliveries are not stored","reason":"{reason}"' in log.getvalue()
+        metrics = there.driver.service.webhooks.metrics.exposition().decode()
+        assert f'tallyhook_deliveries_not_stored_total{{reason="{reason}"}} 3.0' in metrics
+        journal._commit = commit  # type: ignore[method-assign]
+        assert (await there.ask(ONE)).wire.sent[0].startswith(b"HTTP/1.1 200 ")
+        assert (
+            f'"event":"deliveries are stored again","reason":"{reason}","count":3' in log.getvalue()
+        )
+
+
+async def test_another_reason_is_told_again(tmp_path: Path, log: io.StringIO) -> None:
+    """Not each delivery, but each change."""
+    async with door(tmp_path) as there:
+        journal = there.driver.service.store.journal
+        for error, _ in (*FAULTS[:2], FAULTS[1], FAULTS[0]):
+            journal._commit = Mock(side_effect=error)  # type: ignore[method-assign]
+            await there.ask(ONE)
+        told = re.findall(r'"deliveries are not stored","reason":"(\w+)"', log.getvalue())
+        assert told == ["busy", "disk", "busy"]
 
 
 async def test_a_journal_that_takes_nothing(tmp_path: Path) -> None:
-    """It is full, or was given up while one waited: 503, at once."""
+    """It was given up: 503, at once."""
     async with door(tmp_path) as there:
-        waiting, first = held(there), there.connect()
-        await first.ask(ONE)
-        journal, (enter, items, waiters) = there.driver.service.store.journal, waiting.pop()
-        enter(items, waiters)
-        journal.abandon()
-        journal.enter = enter  # type: ignore[method-assign]
-        second = await there.ask(TWO)
-        for client in (first, second):
-            assert client.wire.writes[0].startswith(b"HTTP/1.1 503 ")
+        there.driver.service.store.journal.abandon()
+        client = await there.ask(TWO)
+        assert client.wire.sent[0].startswith(b"HTTP/1.1 503 ")
+        metrics = there.driver.service.webhooks.metrics.exposition()
+        assert b'tallyhook_deliveries_not_stored_total{reason="stopping"} 1.0' in metrics
 
 
-async def test_a_journal_that_fails(tmp_path: Path) -> None:
-    """500 where it is not the store that is in trouble."""
-    async with door(tmp_path) as there:
-        waiting, client = held(there), there.connect()
-        await client.ask(ONE)
-        [(_, _, [waiter])] = waiting
-        waiter.set_exception(RuntimeError("of the journal"))
-        assert client.wire.writes[0].startswith(b"HTTP/1.1 500 ")
-
-
-STEPS = {"decide": ONE, "kept": ONE, "written": ONE, "conclude": UNSIGNED}
+STEPS = {
+    "_decide": (receive_delivery, ONE),
+    "_kept": (receive_delivery, ONE),
+    "_reject": (receive_delivery, UNSIGNED),
+    "_written": (webhooks, ONE),
+}
 
 
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_step_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO, step: str
 ) -> None:
-    """500, said once in the log, and the connection closed; others of its batch are answered."""
+    """500, said in the log without what it said, and the next is answered."""
+    module, data = STEPS[step]
     async with door(tmp_path) as there:
-        right = getattr(delivering, step)
+        right = getattr(module, step)
         failing = Mock(side_effect=[RuntimeError("of the step")] + [None] * 9)
-        monkeypatch.setattr(delivering, step, lambda *given: failing(*given) or right(*given))
-        clients = [there.connect() for _ in range(2)]
-        for client, data in zip(clients, (STEPS[step], TWO), strict=True):
-            client.connection.data_received(data)
-        await soon(lambda: all(client.wire.writes for client in clients))
-        sent, closed = clients[0].wire.sent
+        monkeypatch.setattr(module, step, lambda *given: failing(*given) or right(*given))
+        sent, closed = (await there.ask(data)).wire.sent
         assert sent.startswith(b"HTTP/1.1 500 ")
         assert closed
-        assert clients[1].wire.writes[0].startswith(b"HTTP/1.1 200 ")
-        assert log.getvalue().count("could not be answered") == 1
+        assert "RuntimeError" in log.getvalue()
+        assert "of the step" not in log.getvalue()
+        assert (await there.ask(TWO)).wire.sent[0].startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("header", [(b"x\r\ny", b"1"), (b"x", b"1\r\ny: 2")])
 async def test_an_answer_that_would_have_one_header_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: Header
 ) -> None:
-    """A name or a value with a character that none may have is not sent: 500."""
+    """A name or a value with a character that none may have is not sent."""
     async with door(tmp_path) as there:
-        monkeypatch.setattr(delivering, "written", lambda _: Written(200, [header], b""))
-        client = await there.ask(ONE)
-        sent, closed = client.wire.sent
-        assert sent.startswith(b"HTTP/1.1 500 ")
-        assert closed
-
-
-@pytest.mark.parametrize("error", [None, *STORE])
-async def test_a_connection_that_fails_after_its_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
-) -> None:
-    """It is closed, with one answer; the others of its batch are answered all the same."""
-    async with door(tmp_path) as there:
-        if error is not None:
-            there.driver.service.store.journal._commit = Mock(side_effect=error)  # type: ignore[method-assign]
-        failing = Mock(side_effect=RuntimeError("of the connection"))
-        monkeypatch.setattr(GuardedConnection, "on_response_complete", failing)
-        clients = [there.connect() for _ in range(2)]
-        for client, data in zip(clients, (ONE, TWO), strict=True):
-            client.connection.data_received(data)
-        await soon(lambda: all(client.wire.is_closing() for client in clients))
-        assert [len(client.wire.writes) for client in clients] == [1, 1]
+        monkeypatch.setattr(webhooks, "_written", lambda _: Written(200, [header], b""))
+        assert (await there.ask(ONE)).wire.sent == (b"", True)

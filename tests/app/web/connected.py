@@ -1,4 +1,4 @@
-"""Drives connections of a service without a socket, with deliveries' short way or without."""
+"""Drives connections of a service without a socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from app.web.connection import guarded
-from app.web.delivering import ShortWay
 from app.web.gate import Gate, GateLimits
 from tests.app.web.driving import Driver, Header, driving, signed
 from tests.app.web.wire import Client, turns
@@ -60,16 +59,15 @@ def is_at_rest(client: Client) -> bool:
 
 
 @asynccontextmanager
-async def door(folder: Path, *, short: bool = True, **more: str) -> AsyncIterator[Door]:
-    """A service in the folder; deliveries take the short way if they can, or never do."""
+async def door(folder: Path, **more: str) -> AsyncIterator[Door]:
+    """A service in the folder."""
     async with driving(folder, with_worker=False, **more) as driver:
         service = driver.service
         config = uvicorn.Config(
             service.application, ws="none", lifespan="off", log_config=None, proxy_headers=False
         )
         config.load()
-        kind = guarded(Gate(LIMITS), ShortWay(service.webhooks) if short else None)
-        yield Door(driver, kind, config)
+        yield Door(driver, guarded(Gate(LIMITS)), config)
         await turns()
 
 
