@@ -82,22 +82,24 @@ def last_word_wins() -> Any:
     return patch.object(refold, "fold", forgetful)
 
 
+class _Changed:
+    """A connection whose statements have other words."""
+
+    def __init__(self, connection: PlainConnection, words: str, instead: str) -> None:
+        self._connection, self._words, self._instead = connection, words, instead
+        self.dialect = connection.dialect
+
+    def ask(self, sql: str, values: Any = ()) -> Any:
+        return self._connection.ask(sql.replace(self._words, self._instead), values)
+
+
 def due_mark_lost() -> Any:
     """New evidence does not set its order due again."""
-
-    class Once:
-        def __init__(self, connection: PlainConnection) -> None:
-            self._connection = connection
-            self.dialect = connection.dialect
-
-        def ask(self, sql: str, values: Any = ()) -> Any:
-            changed = sql.replace("DO UPDATE SET generation", "DO NOTHING --")
-            return self._connection.ask(changed, values)
 
     mark = intake.mark_due
 
     def once(connection: PlainConnection, due: dict[str, int]) -> None:
-        mark(Once(connection), due)
+        mark(_Changed(connection, "DO UPDATE SET generation", "DO NOTHING --"), due)
 
     return _all(*[patch.object(module, "mark_due", once) for module in (intake, records)])
 
@@ -110,11 +112,10 @@ def stored_not_asked() -> Any:
 def evidence_overtaken() -> Any:
     """A fold settles its mark although evidence arrived while it was under way: some seconds, or
     hardly any would."""
-    settling, gather = ledgers.settling, refold.gather
+    settle, gather = ledgers.settle_marks, refold.gather
 
-    def blind(dialect: str, marks: Any) -> Any:
-        for statement, values in settling(dialect, marks):
-            yield statement.replace("WHERE order_due.generation=excluded.generation", ""), values
+    def blind(connection: PlainConnection, marks: Any) -> None:
+        settle(_Changed(connection, "WHERE order_due.generation=excluded.generation", ""), marks)
 
     async def all_of(_: Any, marks: Any) -> list[Any]:
         return list(marks)
@@ -125,7 +126,7 @@ def evidence_overtaken() -> Any:
         return found
 
     return _all(
-        patch.object(ledgers, "settling", blind),
+        patch.object(ledgers, "settle_marks", blind),
         patch.object(refold, "unchanged", all_of),
         patch.object(refold, "gather", slowly),
     )
@@ -141,12 +142,12 @@ def _all(*plants: Any) -> Iterator[None]:
 
 def deadline_ignored() -> Any:
     """No order is looked at again because its deadline has passed."""
-    settling = ledgers.settling
+    settle = ledgers.settle_marks
 
-    def never(dialect: str, marks: Any) -> Any:
-        yield from settling(dialect, [(order, None, generation) for order, _, generation in marks])
+    def never(connection: PlainConnection, marks: Any) -> None:
+        settle(connection, [(order, None, generation) for order, _, generation in marks])
 
-    return patch.object(ledgers, "settling", never)
+    return patch.object(ledgers, "settle_marks", never)
 
 
 def revised_for_nothing() -> Any:
