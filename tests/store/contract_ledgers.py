@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from app.operations.desk import Desk
 from app.operations.folding import refold
 from app.operations.folding.refold import call_up_early, refold_all, refold_due, refold_until_quiet
-from app.store.folding.due_marks import count_due, due_orders, next_due
+from app.store.folding.due_marks import NEXT_DUE, count_due, due_orders, next_due
 from app.store.folding.ledgers import feed, latest_positions, listed_orders, outcome_counts, publish
 from app.store.folding.published import Published
 from app.store.store import Store
@@ -70,6 +71,17 @@ class LedgerContract:
             assert await next_due(connection) == seconds(1)
             assert await count_due(connection, now=seconds(0)) == 0
             assert await count_due(connection, now=seconds(1)) == 1
+
+    async def test_the_next_due_order_is_found_by_its_index(self, store: Store) -> None:
+        """When the next one is due is asked all the time, and never of every order's mark."""
+        async with store.reading() as connection:
+            explain = "EXPLAIN"
+            if connection.dialect.name == "sqlite":
+                explain += " QUERY PLAN"
+            else:  # which reads a table as small as this one from end to end
+                await connection.execute(text("SET LOCAL enable_seqscan = off"))
+            rows = await connection.execute(text(f"{explain} {NEXT_DUE}"))
+            assert "ix_order_due_due_at" in "\n".join(str(row) for row in rows)
 
     async def test_new_evidence_does_not_wait_for_the_deadline(self, store: Store) -> None:
         """An order that waits for its deadline is due at once when something new is said."""
