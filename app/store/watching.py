@@ -6,7 +6,7 @@ Deliveries that could not be read are few among many, so they have an index of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import text
@@ -112,15 +112,3 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
     """Sources that have had a payment of an order since then, among the latest events."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
-
-
-async def finding_counts(connection: AsyncConnection, codes: Sequence[str]) -> dict[str, int]:
-    """How many orders have each finding, as the cache has them. Looks at every order."""
-    columns = ", ".join(
-        f"count(CASE WHEN findings LIKE :code{n} THEN 1 END)" for n, _ in enumerate(codes)
-    )
-    row = await connection.execute(
-        text(f"SELECT {columns} FROM ledgers WHERE findings <> ''"),  # noqa: S608
-        {f"code{n}": f"%|{code}|%" for n, code in enumerate(codes)},
-    )
-    return dict(zip(codes, map(int, row.one()), strict=True))

@@ -12,7 +12,7 @@ from app.errors import TallyhookError
 from app.operations.desk import Desk
 from app.operations.going_live.golive import unfinished
 from app.operations.watching.alarm import Alarm
-from app.operations.watching.health import Outcomes, refusal, store_state, unsafe
+from app.operations.watching.health import refusal, store_state, unsafe
 from app.operations.watching.watchdog import WATCHES, Watchdog
 from app.web.metrics import Metrics
 from reconcile.instants import SECOND
@@ -35,7 +35,6 @@ class Health:
         self._reasons = reasons
         self._metrics = metrics
         self._watchdog = watchdog
-        self._outcomes = Outcomes()
 
     async def livez(self, request: Request) -> Response:
         """The process answers."""
@@ -76,7 +75,7 @@ class Health:
     async def metrics(self, request: Request) -> Response:
         """Figures for Prometheus."""
         try:
-            state = await store_state(self._desk, self._outcomes)
+            state = await store_state(self._desk)
         except TallyhookError as error:
             return Response(f"# {error}\n", status_code=503, media_type="text/plain")
         gauges = {

@@ -16,18 +16,16 @@ engine._check_durable = lambda cursor: cursor.execute("PRAGMA synchronous=NORMAL
 EARLY = """
 from app.store.arrivals.journal import Journal
 
-enter = Journal.enter
+import asyncio
 
-class Nobody:
-    def done(self):
-        return True
+submit, sent = Journal.submit_all, set()
 
-def early(journal, items, waiters):
-    enter(journal, items, [Nobody()] * len(items))
-    for waiter in waiters:
-        waiter.set_result("stored")
+async def early(journal, items):
+    sent.add(asyncio.create_task(submit(journal, items)))
+    await asyncio.sleep(0)
+    return ["stored"] * len(items)
 
-Journal.enter = early
+Journal.submit_all = early
 """
 """The answer is sent while the commit is under way."""
 

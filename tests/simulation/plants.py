@@ -25,23 +25,26 @@ from reconcile.revise import Revision
 Plant = Callable[[], Any]
 
 
-class _Nobody:
-    """Waits for no verdict."""
-
-    def done(self) -> bool:
-        return True
+def _heard(task: asyncio.Task[Any]) -> None:
+    """What it ended with is nobody's any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def ack_before_commit() -> Any:
     """The sender is answered as soon as its delivery is in the queue."""
-    enter = journal.Journal.enter
+    submit, sent = journal.Journal.submit_all, set[Any]()
 
-    def early(self: journal.Journal, items: Any, waiters: Any) -> None:
-        enter(self, items, [_Nobody()] * len(items))
-        for waiter in waiters:
-            waiter.set_result("stored")
+    async def early(self: journal.Journal, items: Any) -> Any:
+        task = asyncio.get_running_loop().create_task(submit(self, items))
+        sent.add(task)
+        task.add_done_callback(
+            lambda done: (sent.discard(done), done.cancelled() or done.exception())
+        )
+        await asyncio.sleep(0)
+        return ["stored"] * len(items)
 
-    return patch.object(journal.Journal, "enter", early)
+    return patch.object(journal.Journal, "submit_all", early)
 
 
 def log_not_synced() -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from app.store.database import schema
+from app.store.folding.tallies import differing_tallies
 from app.store.store import Store, StoreSettings
 from tests.store.builders import differences, rows
-from tests.store.old_versions import VERSIONS, contents, make_version, version_of
+from tests.store.old_versions import TALLIES, VERSIONS, contents, make_version, version_of
 
 CACHE = "takings"
 NEW_TAKINGS = "0022"
@@ -34,6 +35,8 @@ class EachVersionContract:
                 assert after == before, version
                 async with store.reading() as connection:
                     assert await connection.run_sync(differences) == [], version
+                    if version < TALLIES:
+                        assert await differing_tallies(connection) == [], version
                 rows += sum(map(len, before.values()))
         finally:
             await store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,11 @@ from app.operations.desk import Desk
 from app.operations.folding import refold
 from app.operations.folding.refold import call_up_early, refold_all, refold_due, refold_until_quiet
 from app.store.folding.due_marks import NEXT_DUE, count_due, due_orders, next_due
-from app.store.folding.ledgers import feed, latest_positions, listed_orders, outcome_counts, publish
+from app.store.folding.ledgers import feed, latest_positions, listed_orders, publish
 from app.store.folding.published import Published
+from app.store.folding.tallies import differing_tallies, outcome_counts
 from app.store.store import Store
+from reconcile.events import ClaimKind
 from reconcile.fold import fold
 from reconcile.instants import MINUTE
 from reconcile.revise import position_of
@@ -243,6 +246,39 @@ class LedgerContract:
         listed = ["".join(names) for names in found]
         assert listed == ["ABCD", "BCD", "CD", "AB", "AC", "C", "C", ""]
 
+    @pytest.mark.parametrize("seed", range(5))
+    async def test_the_counters_of_orders_are_what_a_full_count_gives(
+        self, store: Store, seed: int
+    ) -> None:
+        """After generated histories, whatever was folded between; and after a rebuild."""
+        chosen = random.Random(seed)
+        claims: tuple[ClaimKind, ...] = ("pending", "succeeded", "declined", "refunded", "disputed")
+        for at in range(1, 25):
+            order, number = chosen.choice("ABCDE"), chosen.randrange(15)
+            event = said(f"e{number}", chosen.choice(claims), order=order, payment=f"p{number % 7}")
+            await keep(store, arrival(event, at=at))
+            if chosen.random() < 0.4:
+                await folded(desk(store, at=at))
+                await full_count_agrees(store)
+        await folded(desk(store, at=WINDOW_S + 99))
+        await full_count_agrees(store)
+        counted = await outcomes_in(store)
+        assert counted.keys() - {"pending"}
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("DELETE FROM ledgers")
+            assert len(await differing_tallies(connection)) >= len(counted)
+        await refold_all(desk(store, at=WINDOW_S + 99), progress=quiet)
+        await full_count_agrees(store)
+        assert await outcomes_in(store) == counted
+
+    async def test_a_publication_that_fails_counts_nothing(self, store: Store) -> None:
+        """What is counted commits with the ledgers, or not at all."""
+        await keep(store, arrival(said("e1", order="A")))
+        with pytest.raises(RuntimeError, match="planned"):
+            await published_then_failing(store, "A")
+        assert await outcomes_in(store) == {}
+        await full_count_agrees(store)
+
     async def test_rebuilding_the_caches(self, store: Store) -> None:
         """Dropping every ledger and folding all again gives equal rows, and publishes nothing."""
         for number in range(6):
@@ -280,6 +316,12 @@ LISTINGS: list[dict[str, Any]] = [
     {"finding": "redelivered"},
     {"finding": "paid_twice"},
 ]
+
+
+async def full_count_agrees(store: Store) -> None:
+    """The counters of orders are what the ledgers give."""
+    async with store.reading() as connection:
+        assert await differing_tallies(connection) == []
 
 
 async def outcomes_in(store: Store) -> dict[str, int]:

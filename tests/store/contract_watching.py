@@ -7,12 +7,12 @@ from sqlalchemy import text
 from app.ids import first_id, new_id
 from app.store.database.facts import database_facts
 from app.store.folding.records import add_records
+from app.store.folding.tallies import finding_counts
 from app.store.people.signoffs import Signoff, add_signoff, signoffs
 from app.store.store import Store
 from app.store.watching import (
     UNREADABLE,
     deliveries_between,
-    finding_counts,
     last_delivery,
     paid_until,
     sessions_since,

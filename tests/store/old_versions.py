@@ -15,6 +15,8 @@ Contents = dict[str, list[dict[str, Any]]]
 """The rows of each table, in an order that does not depend on how they were written."""
 
 VERSIONS = sorted(schema.known_versions())
+TALLIES = "0023"
+"""The version since which orders are counted by outcome and by finding."""
 LARGE = 2**62
 """More than 32 bits hold, so that a column that became narrower would be seen."""
 
@@ -38,6 +40,11 @@ async def contents(store: Store, made: Contents) -> Contents:
     async with store.reading() as connection:
         found: Contents = await connection.run_sync(_read, {n: [*r[0]] for n, r in made.items()})
     return found
+
+
+def is_tally(counter: str) -> bool:
+    """Whether this counter is a cache: of orders by outcome or by finding."""
+    return counter.startswith(("outcome ", "finding "))
 
 
 async def version_of(store: Store) -> str | None:
@@ -81,5 +88,6 @@ def _read(connection: Connection, columns: dict[str, list[str]]) -> Contents:
     for name, names in columns.items():
         asking = select(*map(column, names)).select_from(table(name))
         rows = connection.execute(asking).mappings()
-        found[name] = sorted(map(dict, rows), key=repr)
+        kept = [dict(row) for row in rows if not (name == "counters" and is_tally(row["name"]))]
+        found[name] = sorted(kept, key=repr)
     return found

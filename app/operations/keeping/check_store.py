@@ -6,7 +6,8 @@
     3 index          events, links, contests and verdicts are what the bodies give, as in `reindex`;
                      customers whom bodies name are found by their numbers
     4 ledgers        cached and published ones are what the histories give, as in `refold --all`;
-                     and takings, where they are cached and not behind
+                     and takings, where they are cached and not behind; the counters of orders
+                     are what a full count of the ledgers gives
     5 due marks      every order comes up when its ledger changes next
     6 erasures       their journal can be read, is this database's, and was carried out in it
 
@@ -47,6 +48,7 @@ from app.store.folding.histories import gather, scan
 from app.store.folding.indexing import index_again
 from app.store.folding.ledgers import latest_positions, ledger_row
 from app.store.folding.published import feed_gaps
+from app.store.folding.tallies import differing_tallies
 from app.words import counted
 from reconcile.fold import fold
 from reconcile.history import History
@@ -228,6 +230,7 @@ class _Check:
         async for orders in ledgers_without_history(connection):
             await self._compare(connection, list((await gather(connection, orders)).values()))
         self._add(await feed_gaps(connection))
+        self._add(await differing_tallies(connection))
 
     async def _compare(self, connection: Any, histories: Sequence[History]) -> None:
         orders = [history.order for history in histories]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
@@ -14,8 +12,8 @@ from app.store.database.facts import server_moved
 from app.store.database.safety import unsafe_standbys
 from app.store.evidence.unsealed import count_unsealed, log_size
 from app.store.folding.due_marks import count_due, next_due
-from app.store.folding.ledgers import outcome_counts
 from app.store.folding.outbox import notification_counts
+from app.store.folding.tallies import outcome_counts
 from app.store.watching import events_taken
 from reconcile.ledger import OUTCOMES
 
@@ -49,30 +47,6 @@ async def unsafe(desk: Desk) -> list[str]:
         return await unsafe_standbys(connection) + ([] if moved is None else [moved])
 
 
-COUNTED_S: Final = 1.0
-"""Seconds for which orders by outcome are not counted again: that reads the row of every order, and
-anybody may ask."""
-
-
-class Outcomes:
-    """How many orders have each outcome, counted by one at a time, and seldom."""
-
-    def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._counts: dict[str, int] = {}
-        self._counted_until = 0.0
-
-    async def counted(self, desk: Desk) -> Mapping[str, int]:
-        """As they were within the last second."""
-        async with self._turn:
-            if asyncio.get_running_loop().time() >= self._counted_until:
-                async with desk.store.reading() as connection:
-                    counts = await outcome_counts(connection)
-                self._counts = dict.fromkeys(OUTCOMES, 0) | counts
-                self._counted_until = asyncio.get_running_loop().time() + COUNTED_S
-        return self._counts
-
-
 async def refusal(desk: Desk) -> str | None:
     """Why nothing can be written now, one sentence; None when it can.
 
@@ -102,11 +76,11 @@ async def everything_refused(desk: Desk, ages: RefusedAges) -> str | None:
     return ages.everything_refused(now)
 
 
-async def store_state(desk: Desk, outcomes: Outcomes) -> StoreState:
+async def store_state(desk: Desk) -> StoreState:
     """Raises as `refusal` does."""
     store, refuses = desk.store, await refusal(desk)
-    counts = await outcomes.counted(desk)
     async with store.reading() as connection:
+        counts = dict.fromkeys(OUTCOMES, 0) | await outcome_counts(connection)
         due = await count_due(connection, now=desk.clock.now())
         notifications = await notification_counts(connection)
         sealed = await log_size(connection), await count_unsealed(connection)

@@ -22,9 +22,9 @@ from app.operations.watching.refused_ages import RefusedAges
 from app.operations.watching.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, silence
 from app.store.folding.holds import count_held
 from app.store.folding.outbox import Away, away, notification_counts
+from app.store.folding.tallies import finding_counts
 from app.store.watching import (
     deliveries_between,
-    finding_counts,
     last_delivery,
     paid_until,
     sessions_since,
@@ -36,8 +36,7 @@ from reconcile.instants import DAY, SECOND, Duration, format_instant
 from reconcile.ledger import FindingCode
 
 REST_S: Final = 45.0
-"""Seconds between two looks: a clock that is off is told within a minute. The longest of them reads
-every order's row once."""
+"""Seconds between two looks: a clock that is off is told within a minute."""
 
 UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
 

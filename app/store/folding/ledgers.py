@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.store.folding.due_marks import Due, Mark, settle_marks
 from app.store.folding.outbox import write_notifications
 from app.store.folding.published import PUBLISHED_COLUMNS, Published, published_of
+from app.store.folding.tallies import count_anew, standing, tally
 from app.store.sql.statements import PlainConnection, insert_rows, run, select_in
 from reconcile.instants import Instant
 from reconcile.ledger import Outcome
@@ -175,6 +176,7 @@ def _publish(
     marks: Sequence[Mark],
     notify: Instant | None,
 ) -> None:
+    before = standing(connection, [each.order for each in publications])
     if publications:
         insert_rows(
             connection,
@@ -196,6 +198,8 @@ def _publish(
             write_notifications(connection, revisions, first=first, now=notify)
     if marks:
         settle_marks(connection, marks)
+    after = [(each.position.outcome, each.findings) for each in publications]
+    tally(connection, before=before, after=after)
 
 
 def _take_numbers(connection: PlainConnection, name: str, count: int) -> int:
@@ -291,17 +295,12 @@ async def listed_orders(
     return [row[0] for row in rows]
 
 
-async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
-    """How many orders have each outcome, as the cache has them."""
-    rows = await connection.execute(text("SELECT outcome, count(*) FROM ledgers GROUP BY outcome"))
-    return {row[0]: int(row[1]) for row in rows}
-
-
 async def drop_takings(connection: AsyncConnection) -> None:
     """Empty the cache of takings; the next reconciliation makes them."""
     await connection.execute(text("DELETE FROM takings"))
 
 
 async def drop_ledgers_without_history(connection: AsyncConnection) -> None:
-    """Drop the cached ledgers of orders of which nothing is known by now."""
+    """Drop the cached ledgers of orders of which nothing is known by now, and count the others."""
     await connection.execute(text(f"DELETE FROM ledgers WHERE {WITHOUT_HISTORY}"))  # noqa: S608
+    await count_anew(connection)

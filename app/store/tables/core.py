@@ -27,7 +27,8 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """A number that is raised inside the transaction that uses it, so that it has no gaps."""
+    """A number that changes in the transaction that uses it: the last of a series without gaps, or
+    how many orders have an outcome or a finding."""
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED

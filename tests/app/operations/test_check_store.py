@@ -162,6 +162,13 @@ PLANTED = {
         "UPDATE counters SET value=1 WHERE name='revisions'",
         ["the outcome feed would go on at another number"],
     ),
+    "a counter of orders": (
+        "UPDATE counters SET value=9 WHERE name='outcome canceled'",
+        [
+            "the counter of orders with the outcome canceled is 9, and there are 1; "
+            "`tallyhook refold --all` counts them again"
+        ],
+    ),
     "a mark that is missing": (
         "DELETE FROM order_due WHERE order_key='O-2'",
         ["order O-2 has no due mark"],

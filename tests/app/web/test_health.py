@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import re
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from app.errors import StoreUnavailable
 from app.operations.checkout import ask_again
 from app.operations.folding import worker
-from app.operations.watching import health
 from app.store.database.space import Space
 from app.store.store import Store
 from app.store.unanswered import Unanswered, note_unanswered
@@ -159,26 +157,6 @@ async def test_figures(driver: Driver) -> None:
     assert 'tallyhook_orders{outcome="succeeded"} 1.0' in text
     assert "tallyhook_delivery_seconds_count 5.0" in text
     assert "made-up" not in text
-
-
-@pytest.mark.parametrize(("lasting", "times"), [(1_000.0, 1), (0.0, 10)])
-async def test_orders_are_counted_seldom_however_many_ask(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch, lasting: float, times: int
-) -> None:
-    """By one at a time, and not again while a count lasts; for readiness not at all."""
-    counting, counts = health.outcome_counts, []
-
-    async def counted(connection: Any) -> dict[str, int]:
-        counts.append(await counting(connection))
-        return counts[-1]
-
-    monkeypatch.setattr(health, "outcome_counts", counted)
-    monkeypatch.setattr(health, "COUNTED_S", lasting)
-    for path in ("/readyz", "/metrics"):
-        answers = await asyncio.gather(*(driver.client.get(path) for _ in range(10)))
-        assert {each.status_code for each in answers} == {200}
-    assert len(counts) == times
-    assert all('tallyhook_orders{outcome="succeeded"} 0.0' in each.text for each in answers)
 
 
 async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
