@@ -105,8 +105,23 @@ def test_a_changed_word_is_noticed() -> None:
     assert differences(shown.output, [*good, "Traceback"])
 
 
-def test_every_command_in_the_table_exists() -> None:
-    """The table of commands names only what `--help` knows."""
+def test_the_table_of_commands_is_what_the_program_has() -> None:
+    """app/cli/README.md holds the table that `python -m app.cli.command_list` prints, whole."""
+    page = (ROOT / "app" / "cli" / "README.md").read_text()
+    table = "".join(line + "\n" for line in page.splitlines() if line.startswith("|"))
+    printed = subprocess.run(
+        [sys.executable, "-m", "app.cli.command_list"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    ).stdout
+    assert table == printed
+
+
+def test_every_command_that_the_readme_names_exists() -> None:
+    """The README names only commands that `--help` knows."""
     words = re.findall(r"`tallyhook (\w+)", README.read_text())
     help_text = subprocess.run(
         [sys.executable, "-m", "app", "--help"],
@@ -119,7 +134,12 @@ def test_every_command_in_the_table_exists() -> None:
     assert all(word in help_text for word in words)
 
 
-def test_every_link_in_the_readme_leads_somewhere() -> None:
-    """Relative links point at files that exist."""
-    for target in re.findall(r"\]\(([^)#:]+)\)", README.read_text()):
-        assert (ROOT / target).exists(), target
+def test_every_link_between_pages_leads_somewhere() -> None:
+    """Relative links of every page point at files that exist."""
+    pages = [
+        README,
+        *(p for top in ("app", "reconcile", "tests") for p in (ROOT / top).rglob("*.md")),
+    ]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), (page, target)
