@@ -73,7 +73,7 @@ GOES_ON = """
 import sqlite3
 import app.store.database.faults as faults
 
-faults._PASSING_SQLITE |= {sqlite3.SQLITE_IOERR: "planted"}
+faults._PASSING_SQLITE |= {sqlite3.SQLITE_IOERR: ("planted", "disk")}
 faults._FATAL_SQLITE.clear()
 """
 """An I/O error is taken for trouble that passes."""
