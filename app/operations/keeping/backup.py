@@ -23,7 +23,7 @@ _POSTGRESQL: Final = (
     "archive of its log to return to any moment"
 )
 
-_OURS: Final = ("", "-wal", "-shm", "-journal", ".serving", ".writing")
+_OURS: Final = ("", "-wal", "-shm", "-journal", ".serving", ".writing", ".waiting")
 """The files of a database: no backup may take their place."""
 
 

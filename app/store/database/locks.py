@@ -4,23 +4,39 @@
 for one transaction, so that a command such as `tokens add` can write while the service runs.
 With it, no process ever checkpoints while another commits, which SQLite before 3.51.3 can
 survive only by luck (its WAL-reset bug needs exactly that pair).
-The kernel releases both when their process ends, however it ends.
+
+Processes take the `WriteLock` in the order in which they came: whoever wants it first takes a place
+in a queue, which is a locked byte of a second file, at the offset that the clock of the machine
+shows. A place says only who is next, and the lock alone says who may write.
+The kernel releases all of them when their process ends, however it ends.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic_ns
+from typing import Final
 
 import anyio
 
 from app.errors import ConfigurationError, StoreUnavailable
 
 WAIT_S = 10.0
-"""How long a writer waits for another process's transaction. Transactions take milliseconds."""
+"""How long a writer waits for other processes' transactions. They take milliseconds."""
 
-_PAUSE_S = 0.005
+PASSED_BY_S: Final = 0.1
+"""How long the lock may lie free before those first in the queue are passed by: a process that was
+suspended while it waited is alive, and must hold up nobody."""
+
+_PAUSE_S: Final = 0.002
+
+_PLACE: Final = struct.Struct("hhqqi4x")
+"""The kernel's `struct flock`: kind, whence, start, length, process (0 for locks of this sort)."""
 
 
 class ServiceLock:
@@ -32,7 +48,7 @@ class ServiceLock:
 
     def take(self) -> None:
         """Raises ConfigurationError when another process serves this database."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = _opened(self._path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -53,25 +69,29 @@ class ServiceLock:
 
 
 class WriteLock:
-    """Exclusive for one transaction or checkpoint."""
+    """Exclusive for one transaction or checkpoint; first come, first served among processes."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(database.name + ".writing")
         self._file: int | None = None
+        self._queue = _Queue(database.with_name(database.name + ".waiting"))
 
     async def take(self) -> None:
-        """Wait for the lock. Raises StoreUnavailable when another process holds it too long."""
+        """Wait for the lock. Raises StoreUnavailable when other processes hold it too long."""
         if self._file is None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._file = os.open(self._path, flags, 0o600)
-        waited = 0.0
-        while not _flock(self._file):
-            if waited >= WAIT_S:
-                raise StoreUnavailable(
-                    "another process holds the database; try again", reason="busy"
-                )
-            await anyio.sleep(_PAUSE_S)
-            waited += _PAUSE_S
+            self._file = _opened(self._path)
+        waited = free = 0.0
+        with self._queue.place() as place:
+            while not (self._queue.is_next(place) and _flock(self._file)):
+                if waited >= WAIT_S:
+                    raise StoreUnavailable(
+                        "another process holds the database; try again", reason="busy"
+                    )
+                await anyio.sleep(_PAUSE_S)
+                waited += _PAUSE_S
+                free = free + _PAUSE_S if _is_free(self._file) else 0.0
+                if free >= PASSED_BY_S:
+                    self._queue.pass_by(place)
 
     def release(self) -> None:
         """Let others write."""
@@ -79,10 +99,72 @@ class WriteLock:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the lock file."""
+        """Close the lock's files."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        self._queue.close()
+
+
+class _Queue:
+    """Places of the processes that wait, each a byte of one file, in the order of their coming."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._passed = 0
+        """Places below this one are not waited for any more."""
+
+    @contextmanager
+    def place(self) -> Iterator[int]:
+        """A place behind all others, until the block ends."""
+        if self._file is None:
+            self._file = _opened(self._path)
+        place = monotonic_ns()
+        while not self._lock(place):
+            place += 1
+        try:
+            yield place
+        finally:
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _PLACE.pack(fcntl.F_UNLCK, 0, place, 1, 0))
+
+    def is_next(self, place: int) -> bool:
+        """Whether nobody else who is waited for came before."""
+        if self._file is None or place <= self._passed:
+            return True
+        asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, place - self._passed, 0)
+        told = fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, asked)
+        return bool(_PLACE.unpack(told)[0] == fcntl.F_UNLCK)
+
+    def pass_by(self, place: int) -> None:
+        """Wait no more for those who came before this place."""
+        self._passed = place
+
+    def _lock(self, place: int) -> bool:
+        assert self._file is not None
+        wanted = _PLACE.pack(fcntl.F_WRLCK, 0, place, 1, 0)
+        try:
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, wanted)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _is_free(descriptor: int) -> bool:
+    free = _flock(descriptor)
+    if free:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return free
 
 
 def _flock(descriptor: int) -> bool:

@@ -32,7 +32,7 @@ PAGES_AT_ONCE: Final = 1_000
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
 """What SQLite may leave beside a file. One that is of another file would be played into it."""
 
-_LOCKS: Final = (".serving", ".writing")
+_LOCKS: Final = (".serving", ".writing", ".waiting")
 """What a store leaves beside a file that it had open."""
 
 Progress = Callable[[int, int], None]

@@ -46,7 +46,7 @@ def names(folder: Path) -> set[str]:
     """The files in a folder, without the locks, logs, keys and journal of the database itself."""
     return (
         {each.name for each in folder.iterdir()}
-        - {f"t.db{name}" for name in (".serving", ".writing", "-wal", "-shm")}
+        - {f"t.db{name}" for name in (".serving", ".writing", ".waiting", "-wal", "-shm")}
         - {"t.phone.key", "t.erasures", "t.erasures.key"}
     )
 
