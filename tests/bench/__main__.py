@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench import figures
+from tests.bench.beside import beside_figures, put_beside
 from tests.bench.bundles import bundle_figures
 from tests.bench.engine import SignedKilobyte, cost, crooked_history, fold_once, found_in
 from tests.bench.flood import flood
@@ -43,6 +44,7 @@ PARTS = (
     "ingest",
     "flatness",
     "flood",
+    "put_beside_burst",
     "postgresql",
     "recovery",
     "import",
@@ -89,6 +91,11 @@ def flooding(folder: Path, sizes: Sizes) -> list[Figure]:
     return figures.flood_figures(found)
 
 
+def calling_beside(folder: Path, sizes: Sizes) -> list[Figure]:
+    """The shop's own calls beside other writers."""
+    return beside_figures(put_beside(folder, sizes))
+
+
 def sharing(folder: Path, sizes: Sizes) -> list[Figure]:
     """Receivers on PostgreSQL."""
     return shared_figures(run_shared(folder, sizes=sizes))
@@ -133,6 +140,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("reading", reading),
         ("rebuild", rebuilding),
         ("flood", flooding),
+        ("put_beside_burst", calling_beside),
         ("postgresql", sharing),
         ("recovery", recovering),
         ("import", importing),

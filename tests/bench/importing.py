@@ -47,7 +47,7 @@ def import_book(folder: Path, *, rows: int) -> ImportedBook:
     print("import: an order book, the first time and again", file=sys.stderr)
     secret = secret_text(new_secret())
     (folder / "one.csv").write_text(HEADING + "one,order,1.00,KES,,,,\n")
-    minor = _write(folder / "book.csv", rows)
+    minor = write_book(folder / "book.csv", rows)
 
     def imported(name: str, database: str) -> Ran:
         words = ("app", "records", "import", str(folder / name), "--format", "json")
@@ -56,7 +56,7 @@ def import_book(folder: Path, *, rows: int) -> ImportedBook:
 
     empty = imported("one.csv", "empty.db")
     ran = imported("book.csv", "book.db")
-    complete = _held(folder / "book.db") == (rows, minor)
+    complete = held_lines(folder / "book.db") == (rows, minor)
     again = imported("book.csv", "book.db")
     told = json.loads((folder / "book.csv.log").read_text())
     return ImportedBook(
@@ -65,11 +65,11 @@ def import_book(folder: Path, *, rows: int) -> ImportedBook:
         again=again,
         empty=empty,
         complete=complete,
-        unchanged=told["unchanged"] == rows and _held(folder / "book.db") == (rows, minor),
+        unchanged=told["unchanged"] == rows and held_lines(folder / "book.db") == (rows, minor),
     )
 
 
-def _write(path: Path, rows: int) -> int:
+def write_book(path: Path, rows: int) -> int:
     """Write the file; the sum of its amounts in minor units."""
     chance, total = random.Random(SEED), 0
     with path.open("w") as file:
@@ -91,7 +91,7 @@ def _in_no_order(chance: random.Random, rows: int) -> Iterator[int]:
     return iter(numbers)
 
 
-def _held(path: Path) -> tuple[int, int]:
+def held_lines(path: Path) -> tuple[int, int]:
     """Lines that are in force, and the sum of their amounts."""
     with closing(sqlite3.connect(path)) as connection:
         count, total = connection.execute(

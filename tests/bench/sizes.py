@@ -17,6 +17,7 @@ BARS = {
     "flood share": 1.0,
     "flood p99": 250.0,
     "flood memory": 20.0,
+    "put beside": 250.0,
     "verifying": 15.0,
     "recovery": 5.0,
     "import": 50_000.0,
@@ -30,8 +31,9 @@ BARS = {
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
-deliveries, ms, MiB; verifying: µs, of any keyed hash; recovery, workbook, bundle: seconds; import,
-match, reconcile: rows a second; sealing: of the rate without it, leaves a second; proof: ms."""
+deliveries, ms, MiB; put beside: ms; verifying: µs, of any keyed hash; recovery, workbook, bundle:
+seconds; import, match, reconcile: rows a second; sealing: of the rate without it, leaves a second;
+proof: ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,8 @@ class Sizes:
     folds          folds in one repeat; `repeats` of them
     flood_unsigned unsigned requests in a flood, beside `flood_slow` slow connections and
                    `flood_rate` genuine deliveries a second
+    beside_orders  orders whose deliveries come in a burst beside the shop's own calls, and
+                   `beside_rows` of an order book that is imported beside them
     recovery_orders orders in the database of a service that is killed; each has four deliveries
     import_rows    rows of an order book
     match_orders   orders that are matched with as many book and statement lines
@@ -76,6 +80,8 @@ class Sizes:
     flood_unsigned: int = 100_000
     flood_slow: int = 1_000
     flood_rate: float = 100.0
+    beside_orders: int = 12_500
+    beside_rows: int = 200_000
     recovery_orders: int = 250_000
     import_rows: int = 1_000_000
     match_orders: int = 1_000_000
@@ -99,6 +105,8 @@ QUICK = Sizes(
     shared_orders=1_500,
     shared_rounds=4,
     shared_warm=500,
+    beside_orders=3_125,
+    beside_rows=20_000,
     recovery_orders=12_500,
     import_rows=50_000,
     match_orders=50_000,
