@@ -40,8 +40,6 @@ FOLLOWS_SUCCESS: frozenset[ClaimKind] = frozenset(
 )
 """What can only be said of an attempt that took money."""
 
-ENDS_DISPUTE: frozenset[ClaimKind] = frozenset(("dispute_won", "dispute_lost"))
-
 
 @dataclass(slots=True)
 class Heard:
@@ -377,7 +375,7 @@ def _place_level(
         reference = order if event.session is None else event.session
         finer = _finer(attempts, event)
         meant = _meant(finer, event, reference=reference)
-        if meant is None and finer and event.claim in SAYS_NOTHING_FINAL:
+        if meant is None and finer and _says_nothing_new(finer, event):
             continue
         _link(finer, event)
         if meant is not None:
@@ -414,12 +412,11 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
-    ended = _disputed_as(finer, event) if claim in ENDS_DISPUTE else []
-    if len(ended) == 1:
-        return ended[0]
+    if claim == "unrecognized":
+        return None  # nobody knows what it is, so nobody knows of which of them
+    if claim in FOLLOWS_SUCCESS:
+        return _goes_back_on(finer, event)
     same = [a for a in finer if claim in a.claims]
-    if not same and claim in FOLLOWS_SUCCESS:
-        same = [a for a in finer if "succeeded" in a.claims]
     if len(same) == 1:
         return same[0]
     # Money that several attempts state alike is repeated here, not moved once more.
@@ -428,12 +425,42 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
     return next(iter(repeated or named), None)
 
 
-def _disputed_as(finer: list[AttemptEvidence], event: Event) -> list[AttemptEvidence]:
-    """The attempts of which a dispute of this event's name was opened."""
-    name = event.movement
-    if name is None:
-        return []
-    return [a for a in finer if any(h.event.movement == name for h in a.claims.get("disputed", ()))]
+def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
+    """The payment that names the same refund or dispute, else the only one that was captured, else
+    one that states the same without a name. That a payment has a refund or dispute of its own says
+    nothing of another."""
+    if event.movement is not None:
+        named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
+        if len(named) == 1:
+            return named[0]
+    captured = [a for a in finer if "succeeded" in a.claims]
+    if len(captured) == 1:
+        return captured[0]
+    if event.money is None:
+        return None
+    repeated = [
+        a for a in finer if any(_repeats(event, h.event) for h in a.claims.get(event.claim, ()))
+    ]
+    return next(iter(repeated), None)
+
+
+def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
+    """Whether a coarse event that is about none of several attempts may be left aside: it tells of
+    no money, or of the total that they state."""
+    if event.refunded_total is not None and event.refunded_total.minor:
+        return False
+    if event.claim in SAYS_NOTHING_FINAL:
+        return True
+    if event.claim != "succeeded" or event.money is None:
+        return False
+    captured = [a.claims["succeeded"] for a in finer if "succeeded" in a.claims]
+    amounts = [{h.event.money for h in heard} for heard in captured]
+    if len(captured) < 2 or any(len(stated) != 1 or None in stated for stated in amounts):
+        return False
+    stated = [money for each in amounts for money in each if money is not None]
+    if {money.currency for money in stated} != {event.money.currency}:
+        return False
+    return sum([money.minor for money in stated]) == event.money.minor
 
 
 def _repeats(event: Event, other: Event) -> bool:

@@ -74,18 +74,18 @@ def _add(doubts: Doubts, found: Iterable[tuple[AttemptEvidence, Reason]]) -> Non
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
     """Events that share source and id but not their body, grouped, each with one of our own.
 
-    What is unconfirmed contradicts nobody: it is in no group.
+    What is unconfirmed or ignored contradicts nobody: it is in no group.
     """
     heard = case.heard + case.foreign if case.foreign else case.heard
     if len({h.event.event_id for h in heard}) == len(heard):
         return []
     groups: dict[tuple[str, str], list[Heard]] = {}
     for each in case.heard:
-        if each.event.standing != "unconfirmed":
+        if each.event.standing != "unconfirmed" and each.event.claim != "ignored":
             groups.setdefault((each.event.source, each.event.event_id), []).append(each)
     for each in case.foreign:
         key = (each.event.source, each.event.event_id)
-        if key in groups:
+        if key in groups and each.event.claim != "ignored":
             groups[key].append(each)
     return [group for group in groups.values() if len(group) > 1]
 
@@ -149,6 +149,8 @@ def _names(record: Record, attempt: AttemptEvidence) -> bool:
 
 
 def _claims(event: Event, attempt: AttemptEvidence) -> bool:
+    if event.claim == "ignored":
+        return False
     return event.source == attempt.source and (
         event.payment == attempt.reference
         or (event.session is not None and attempt.belongs_to(event.session))

@@ -55,9 +55,13 @@ def _needs_a_record(case: Case) -> bool:
     since = case.policy.require_order_record_since
     if since is None:
         return False
-    heard = [each.first for each in case.heard if each.event.standing != "unconfirmed"]
+    heard = [each.first for each in case.heard if _counts(each)]
     recorded = [record.recorded_at for record in case.filed.records()]
     return min([*heard, *recorded]) > since
+
+
+def _counts(heard: Heard) -> bool:
+    return heard.event.standing != "unconfirmed" and heard.event.claim != "ignored"
 
 
 def _holds(case: Case) -> Iterable[Reason]:
@@ -129,4 +133,23 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
             found += [h for pending in payment.pending for h in pending.heard]
             if not payment.known:
                 found += payment.unread
+            found += _reversals_of_others(payment, judgement)
+    return found
+
+
+def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
+    """Reversals on a payment that was not captured, which may be about one that was: they name no
+    payment, or that one was captured without a name."""
+    found = []
+    captured = [p.attempt for p in judgement.payments if p.captures]
+    for heard in payment.attempt.claims.get("reversed", ()):
+        event = heard.event
+        for attempt in captured:
+            nameless = all(h.event.payment is None for h in attempt.claims["succeeded"])
+            if attempt.source != event.source or not (event.payment is None or nameless):
+                continue
+            session = event.session
+            if session is None or attempt.session is None or attempt.belongs_to(session):
+                found.append(heard)
+                break
     return found

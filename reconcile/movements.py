@@ -146,7 +146,7 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
         captured = claims.get("succeeded")
         captures = [] if captured is None else _captures(attempt, captured)
         if captures and captures[0].heard[0].event.standing == "answered":
-            captures = _as_named(captures, filed)
+            captures = _as_named(captures, attempts, filed)
         if attempt.sums or not _MOVES.isdisjoint(claims):
             payments.append(_more_than_captures(Payment(attempt, captures)))
         elif captures:
@@ -197,14 +197,26 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
     ]
 
 
-def _as_named(captures: list[Movement], filed: Filed) -> list[Movement]:
+def _as_named(
+    captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
+) -> list[Movement]:
     """What a provider answered without an amount, where the shop named the amount of the session:
-    that amount, whatever amounts stood in the events that were asked about."""
+    that amount, whatever amounts stood in the events that were asked about; once, on the payment of
+    the session that was answered first."""
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
     named = filed.named_amount(attempt.source, attempt.session or "")
     if named is None or named.money is None or any(h.event.standing != "answered" for h in heard):
         return captures
+    alike = [
+        (min([h.at for h in each.claims["succeeded"]]), each.reference)
+        for each in attempts
+        if (each.source, each.session) == (attempt.source, attempt.session)
+        and all(h.event.standing == "answered" for h in each.claims.get("succeeded", ()))
+        and "succeeded" in each.claims
+    ]
+    if min(alike)[1] != attempt.reference:
+        return []
     return [Movement("captured", attempt, heard, (named.money,), named=named)]
 
 
@@ -222,19 +234,25 @@ def _restates(unnamed: list[Heard], captures: list[Movement]) -> bool:
 class Refunds:
     """What is said of refunds of one attempt: done, under way, failed, and so far in sum.
 
-    A refund is known by its own reference, else by the event's id. One that failed was none, also
-    in every sum that is dated from it until before the failure.
+    A refund is known by its own reference, else by the event's id. One that failed was none, unless
+    it was done later, also in every sum that is dated from it until before the failure.
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:
         claims = attempt.claims
         self._attempt = attempt
         self.failed = claims.get("refund_failed", [])
-        self._failed = _by_reference(self.failed)
         done = [h for h in claims.get("refunded", ()) if not _states_only_a_sum(h)]
         self._done, self._done_unnamed = _by_reference(done), _unnamed(done)
+        failures = _by_reference(self.failed)
+        self._failed = {n: h for n, h in failures.items() if not self._succeeded_after(n, h)}
         started = claims.get("refund_pending", [])
         self._started, self._started_unnamed = _by_reference(started), _unnamed(started)
+
+    def _succeeded_after(self, name: str, failures: list[Heard]) -> bool:
+        """Whether a refund that had failed was done after all."""
+        last = max([h.at for h in failures])
+        return any(h.at > last for h in self._done.get(name, ()))
 
     def movements(self) -> list[Movement]:
         """Each refund once, and one movement for what the largest sum states beyond them."""
@@ -531,7 +549,9 @@ def _stated(heard: Sequence[Heard]) -> tuple[Money, ...]:
         only = heard[0].event.money
         return () if only is None else (only,)
     amounts: list[Money] = []
-    for each in heard:
+    # An amount that an answer did not state is no match for one that was signed or answered.
+    own = [each for each in heard if each.event.standing != "answered"]
+    for each in own or heard:
         money = each.event.money
         # There are hardly ever two: comparing is cheaper than hashing.
         if money is not None and money not in amounts:

@@ -375,7 +375,8 @@ def _charged_back(judgement: Judgement) -> Decision | None:
 
 def _refunded(judgement: Judgement) -> Decision | None:
     gone = any(b.refunded or b.reversed for b in judgement.balances)
-    if not gone or judgement.held > 0:
+    others = [b for b in judgement.balances if b.currency != judgement.currency]
+    if not gone or judgement.held > 0 or any(b.captured > b.returned for b in others):
         return None
     return "refunded", (_money_reason(judgement, "refunded_in_full"),)
 

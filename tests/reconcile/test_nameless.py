@@ -1,0 +1,31 @@
+"""A reversal that may be of a payment without a name holds the order, whatever else was tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconcile.fold import fold
+from tests.reconcile.scenario_table import read
+
+PAID = (
+    "== a\n0s record order_placed r1 due=1500.00/KES\n"
+    "1s succeeded e1 {success}money=1500.00/KES\n"
+)
+    "== a\n0s record order_placed r1 due=1500.00/KES\n1s succeeded e1 {success}money=1500.00/KES\n"
+)
+
+
+@pytest.mark.parametrize("tried", ["", "0s declined e0 pay=pay_2\n", "0s expired e0 pay=pay_2\n"])
+@pytest.mark.parametrize(("success", "ships"), [("", False), ("pay=pay_3 ", True)])
+def test_a_reversal_of_a_payment_that_nobody_captured(
+    tried: str, success: str, ships: bool
+) -> None:
+    """It may be the nameless one's; it is none of one that has a name of its own."""
+    text = PAID.format(success=success) + tried + "5s reversed e2 pay=pay_1\n"
+    (scenario,) = read("table", text)
+    ledger = fold(
+        scenario.history(),
+        policy=scenario.policy,
+        as_of=max(getattr(m, "received_at", 0) for m in scenario.members),
+    )
+    assert ledger.fulfillable == ships
