@@ -8,9 +8,6 @@ from reconcile.fold import fold
 from tests.reconcile.scenario_table import read
 
 PAID = (
-    "== a\n0s record order_placed r1 due=1500.00/KES\n"
-    "1s succeeded e1 {success}money=1500.00/KES\n"
-)
     "== a\n0s record order_placed r1 due=1500.00/KES\n1s succeeded e1 {success}money=1500.00/KES\n"
 )
 
