@@ -250,9 +250,11 @@ class Refunds:
         self._started, self._started_unnamed = _by_reference(started), _unnamed(started)
 
     def _succeeded_after(self, name: str, failures: list[Heard]) -> bool:
-        """Whether a refund that had failed was done after all."""
-        last = max([h.at for h in failures])
-        return any(h.at > last for h in self._done.get(name, ()))
+        """Whether the provider dates a refund after its failure: it was done after all."""
+        done = self._done.get(name, [])
+        if not done or not _all_dated([*done, *failures]):
+            return False
+        return max([h.at for h in done]) > max([h.at for h in failures])
 
     def movements(self) -> list[Movement]:
         """Each refund once, and one movement for what the largest sum states beyond them."""
