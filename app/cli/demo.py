@@ -99,7 +99,7 @@ async def _run(sockets: tuple[socket, socket, socket], *, once: bool, began: flo
         urls = [f"http://{HOST}:{port}" for port in ports[:2]]
         for child, url in ((service, urls[0] + "/readyz"), (provider, urls[1] + "/livez")):
             await shop.until(_answering(http, url), what=f"the {child.name}", watch=child.check)
-        async with open_desk(settings, purpose="writing") as desk:
+        async with shop.interrupted_first(), open_desk(settings, purpose="writing") as desk:
             token = await issue_token(desk, name="demo-shop")
             party = shop.Party(service=urls[0], provider=urls[1], token=token)
             played = await _play(desk, http, party)

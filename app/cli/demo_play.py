@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
 import httpx2
 
-from app.errors import UnreachableError
+from app.errors import TallyhookError, UnreachableError
 from app.operations.desk import Desk
 from app.outbound.http import asked_to_wait
 from app.sandbox.scenarios import SCENARIOS, Scenario
@@ -90,6 +91,17 @@ def order_of(scenario: Scenario) -> str:
     return f"DEMO-{scenario.ending}"
 
 
+@asynccontextmanager
+async def interrupted_first() -> AsyncIterator[None]:
+    """Where what is done in it fails, a Ctrl-C that ended the servers has its turn before the
+    failure does."""
+    try:
+        yield
+    except TallyhookError:
+        await asyncio.sleep(SAME_MOMENT_S)
+        raise
+
+
 async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
     """Look until it has happened.
 
@@ -97,11 +109,8 @@ async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: 
     """
     ends = monotonic() + PATIENCE_S
     while True:
-        try:
+        async with interrupted_first():
             watch()
-        except UnreachableError:
-            await asyncio.sleep(SAME_MOMENT_S)
-            raise
         if await ready():
             return
         if monotonic() > ends:
