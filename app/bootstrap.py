@@ -26,6 +26,7 @@ from app.open_files import affordable
 from app.operations.checkout.ask_again import asking_again
 from app.operations.deliveries.confirm_events import Confirmer
 from app.operations.deliveries.confirming import confirming
+from app.operations.deliveries.read_inbox import Reader, ReaderContext
 from app.operations.deliveries.receive_delivery import Door
 from app.operations.deliveries.rejection_rate import RejectionRate
 from app.operations.desk import Desk
@@ -193,6 +194,12 @@ def _door(
     )
 
 
+def _watchdog(desk: Desk, settings: Settings, ages: RefusedAges) -> tuple[Watchdog, Rounds]:
+    watchdog = Watchdog(Watched(desk, ages, destination(settings)))
+    looking = Rounds(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
+    return watchdog, looking
+
+
 class Service:
     """A receiver with its journal and, unless it is left out, its fold worker."""
 
@@ -232,10 +239,7 @@ class Service:
         self.notifying = notifying(desk, shop, client) if shop and client else None
         self.sealing = None if signer is None else sealing(desk, signer)
         ages = RefusedAges()
-        self.watchdog = Watchdog(Watched(desk, ages, destination(settings)))
-        self.watching = Rounds(
-            self.watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S)
-        )
+        self.watchdog, self.watching = _watchdog(desk, settings, ages)
         retention = retention_of(settings, sources) if with_worker else None
         self.pruner = None if retention is None else Pruner(desk, retention)
         self._journal_alive = False
@@ -245,6 +249,8 @@ class Service:
         metrics = Metrics(frozenset(self.sources), self.gate)
         door = _door(self.store, settings, self.sources, clock, ages)
         self.webhooks = Webhooks(door, limits=request_limits(settings), metrics=metrics)
+        reads = ReaderContext(desk, sources, settings.environment, count=metrics.count_read)
+        self.reader = Reader(reads)
         self.application = self._application(settings, metrics)
 
     def _application(self, settings: Settings, metrics: Metrics) -> Starlette:
@@ -259,7 +265,13 @@ class Service:
             webhooks=self.webhooks,
             api=api,
             checkouts=Checkouts(self.desk, self.checkout),
-            health=Health(self.desk, reasons=self.reasons, metrics=metrics, watchdog=self.watchdog),
+            health=Health(
+                self.desk,
+                reasons=self.reasons,
+                metrics=metrics,
+                watchdog=self.watchdog,
+                inbox_red_s=settings.inbox_red_s,
+            ),
         )
 
     def reasons(self) -> list[str]:
@@ -267,6 +279,8 @@ class Service:
         reasons = list(self._broken)
         if not self._journal_alive:
             reasons.append("the journal is not running")
+        if not self.reader.alive:
+            reasons.append("the reader of the inbox is not running")
         if self.worker is not None and not self.worker.alive:
             reasons.append("the fold worker is not running")
         if self.confirming is not None and not self.confirming.alive:
@@ -301,6 +315,7 @@ class Service:
         """Journal and background tasks at work; on leaving, all that waits has been written."""
         self.store.writer.on_poison = self._break
         journal = asyncio.create_task(self._supervise("the journal", self._run_journal()))
+        reader = asyncio.create_task(self._supervise("the reader of the inbox", self.reader.run()))
         tasks = []
         for name, part in self._parts():
             tasks.append((part, asyncio.create_task(self._supervise(name, part.run()))))
@@ -313,6 +328,8 @@ class Service:
             await looking
             self.store.journal.close()
             await journal
+            self.reader.stop()  # what was accepted is read, if it can be
+            await reader
             for part, task in tasks:
                 part.stop()
                 await task

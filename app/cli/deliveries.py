@@ -18,6 +18,7 @@ from app.cli.output import (
     progress,
     say,
 )
+from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -46,6 +47,34 @@ def list_deliveries(
     emit_up_to(limit, [_row(entry) for entry in entries], columns=COLUMNS, form=form)
 
 
+@group.command("poisoned")
+def list_poisoned(
+    retry: Annotated[bool, typer.Option("--retry", help="Have them read again.")] = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """List deliveries that were accepted and could not be appended: set aside, and kept."""
+    from app.cli.running import with_desk
+    from app.operations.deliveries.poisoned import poisoned, read_again
+
+    found = with_desk(lambda desk, settings: poisoned(desk))
+    emit(
+        [
+            {
+                "delivery": each.delivery_id,
+                "received_at": format_instant(each.received_at),
+                "source": each.source,
+                "size": len(each.body),
+            }
+            for each in found
+        ],
+        columns=("delivery", "received_at", "source", "size"),
+        form=form,
+    )
+    if retry and found:
+        with_desk(lambda desk, settings: read_again(desk), purpose="writing")
+        note("They are read again by `serve`.")
+
+
 @group.command("show")
 def show_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
@@ -66,7 +95,6 @@ def show_delivery(
         order_of,
         show_delivery,
     )
-    from reconcile.instants import format_instant
 
     async def look(desk: Desk, settings: Settings) -> tuple[Any, str | None, list[str], list[str]]:
         entry = await show_delivery(desk, delivery)

@@ -229,7 +229,8 @@ async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
     text = (await call(http, "GET", f"{party.service}/metrics")).text
     counts = {}
     for line in text.splitlines():
-        if line.startswith("tallyhook_deliveries_total{"):
+        if line.startswith(("tallyhook_deliveries_total{", "tallyhook_deliveries_read_total{")):
             verdict = line.partition('verdict="')[2].partition('"')[0]
             counts[verdict] = int(float(line.rpartition(" ")[2]))
+    counts.pop("accepted", None)  # each of them has been read, under its own verdict
     return counts

@@ -3,7 +3,8 @@
     async with open_store(settings) as store:            # whoever serves or writes
         async with store.reading() as connection: …      # a snapshot
         async with store.writing() as connection: …      # one transaction
-        await store.journal.submit(arrival)              # the path of a delivery
+        await store.journal.submit(received)             # the way of a delivery: into the inbox
+        await store.append(ready)                        # and out of it
 
 What may be done with a connection stands in the modules beside this one, one for each purpose.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,10 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.store.arrivals.inbox import let_rows_go
+from app.store.arrivals.intake import TRIAL, Appended, Arrival, Ready, StoredVerdict, append
 from app.store.arrivals.journal import Journal
+from app.store.arrivals.links import LinkMemory
 from app.store.arrivals.rejections import RejectionRing
 from app.store.database import schema
 from app.store.database.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
@@ -32,13 +36,13 @@ from app.store.database.facts import note_server
 from app.store.database.faults import PUT_BACK, driver_errors, is_not_there_yet, why_not_opened
 from app.store.database.integrity import damage
 from app.store.database.locks import ServiceLock, WriteLock
-from app.store.database.locks_shared import MIGRATING, take_lock
+from app.store.database.locks_shared import LINKING, MIGRATING, REFUSING, take_lock
 from app.store.database.log_length import LogLength
 from app.store.database.postgresql import Purpose
 from app.store.database.preview import read_as_newest
 from app.store.database.space import MIB, Space
 from app.store.database.writer import Writer
-from app.store.sql.statements import run
+from app.store.sql.statements import PlainConnection, run
 
 log = structlog.get_logger()
 
@@ -98,18 +102,74 @@ class Store:
         """Whether the whole file has been looked at; else `look` is still to be called."""
         self.closing = asyncio.Event()
         """Set when the service stops: whoever waits for something new should wait no more."""
-        self.on_commit: Callable[[int], None] = lambda count: None
+        self.accepted = asyncio.Event()
+        """Set when the inbox has got something."""
+        self.read = asyncio.Event()
+        """Set when something of the inbox was read."""
+        self._memory = LinkMemory()
+        self.append_faults = 0
+        """Times in a row that what was read could not be appended."""
         self.journal = Journal(
             self.writer,
-            ring=self._ring,
             queue_limit=settings.journal_queue,
             batch_limit=settings.journal_batch,
-            on_commit=self._committed,
+            on_commit=lambda count: self.accepted.set(),
         )
 
-    def _committed(self, count: int) -> None:
-        self.evidence_arrived.set()
-        self.on_commit(count)
+    async def append(self, ready: Sequence[Ready]) -> list[tuple[Arrival, StoredVerdict]]:
+        """Append what rows of the inbox say, and let those rows go, in one transaction. Returns
+        what was appended, with its verdict: nothing of a row that another reader let go meanwhile.
+
+        Raises as `Writer.commit` does.
+        """
+        try:
+            arrivals, appended = await self.writer.commit(self._append, ready)
+        except Exception:
+            self._memory.forget()
+            self.append_faults += 1
+            raise
+        self.append_faults = 0
+        self._memory.add(appended.links)
+        if arrivals:
+            self.evidence_arrived.set()
+        self.read.set()
+        return list(zip(arrivals, appended.verdicts, strict=True))
+
+    async def cannot_append(self) -> str | None:
+        """Why no delivery can be appended at present, one sentence; None where one can. One of
+        nobody's is appended, and taken back."""
+        try:
+            async with self.writer.transaction() as connection:
+                await run(connection, append, [TRIAL], LinkMemory())
+                raise _TakenBack
+        except _TakenBack:
+            self.append_faults = 0
+            return None
+        except Exception as error:
+            kind = type(error.__cause__ or error).__name__
+            return (
+                f"deliveries that were accepted cannot be appended ({kind}): they are kept; run "
+                "`tallyhook db check`, and see the log"
+            )
+
+    def _append(
+        self, connection: PlainConnection, ready: Sequence[Ready]
+    ) -> tuple[list[Arrival], Appended]:
+        # Both locks before any row is locked.
+        take_lock(connection, LINKING)
+        if any(each.rejections for each in ready):
+            take_lock(connection, REFUSING)
+        ours = let_rows_go(connection, [each.row for each in ready if each.row is not None])
+        kept = {row.seq for row in ours}
+        ready = [each for each in ready if each.row is None or each.row.seq in kept]
+        arrivals = [arrival for each in ready for arrival in each.arrivals]
+        rejections = [rejection for each in ready for rejection in each.rejections]
+        appended = Appended([], {})
+        if arrivals:
+            appended = append(connection, arrivals, self._memory)
+        if rejections:
+            self._ring.append(connection, rejections)
+        return arrivals, appended
 
     @property
     def shared(self) -> bool:
@@ -278,6 +338,10 @@ class Store:
             self._log.close()
         if self._service is not None:
             self._service.release()
+
+
+class _TakenBack(Exception):
+    """Ends a trial, so that nothing of it is kept."""
 
 
 async def _bring_up_to_date(connection: AsyncConnection, current: str | None) -> None:

@@ -76,7 +76,7 @@ class Api:
             raise ApiProblem(
                 404, "order_unknown", "Nothing is known of an order of this reference."
             ) from None
-        return _json(found)
+        return _of_order(found)
 
     async def list_orders(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders?outcome=&finding=&after=&limit="""
@@ -100,7 +100,7 @@ class Api:
             await tell_order(self._desk, told, author=author_of_token(program))
         except ReferenceTaken as error:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
-        return _json(await order_document(self._desk, order))
+        return _of_order(await order_document(self._desk, order))
 
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""
@@ -137,8 +137,17 @@ _OPENAPI: Final = json.dumps(API_DOCUMENT, ensure_ascii=False).encode()
 """Written once: it is the longest answer that needs no token."""
 
 
-def _json(document: Any) -> Response:
-    return Response(json.dumps(document, ensure_ascii=False), media_type=JSONResponse.media_type)
+def _of_order(document: dict[str, Any]) -> Response:
+    behind = document.get("behind_s")
+    return _json(document, {} if behind is None else {"Tallyhook-Behind": str(behind)})
+
+
+def _json(document: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(
+        json.dumps(document, ensure_ascii=False),
+        media_type=JSONResponse.media_type,
+        headers=headers,
+    )
 
 
 async def capped_body(request: Request) -> bytes:

@@ -12,7 +12,7 @@ from app.errors import TallyhookError
 from app.operations.desk import Desk
 from app.operations.going_live.golive import unfinished
 from app.operations.watching.alarm import Alarm
-from app.operations.watching.health import refusal, store_state, unsafe
+from app.operations.watching.health import reader_behind, refusal, store_state, unsafe
 from app.operations.watching.watchdog import WATCHES, Watchdog
 from app.web.metrics import Metrics
 from reconcile.instants import SECOND
@@ -29,12 +29,20 @@ class Health:
     """The three endpoints. `reasons` tells what of this process's own tasks is not working."""
 
     def __init__(
-        self, desk: Desk, *, reasons: Reasons, metrics: Metrics, watchdog: Watchdog
+        self,
+        desk: Desk,
+        *,
+        reasons: Reasons,
+        metrics: Metrics,
+        watchdog: Watchdog,
+        inbox_red_s: int,
     ) -> None:
+        """inbox_red_s: how long a delivery may wait to be read before the service is not ready."""
         self._desk = desk
         self._reasons = reasons
         self._metrics = metrics
         self._watchdog = watchdog
+        self._inbox_red_s = inbox_red_s
 
     async def livez(self, request: Request) -> Response:
         """The process answers."""
@@ -53,7 +61,8 @@ class Health:
         try:
             refuses = await refusal(self._desk)
             refused = await self._watchdog.everything_refused()
-            reasons += [why for why in (refuses, refused) if why]
+            behind = await reader_behind(self._desk, limit_s=self._inbox_red_s)
+            reasons += [why for why in (refuses, refused, behind) if why]
             dangers = await unsafe(self._desk)
             golive = await unfinished(self._desk)
         except TallyhookError as error:
@@ -81,6 +90,8 @@ class Health:
         gauges = {
             "orders_due": state.due,
             "journal_queue": state.queue,
+            "inbox_unread": state.unread,
+            "inbox_set_aside": state.aside,
             "store_writable": int(state.refuses is None),
             "write_faults": state.faults,
             "notifications_waiting": state.notifications[0],

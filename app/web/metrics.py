@@ -36,6 +36,7 @@ class Metrics(Collector):
         self._gate = gate
         self._deliveries: Counter[tuple[str, str]] = Counter()
         self._not_stored: Counter[str] = Counter()
+        self._read: Counter[tuple[str, str]] = Counter()
         self._times = [0] * (len(_SECONDS) + 1)
         self._time_sum = 0.0
         self._gauges: Mapping[str, int] = {}
@@ -49,6 +50,11 @@ class Metrics(Collector):
         self._deliveries[known, verdict or "not_stored"] += 1
         self._times[bisect_left(_SECONDS, seconds)] += 1
         self._time_sum += seconds
+
+    def count_read(self, source: str, verdict: str) -> None:
+        """Count one delivery that was read from the inbox."""
+        known = source if source in self._sources else "unknown"
+        self._read[known, verdict] += 1
 
     def count_not_stored(self, reason: str) -> None:
         """Count one delivery that was answered 503, by why."""
@@ -69,6 +75,14 @@ class Metrics(Collector):
         for labels, count in sorted(self._deliveries.items()):
             deliveries.add_metric(labels, count)
         yield deliveries
+        read = CounterMetricFamily(
+            "tallyhook_deliveries_read",
+            "Deliveries read from the inbox, by what became of them.",
+            labels=("source", "verdict"),
+        )
+        for labels, count in sorted(self._read.items()):
+            read.add_metric(labels, count)
+        yield read
         not_stored = CounterMetricFamily(
             "tallyhook_deliveries_not_stored",
             "Deliveries answered 503, by why.",
@@ -121,6 +135,8 @@ class Metrics(Collector):
 _GAUGES: Final = {
     "orders_due": "Orders whose fold is due and not yet done.",
     "journal_queue": "Arrivals that wait to be committed.",
+    "inbox_unread": "Deliveries and refused ones that are accepted and not read yet.",
+    "inbox_set_aside": "Deliveries that could not be appended; `tallyhook deliveries poisoned`.",
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
     "write_faults": "Batches of deliveries in a row that could not be written, to this moment.",
     "notifications_waiting": "Notifications that the shop has not yet taken.",

@@ -16,7 +16,7 @@ from pathlib import Path
 from app.clock import SystemClock
 from app.ids import new_id
 from app.providers.source import Source
-from app.store.arrivals.intake import Arrival
+from app.store.arrivals.intake import Arrival, Ready
 from app.store.store import StoreSettings, open_store
 from reconcile.instants import Instant
 from tests.bench.orders import Message, Stretch
@@ -36,14 +36,11 @@ async def _fill(settings: StoreSettings, stretch: Stretch, reader: Source) -> No
     now, written = SystemClock().now(), 0
     messages = mixed(stretch, now=now)
     async with open_store(settings) as store:
-        journal = asyncio.create_task(store.journal.run())
         while batch := list(_arrivals(islice(messages, BATCH), reader, now)):
-            await asyncio.gather(*[store.journal.submit(arrival) for arrival in batch])
+            await store.append([Ready(None, batch)])
             written += len(batch)
             if written % 100_000 == 0:
                 print(f"rebuild: {written:,} of {stretch.events:,} written", file=sys.stderr)
-        store.journal.close()
-        await journal
 
 
 def _arrivals(messages: Iterator[Message], reader: Source, now: Instant) -> Iterator[Arrival]:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from app.bootstrap_serving import BACKLOG
 from app.config import Settings
 
-ANSWER = b'{"verdict":"stored","delivery":"dlv_000000000000000000000000000000"}'
+ANSWER = b'{"verdict":"accepted","delivery":"dlv_000000000000000000000000000000"}'
 
 
 async def receive(request: Request) -> Response:

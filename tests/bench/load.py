@@ -37,7 +37,7 @@ class Leg:
     """What came of one row of requests; rates and shares leave the warm-up out.
 
     sent          requests, the warm-up included
-    refused       places in the row of requests not answered with 200 and `"stored"`
+    refused       places in the row of requests not answered with 200 and `"accepted"`
     seconds       from the end of the warm-up to the last answer
     generator_cpu, server_cpu
                   processor seconds used in that time
@@ -138,7 +138,7 @@ class Connection:
             self._partial = data
             return
         self._partial = b""
-        good = data[9:12] == b"200" and b'"stored"' in data
+        good = data[9:12] == b"200" and b'"accepted"' in data
         self._course.answer(self._place, time.perf_counter() - self._sent_at, good)
         self.send_next()
 

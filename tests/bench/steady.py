@@ -68,7 +68,7 @@ class Provider:
         except OSError:
             self.close()
             return False
-        return answer[9:12] == b"200" and b'"stored"' in answer
+        return answer[9:12] == b"200" and b'"accepted"' in answer
 
     def close(self) -> None:
         """Hang up."""

@@ -140,7 +140,7 @@ def answering(body: bytes, *, status: int = 200) -> Iterator[Target]:
 
 def test_a_leg_counts_every_answer_but_the_warm_up() -> None:
     requests, _ = prepared(Stretch(seed=1, first=0, count=10), "whsec_" + "A" * 44)
-    with answering(b'{"verdict": "stored"}') as target:
+    with answering(b'{"verdict": "accepted"}') as target:
         leg = send(requests, target=target, connections=4, warm=8, times=2)
     assert (leg.sent, leg.counted, leg.refused) == (80, 72, [])
     assert 0 < leg.p50_ms <= leg.p99_ms

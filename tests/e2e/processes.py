@@ -7,17 +7,18 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.app.web.driving import environ, signed
 from tests.store.made import put_new
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 
 class Process:
@@ -26,6 +27,7 @@ class Process:
     def __init__(self, words: Sequence[str], environment: dict[str, str]) -> None:
         self.log = bytearray()
         self.port = 0
+        self.folder = Path()
         self._ready = threading.Event()
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         self.popen = subprocess.Popen(
@@ -91,6 +93,18 @@ class Process:
         status, _, answer = self.request("POST", "/webhooks/shop", content, headers)
         return status, json.loads(answer)
 
+    def became(self, answer: dict[str, Any]) -> str:
+        """The verdict of a delivery that was accepted, once it was read."""
+        assert answer["verdict"] == "accepted"
+
+        def verdicts() -> list[str]:
+            with closing(sqlite3.connect(self.folder / "t.db")) as database:
+                sql = "SELECT verdict FROM deliveries WHERE id = ?"
+                return [row[0] for row in database.execute(sql, (answer["delivery"],))]
+
+        until(verdicts)
+        return verdicts()[0]
+
     def get(self, path: str, token: str = "") -> Any:
         """The JSON at a path."""
         headers = [("Authorization", f"Bearer {token}")] if token else []
@@ -131,6 +145,7 @@ def running(
         put_new(folder / "t.db")
     start = ["-c", script] if script else ["-m", "app"]
     process = Process([*within, sys.executable, *start, *words], environ(folder, **more))
+    process.folder = folder
     try:
         if stays:
             process.wait_until_ready()

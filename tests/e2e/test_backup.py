@@ -34,6 +34,7 @@ from reconcile.fold import fold
 from reconcile.instants import DAY
 from tests.app.web.driving import environ, of_order
 from tests.e2e.processes import Process, command, serving
+from tests.faults.check import assert_kept, look
 from tests.waiting import until
 
 SENDERS = 4
@@ -182,9 +183,8 @@ def restored(place: Path, file: Path, acknowledged: set[str], held: int) -> None
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert command(place, "restore", str(file)).returncode == 0
     assert rows(place / "t.db", "PRAGMA integrity_check") == [("ok",)]
-    kept = {row[0] for row in rows(place / "t.db", "SELECT id FROM deliveries")}
-    assert acknowledged <= kept
-    assert len(kept) == held
+    assert_kept(place / "t.db", acknowledged)
+    assert rows(place / "t.db", "SELECT count(*) FROM deliveries") == [(held,)]
     asyncio.run(rebuilt(place))
     assert list(place.parent.glob("*.part*")) == []
 
@@ -206,9 +206,9 @@ def test_a_restored_service_goes_on(tmp_path: Path) -> None:
     """Restoring needs the service stopped; afterwards a replay is a duplicate, news is kept."""
     file = tmp_path / "one.backup"
     with serving(tmp_path) as process:
-        assert process.send(of_order("O-1", "e1"), at=now())[1]["verdict"] == "stored"
+        assert process.send(of_order("O-1", "e1"), at=now())[1]["verdict"] == "accepted"
         assert command(tmp_path, "backup", str(file)).returncode == 0
-        assert process.send(of_order("O-2", "e2"), at=now())[1]["verdict"] == "stored"
+        assert process.send(of_order("O-2", "e2"), at=now())[1]["verdict"] == "accepted"
         refused = command(tmp_path, "restore", str(file), "--force")
         assert refused.returncode == 3
         assert b"already serves" in refused.stderr
@@ -217,7 +217,9 @@ def test_a_restored_service_goes_on(tmp_path: Path) -> None:
     restored = command(tmp_path, "restore", str(file), "--force", "--format", "json")
     assert restored.returncode == 0
     with serving(tmp_path) as process:
-        assert process.send(of_order("O-1", "e1"), at=now())[1]["verdict"] == "duplicate"
-        assert process.send(of_order("O-2", "e2"), at=now())[1]["verdict"] == "stored"
+        again = process.send(of_order("O-1", "e1"), at=now())[1]
+        assert process.became(again) == "duplicate"
+        news = process.send(of_order("O-2", "e2"), at=now())[1]
+        assert process.became(news) == "stored"
     kept = Path(json.loads(restored.stdout)["kept"])
-    assert rows(kept, "SELECT count(*) FROM deliveries") == [(2,)]
+    assert len(look(kept).deliveries) == 2

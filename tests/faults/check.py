@@ -5,7 +5,9 @@ Not through the store's own code: whoever checks must not share its mistakes.
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import struct
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -40,6 +42,19 @@ HALVES = {
 }
 
 
+def unread(rows: Iterable[bytes]) -> set[str]:
+    """The ids of what lies in the inbox: each record is the sizes of its head and its body, a head
+    in JSON that begins with the id, and a body."""
+    ids = set()
+    for row in rows:
+        at = 0
+        while at < len(row):
+            head, body = struct.unpack_from(">II", row, at)
+            ids.add(json.loads(row[at + 8 : at + 8 + head])[0])
+            at += 8 + head + body
+    return ids
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A database as it was found. `corrupt` and `halves` are sentences; none is as it must be."""
@@ -60,13 +75,14 @@ def look(path: Path) -> Found:
             checked = [row[0] for row in database.execute("PRAGMA quick_check(3)")]
             if not database.execute(_MADE).fetchone()[0]:
                 return Found(corrupt=() if checked == ["ok"] else tuple(checked))
-            ids = frozenset(row[0] for row in database.execute("SELECT id FROM deliveries"))
+            ids = {row[0] for row in database.execute("SELECT id FROM deliveries")}
+            ids |= unread(row[0] for row in database.execute("SELECT records FROM inbox"))
             halves = tuple(
                 name for name, query in HALVES.items() if database.execute(query).fetchone()[0]
             )
     except sqlite3.DatabaseError as error:
         return Found(corrupt=(str(error),))
-    return Found(ids, () if checked == ["ok"] else tuple(checked), halves)
+    return Found(frozenset(ids), () if checked == ["ok"] else tuple(checked), halves)
 
 
 def assert_kept(path: Path, acknowledged: Iterable[str]) -> Found:

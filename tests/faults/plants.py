@@ -18,14 +18,13 @@ from app.store.arrivals.journal import Journal
 
 import asyncio
 
-submit, sent = Journal.submit_all, set()
+submit, sent = Journal.submit, set()
 
-async def early(journal, items):
-    sent.add(asyncio.create_task(submit(journal, items)))
+async def early(journal, item):
+    sent.add(asyncio.create_task(submit(journal, item)))
     await asyncio.sleep(0)
-    return ["stored"] * len(items)
 
-Journal.submit_all = early
+Journal.submit = early
 """
 """The answer is sent while the commit is under way."""
 

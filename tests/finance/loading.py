@@ -15,7 +15,7 @@ from itertools import islice
 from app.ids import new_id
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.store.arrivals.intake import Arrival
+from app.store.arrivals.intake import Arrival, Ready
 from app.store.folding.records import add_records
 from app.store.store import Store
 from reconcile.instants import format_instant
@@ -95,7 +95,7 @@ async def keep_arrivals(store: Store, arrivals: Iterable[Arrived]) -> None:
     """Commit webhooks in this order, as verified."""
     waiting = iter(arrivals)
     while some := [_arrival(each) for each in islice(waiting, ARRIVALS_AT_ONCE)]:
-        await store.journal.submit_all(some)
+        await store.append([Ready(None, some)])
 
 
 def _record(said: ShopSaid) -> Record:

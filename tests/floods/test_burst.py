@@ -103,7 +103,7 @@ def check(folder: Path, burst: Burst, messages: Sequence[Message]) -> Counter[in
     assert len(answers) == len(messages)
     assert set(statuses) <= {200, 503}
     for answer in answers.values():
-        assert (b'"stored"' if status_of(answer) == 200 else b"\r\nretry-after: 5\r\n") in answer
+        assert (b'"accepted"' if status_of(answer) == 200 else b"\r\nretry-after: 5\r\n") in answer
     acknowledged = {
         messages[place].event_id for place, each in answers.items() if status_of(each) == 200
     }

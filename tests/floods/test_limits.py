@@ -108,7 +108,7 @@ def test_clients_that_go_on_slowly_are_hung_up_on_all_the_same(service: Process)
         def are_gone() -> bool:
             clients.drip()
             event_id = f"slow-{next(numbers)}"
-            assert service.send(event(event_id), at=now())[1]["verdict"] == "stored"
+            assert service.send(event(event_id), at=now())[1]["verdict"] == "accepted"
             return not any(clients.still_open().values())
 
         until(are_gone, otherwise=clients.still_open)
@@ -123,7 +123,7 @@ def test_connections_of_one_address_and_of_all(patient: Process) -> None:
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 5\r\n" in refused
         assert json.loads(refused.partition(b"\r\n\r\n")[2])["code"] == "too_many_connections"
-        assert patient.send(event("beside"), at=now())[1]["verdict"] == "stored"
+        assert patient.send(event("beside"), at=now())[1]["verdict"] == "accepted"
         opened += (others := [connect(patient, "127.0.2.2") for _ in range(12)])
         answers = [status_of(asked(each)) for each in others]
         assert set(answers) == {200, 503}
@@ -133,7 +133,7 @@ def test_connections_of_one_address_and_of_all(patient: Process) -> None:
         for each in opened:
             each.close()
     until_free(patient)
-    assert patient.send(event("after"), at=now())[1]["verdict"] == "stored"
+    assert patient.send(event("after"), at=now())[1]["verdict"] == "accepted"
     for reason in (b"too_many_connections", b"too_many_of_one_address"):
         assert figure(patient, b'tallyhook_connections_refused_total{reason="%b"}' % reason) >= 1
 
@@ -240,7 +240,7 @@ def test_a_thousand_large_bodies_take_no_memory(service: Process) -> None:
     assert silent <= figure(service, LATE) - late
     assert set(answers) == {(413, 413), (415, 415)}
     assert grown <= 8
-    assert service.send(event("after-large"), at=now())[1]["verdict"] == "stored"
+    assert service.send(event("after-large"), at=now())[1]["verdict"] == "accepted"
 
 
 def kernel_bytes() -> int:
@@ -260,7 +260,7 @@ def test_long_bodies_all_at_once_share_what_there_is_for_them(patient: Process) 
             with suppress(BrokenPipeError, ConnectionResetError):  # refused before its end
                 each.sendall(opening)
         until(lambda: len(select(opened, [], [], 0)[0]) >= len(opened) - room)
-        assert patient.send(event("short"), at=now())[1]["verdict"] == "stored"
+        assert patient.send(event("short"), at=now())[1]["verdict"] == "accepted"
         answers = {each.recv(65_536)[:12] for each in select(opened, [], [], 0)[0]}
     finally:
         for each in opened:

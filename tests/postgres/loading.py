@@ -17,7 +17,7 @@ from reconcile.fold import fold
 from reconcile.instants import SECOND, Instant
 from tests.postgres.conftest import ask_in_loop
 from tests.reconcile.build import POLICY, seconds
-from tests.store.builders import arrival, desk, histories, opened, rows, said
+from tests.store.builders import arrival, desk, histories, keep, opened, rows, said
 from tests.store.contract_ledgers import DUE, paid, quiet
 from tests.waiting import LOOK_S, soon
 
@@ -86,7 +86,7 @@ async def under_load(*stores: Store) -> AsyncIterator[Load]:
         while not ending.is_set():
             item = arrival(event)
             try:
-                verdict = await store.journal.submit(item)
+                (verdict,) = await keep(store, item)
             except StoreUnavailable:
                 # One that is stalled has its server, which is slow.
                 load.refused += store.journal.stalled is None

@@ -158,7 +158,7 @@ async def test_a_server_that_stands_still(
         try:
             async with asyncio.timeout(PATIENCE_S):
                 with pytest.raises(StoreUnavailable):
-                    await store.journal.submit(item)
+                    await keep(store, item)
         finally:
             server.freeze(signal.SIGCONT)
         again = arrival(item.event)
@@ -210,7 +210,7 @@ async def test_a_connection_cut_in_the_middle_of_a_transaction(
         async with opened(proxy.url(own_url)) as store:
             proxy.cut_at(word, arrives=arrives)
             with pytest.raises(StoreUnavailable):
-                await store.journal.submit(item)
+                await keep(store, item)
             assert proxy.cuts == 1
             again = await keep(store, arrival(item.event))
             assert again == ["duplicate" if arrives and word == b"COMMIT" else "stored"]
@@ -380,8 +380,8 @@ async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, n
                 "WHERE application_name = 'tallyhook serving'",
             )
             with pytest.raises(StoreUnavailable):
-                await store.journal.submit(arrival(said("e2", order="A")))
+                await keep(store, arrival(said("e2", order="A")))
             with pytest.raises(StorePoisoned, match=name):
-                await store.journal.submit(arrival(said("e2", order="A")))
+                await keep(store, arrival(said("e2", order="A")))
         finally:
             await in_thread(configured, server, name, "")

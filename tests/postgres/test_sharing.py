@@ -59,7 +59,8 @@ async def several(url: str, count: int = 2, **settings: Any) -> AsyncIterator[li
 async def at_once(stores: list[Store], *items: Arrival) -> list[str]:
     """One arrival for each store, at the same instant. Returns their verdicts."""
     pairs = zip(stores, items, strict=True)
-    return list(await asyncio.gather(*(store.journal.submit(item) for store, item in pairs)))
+    kept = await asyncio.gather(*(keep(store, item) for store, item in pairs))
+    return [verdict for (verdict,) in kept]
 
 
 # --- receiving ------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ async def test_an_orphan_and_the_record_of_its_session_at_once(url: str) -> None
     async with several(url) as stores:
         for n in range(ROUNDS):
             orphan = said(f"n{n}", session=f"s{n}")
-            sent = stores[0].journal.submit(arrival(orphan))
+            sent = keep(stores[0], arrival(orphan))
             await asyncio.gather(sent, tell(stores[1], n))
             assert events_in((await histories(stores[0], [f"A{n}"]))[f"A{n}"]) == {orphan.key}
 

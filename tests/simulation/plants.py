@@ -33,18 +33,17 @@ def _heard(task: asyncio.Task[Any]) -> None:
 
 def ack_before_commit() -> Any:
     """The sender is answered as soon as its delivery is in the queue."""
-    submit, sent = journal.Journal.submit_all, set[Any]()
+    submit, sent = journal.Journal.submit, set[Any]()
 
-    async def early(self: journal.Journal, items: Any) -> Any:
-        task = asyncio.get_running_loop().create_task(submit(self, items))
+    async def early(self: journal.Journal, item: Any) -> None:
+        task = asyncio.get_running_loop().create_task(submit(self, item))
         sent.add(task)
         task.add_done_callback(
             lambda done: (sent.discard(done), done.cancelled() or done.exception())
         )
         await asyncio.sleep(0)
-        return ["stored"] * len(items)
 
-    return patch.object(journal.Journal, "submit_all", early)
+    return patch.object(journal.Journal, "submit", early)
 
 
 def log_not_synced() -> Any:

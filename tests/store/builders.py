@@ -20,7 +20,8 @@ from app.evidence.keys import EvidenceKey
 from app.operations.desk import Desk
 from app.operations.evidence.seal import Signer, seal_all
 from app.providers.reading import Reading, Unreadable
-from app.store.arrivals.intake import Arrival
+from app.store.arrivals.inbox import Received
+from app.store.arrivals.intake import Arrival, Ready
 from app.store.arrivals.rejections import Rejection
 from app.store.folding.histories import gather, scan
 from app.store.store import Store, StoreSettings, open_store
@@ -124,8 +125,29 @@ def rejection(*, body: bytes = b"{}", headers: str = "a: b") -> Rejection:
 
 
 async def keep(store: Store, *items: Arrival | Rejection) -> list[str]:
-    """Hand the items to the running journal together: they are one batch. Returns the verdicts."""
-    return list(await asyncio.gather(*(store.journal.submit(item) for item in items)))
+    """Append the items together, as a reader of the inbox does. Returns the verdicts; `stored` for
+    a rejection."""
+    arrivals = [item for item in items if isinstance(item, Arrival)]
+    rejections = [item for item in items if isinstance(item, Rejection)]
+    told = iter(await store.append([Ready(None, arrivals, rejections)]))
+    return [next(told)[1] if isinstance(item, Arrival) else "stored" for item in items]
+
+
+def received(item: Arrival) -> Received:
+    """The request that an arrival would have been read from."""
+    return Received(
+        delivery_id=item.delivery_id,
+        received_at=item.received_at,
+        source=item.source,
+        headers=item.headers,
+        body=item.body,
+    )
+
+
+async def submit(store: Store, item: Arrival | Rejection) -> str:
+    """Hand an item to the running journal, as the door does. It is in the inbox then."""
+    await store.journal.submit(item if isinstance(item, Rejection) else received(item))
+    return "accepted"
 
 
 @asynccontextmanager

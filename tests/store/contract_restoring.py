@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
-from app.errors import StoreUnavailable, StrangeSchema
+from app.errors import StrangeSchema
 from app.operations.folding.refold import refold_until_quiet
 from app.operations.keeping.erase_rules import Rules
 from app.operations.keeping.replay_erasures import Again
@@ -15,6 +16,7 @@ from app.operations.keeping.restore import Followed, after_restore
 from app.operations.orders.read_feed import read_feed, read_from
 from app.operations.people.manage_tokens import issue_token, withdraw_token
 from app.operations.people.people import register_operator, retire_operator, trail
+from app.operations.watching.health import refusal
 from app.store.database import objects, schema
 from app.store.evidence.unsealed import count_unsealed
 from app.store.folding.published import (
@@ -270,17 +272,17 @@ class RestoringContract:
         await _do(store, *broken)
         try:
             for number in range(3):
-                assert await store.journal.still_faulty() is None, number
-                with pytest.raises(StoreUnavailable):
+                assert await refusal(desk(store)) is None, number
+                with pytest.raises(DBAPIError):
                     await keep(store, arrival(said(f"e{number}", order=f"O{number}")))
-            told = await store.journal.still_faulty()
+            told = await refusal(desk(store))
             assert told is not None
-            assert "the last 3 batches of deliveries could not be written" in told
+            assert "deliveries that were accepted cannot be appended" in told
         finally:
             await _do(store, *mended)
         before = await rows(store, "SELECT count(*) FROM deliveries")
-        assert await store.journal.still_faulty() is None
-        assert store.journal.faults == 0
+        assert await refusal(desk(store)) is None
+        assert store.append_faults == 0
         assert await rows(store, "SELECT count(*) FROM deliveries") == before, "nothing is kept"
         await keep(store, arrival(said("later", order="later")))
 

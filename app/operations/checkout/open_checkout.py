@@ -49,6 +49,7 @@ from app.operations.checkout.checkout_result import (
     result_of,
     unknown_result,
 )
+from app.operations.deliveries.caught_up import must_have_read
 from app.operations.desk import Desk
 from app.operations.orders.read_orders import explain_order
 from app.operations.people.people import OWNER
@@ -180,6 +181,7 @@ class _Opening:
         now = self._desk.clock.now()
         if not payment.settled and not key_spent(payment, self._client, now=now):
             return None
+        await must_have_read(self._desk)  # a success may have been accepted
         return await explain_order(self._desk, self._request.order)
 
     async def _paid_already(self, payment: Payment | None) -> CheckoutResult | None:

@@ -1,6 +1,7 @@
 """Steps 3 to 6 of a delivery's way: is it genuine and of its time, and what does it say?
 
 The same for a request at the door and for a kept one that is judged again; neither is stored here.
+The door asks whether a request is refused; what it says is read from what was kept of it.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from urllib.parse import unquote_plus
 
-from app.operations.deliveries.header_text import write_headers
+from app.operations.deliveries.header_text import read_headers, write_headers
 from app.providers.places import Headers
 from app.providers.reading import Reading, Unreadable
 from app.providers.source import Reply, Source
+from app.store.arrivals.inbox import Received
 from app.store.arrivals.intake import Arrival, Whole
 from reconcile.events import Event
 from reconcile.instants import Instant
@@ -42,53 +45,76 @@ class Refused:
     problem: str
 
 
-def judge_delivery(
-    source: Source,
-    incoming: Incoming,
-    body: bytes,
-    *,
-    now: Instant,
-    delivery_id: str,
-    environment: str,
-) -> Refused | Reply | list[Arrival]:
-    """An arrival for each event of the body, in its order; one where it cannot be read. A Reply
-    where it is no delivery but a question before the first, which is not kept.
+def refusal_of(
+    source: Source, incoming: Incoming, body: bytes, *, now: Instant, environment: str
+) -> Refused | Reply | None:
+    """Why a request is refused; None where it is genuine, of its time, of this source's account and
+    of this environment. A Reply where it is no delivery but a question before the first, which is
+    not kept.
 
-    now          when it arrived
-    delivery_id  of the first; the others are numbered after it
+    now  when it arrived
     """
     headers, method, url = incoming.headers, incoming.method, incoming.url
     no_delivery = _refused(source, incoming, body, now) or _greeting(source, incoming, body)  # 3, 4
     if no_delivery is not None:
         return no_delivery
     digest = digest_of(body, "" if source.private_query else url)
-    head = kept_head(incoming, source)
-    reading, problem, foreign = None, None, False
-    try:  # 6
+    reading, foreign = None, False
+    try:
         reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
-    except Unreadable as why:
-        problem = str(why)
+    except Unreadable:
         foreign = source.is_foreign(body, headers=headers, method=method, url=url)
-    if foreign or (reading is not None and reading.foreign):  # 5
+    return _not_ours(reading, foreign=foreign, environment=environment)  # 5
+
+
+def _not_ours(reading: Reading | None, *, foreign: bool, environment: str) -> Refused | None:
+    if foreign or (reading is not None and reading.foreign):
         problem = "it does not name the account of this source, where its profile looks for it"
         return Refused("wrong_account", problem)
-    if reading is not None and reading.environment not in (None, environment):  # 5
+    if reading is not None and reading.environment not in (None, environment):
         problem = f"the event is of {reading.environment}, and this serves {environment}"
         return Refused("wrong_environment", problem)
     if reading is not None and reading.unstated and environment == "live":
         problem = "the event does not say of which environment it is, and this serves live"
         return Refused("wrong_environment", problem)
+    return None
+
+
+def read_delivery(
+    source: Source | None, received: Received, *, environment: str
+) -> list[Arrival]:  # 6
+    """What an accepted request says: an arrival for each event of its body, in its order; one where
+    it cannot be read, with the reason. Nothing that was accepted is refused here: where profile or
+    sources have changed since, it is unreadable.
+
+    source  None where there is none of this name any more
+    """
+    kept, body = read_headers(received.headers), received.body
+    private = source is not None and source.private_query
+    digest = digest_of(body, "" if private else kept.url)
+    reading, problem = None, None
+    try:
+        if source is None:
+            raise Unreadable("no source of this name is configured any more")
+        reading = source.read(
+            body, digest=digest, headers=kept.headers, method=kept.method, url=received.url
+        )
+    except Unreadable as why:
+        problem = str(why)
+    refused = _not_ours(reading, foreign=False, environment=environment)
+    if refused is not None:
+        reading, problem = None, refused.problem
     arrival = _new_arrival(
-        delivery_id=delivery_id,
-        received_at=now,
-        source=source.name,
+        delivery_id=received.delivery_id,
+        received_at=received.received_at,
+        source=received.source,
         digest=digest,
-        headers=head,
+        headers=received.headers,
         body=body,
         event=None if reading is None else reading.events[0],
         problem=problem,
         customer=None if reading is None else reading.customer(0),
-        asked_about=source.asks,
+        asked_about=source is not None and source.asks,
     )
     return [arrival] if reading is None or not reading.raws else _several(arrival, reading)
 
@@ -149,6 +175,20 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread
     ]
+
+
+def readable_url(source: Source, url: str) -> str:
+    """What is kept of an address until it is read: without the values that are secrets."""
+    if not source.private_query:
+        return url
+    path, _, query = url.partition("?")
+    told = [pair.partition("=") for pair in query.split("&")]
+    secrets = {token.decode("latin-1") for token in source.tokens}
+    kept = [
+        f"{name}={'' if unquote_plus(value, 'latin-1') in secrets else value}"
+        for name, _, value in told
+    ]
+    return f"{path}?{'&'.join(kept)}"
 
 
 def digest_of(body: bytes, url: str) -> str:

@@ -1,9 +1,9 @@
-"""The way of a delivery, from the socket's bytes to a durable row. It never folds, never calls out.
+"""The way of a delivery, from the socket's bytes to a durable row of the inbox. It never folds,
+never calls out, and what an event means is read afterwards.
 
-1 source      4 age           7 journal: committed together with many others
-2 size        5 account and     8 acknowledgement
+1 source      4 age           6 inbox: committed together with many others
+2 size        5 account and   7 acknowledgement
 3 signature     environment
-              6 identify
 
 Each step either hands on or ends in a verdict. A rejection is kept in the ring, with its reason and
 its bytes up to a bound; what is signed but cannot be read is kept whole and acknowledged.
@@ -26,28 +26,21 @@ from app.operations.deliveries.judge_delivery import (
     Refused,
     digest_of,
     first_event_id,
-    judge_delivery,
     kept_head,
+    readable_url,
+    refusal_of,
 )
 from app.operations.deliveries.rejection_rate import RejectionRate
 from app.operations.watching.refused_ages import AGES, RefusedAges
 from app.providers.source import Reply, Source
-from app.store.arrivals.intake import Arrival, StoredVerdict
+from app.store.arrivals.inbox import Received
 from app.store.arrivals.journal import Journal
 from app.store.arrivals.rejections import Rejection
-from reconcile.instants import MILLISECOND, Instant
+from reconcile.instants import Instant
 
 __all__ = ["Answer", "Door", "Incoming", "Unstored", "receive_delivery"]
 
 log = structlog.get_logger()
-
-_log_delivery = Line(
-    "delivery",
-    *("delivery", "source", "verdict", "event_id", "kind", "order", "digest", "duration_ms"),
-)
-
-_TELLING: Final = ("duplicate_with_different_body", "unreadable", "stored", "duplicate")
-"""Of the verdicts of one delivery's parts, which speaks for all: what a person should look at."""
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
 """Every other rejection is a matter of signature or age: 401, and the sender is not told which."""
@@ -137,14 +130,14 @@ async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
     if isinstance(decided, Answer):
         return decided
     try:
-        verdicts = await door.journal.submit_all(decided)  # 7
+        await door.journal.submit(decided)  # 6
     except (StoreUnavailable, StorePoisoned) as error:
-        return _not_stored(door, decided[0], error)
-    return _kept(door, incoming, decided, verdicts)
+        return _not_stored(door, decided, error)
+    return _accepted(door, incoming, decided)  # 7
 
 
-def _decide(door: Door, incoming: Incoming) -> Answer | Rejected | list[Arrival]:
-    """Steps 1 to 6: arrivals that are to be kept, or what has been decided without any."""
+def _decide(door: Door, incoming: Incoming) -> Answer | Rejected | Received:
+    """Steps 1 to 5: what is to be kept, or what has been decided without it."""
     now = door.clock.now()
     delivery_id = new_id("dlv_", now)
     body = incoming.body
@@ -163,48 +156,47 @@ def _decide(door: Door, incoming: Incoming) -> Answer | Rejected | list[Arrival]
         return Answer(greeting.status, "handshake", delivery_id, greeting)
     if source.unsigned and door.unsigned_rate.fate(incoming.address) != "kept":
         return Answer(429, "too_many_unsigned", delivery_id)
-    judged = judge_delivery(  # 3 to 6
-        source, incoming, body, now=now, delivery_id=delivery_id, environment=door.environment
-    )
-    if isinstance(judged, Refused):
-        if judged.verdict in AGES:
+    refused = refusal_of(source, incoming, body, now=now, environment=door.environment)  # 3 to 5
+    if isinstance(refused, Refused):
+        if refused.verdict in AGES:
             digest = digest_of(body, incoming.url)
             event_id = first_event_id(source, incoming, body, environment=door.environment)
             door.ages.refused(
-                source.name, digest=digest, at=now, problem=judged.problem, event_id=event_id
+                source.name, digest=digest, at=now, problem=refused.problem, event_id=event_id
             )
-        return Rejected(judged.verdict, judged.problem, now, delivery_id)
+        return Rejected(refused.verdict, refused.problem, now, delivery_id)
     door.ages.taken(source.name)
-    if isinstance(judged, Reply):
-        return Answer(judged.status, "handshake", delivery_id, judged)
-    return judged
+    if refused is not None:
+        return Answer(refused.status, "handshake", delivery_id, refused)
+    return Received(
+        delivery_id=delivery_id,
+        received_at=now,
+        source=source.name,
+        headers=kept_head(incoming, source),
+        body=body,
+        url=readable_url(source, incoming.url),
+    )
 
 
-def _kept(
-    door: Door, incoming: Incoming, arrivals: list[Arrival], verdicts: list[StoredVerdict]
-) -> Answer:  # 8
-    """The answer to a delivery of which every part is durably committed."""
+def _accepted(door: Door, incoming: Incoming, received: Received) -> Answer:
+    """The answer to a delivery that is durably committed."""
     door.unstored.over()
-    first, source = arrivals[0], door.sources[incoming.source]
-    duration = (door.clock.now() - first.received_at) // MILLISECOND
-    for arrival, verdict in zip(arrivals, verdicts, strict=True):
-        _log_kept(arrival, verdict, duration)
+    source = door.sources[incoming.source]
     reply = source.acknowledge(incoming.headers, incoming.body or b"", url=incoming.url)
-    return Answer(source.acknowledgement_status, _verdict_of(verdicts), first.delivery_id, reply)
+    return Answer(source.acknowledgement_status, "accepted", received.delivery_id, reply)
 
 
-def _not_stored(door: Door, first: Arrival, error: StoreUnavailable | StorePoisoned) -> Answer:
-    """Where one part is not stored, all are to be sent again: those that were are duplicates
-    then."""
+def _not_stored(door: Door, received: Received, error: StoreUnavailable | StorePoisoned) -> Answer:
+    """It may have been kept all the same: sent again, it is a duplicate then."""
     door.unstored.note(error.reason)
     log.warning(
         "delivery not stored",
-        delivery=first.delivery_id,
-        source=first.source,
+        delivery=received.delivery_id,
+        source=received.source,
         reason=error.reason,
         error_class=type(error).__name__,
     )
-    return Answer(503, None, first.delivery_id, reason=error.reason)
+    return Answer(503, None, received.delivery_id, reason=error.reason)
 
 
 def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
@@ -212,25 +204,6 @@ def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
     if source.handshake is None or source.handshake.after_verification:
         return None
     return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
-
-
-def _verdict_of(verdicts: list[StoredVerdict]) -> StoredVerdict:
-    """One word for all parts of a delivery: the most telling."""
-    return verdicts[0] if len(verdicts) == 1 else min(verdicts, key=_TELLING.index)
-
-
-def _log_kept(arrival: Arrival, verdict: StoredVerdict, duration_ms: int) -> None:
-    event = arrival.event
-    _log_delivery(
-        arrival.delivery_id,
-        arrival.source,
-        verdict,
-        None if event is None else event.event_id,
-        None if event is None else event.kind,
-        None if event is None else event.order,
-        arrival.digest,
-        duration_ms,
-    )
 
 
 async def _reject(door: Door, incoming: Incoming, refusal: Rejected) -> Answer:

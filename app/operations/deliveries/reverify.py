@@ -11,11 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.errors import ConfigurationError
+from app.operations.deliveries.caught_up import behind_s
 from app.operations.deliveries.header_text import read_headers, restored
-from app.operations.deliveries.judge_delivery import Incoming, Refused, judge_delivery
+from app.operations.deliveries.judge_delivery import (
+    Incoming,
+    Refused,
+    kept_head,
+    read_delivery,
+    refusal_of,
+)
 from app.operations.desk import Desk
 from app.operations.people.people import note_deed, who_may
 from app.providers.source import Reply, Source
+from app.store.arrivals.inbox import Received
 from app.store.arrivals.intake import Arrival, keep_arrivals
 from app.store.arrivals.rejections import Rejection, kept_rejections, let_go
 from reconcile.instants import Instant
@@ -62,6 +70,7 @@ async def reverify(
             [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source of this name is configured"]
         )
     who = await who_may(desk, by=by, action="deliveries_reverified")
+    await behind_s(desk)  # refused deliveries come by way of the inbox, too
     done = await _pass(desk, sources, only=only, environment=environment, progress=progress)
     async with desk.store.writing() as connection:
         await note_deed(
@@ -158,15 +167,20 @@ def _judged(
         url=kept.url or f"/webhooks/{source.name}",
         method=kept.method,
     )
-    judged = judge_delivery(
-        source,
-        incoming,
-        rejection.body,
-        now=rejection.received_at,
-        delivery_id=rejection.delivery_id,
-        environment=environment,
+    refused = refusal_of(
+        source, incoming, rejection.body, now=rejection.received_at, environment=environment
     )
-    return [] if isinstance(judged, Reply) else judged
+    if refused is not None:
+        return [] if isinstance(refused, Reply) else refused
+    received = Received(
+        delivery_id=rejection.delivery_id,
+        received_at=rejection.received_at,
+        source=source.name,
+        headers=kept_head(incoming, source),
+        body=rejection.body,
+        url=incoming.url,
+    )
+    return read_delivery(source, received, environment=environment)
 
 
 async def _accept(

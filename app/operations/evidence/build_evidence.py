@@ -9,6 +9,7 @@ from typing import Final
 
 from app.evidence.bundle import bundle_of
 from app.evidence.dossier import Dossier
+from app.operations.deliveries.caught_up import must_have_read
 from app.operations.desk import Desk
 from app.operations.evidence.gather_evidence import Providers, gather_dossier
 from app.operations.evidence.seal import Signer, seal_all
@@ -66,6 +67,7 @@ async def build_evidence(
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
             await permitted(connection, by=request.by, action="unmasked")
+    await must_have_read(desk)
     await hold_if_due(desk, [request.order])  # what is read in it must have been recorded
     dossier = await _sealed_dossier(desk, request, providers=providers, signer=signer)
     reason = checked_reason(request.reason, sorted(dossier.phones)) if request.reason else ""

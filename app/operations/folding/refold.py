@@ -14,6 +14,7 @@ import structlog
 from app.operations.desk import Desk
 from app.operations.folding.holds import hold_back
 from app.operations.folding.take_up_policy import tell_of_several
+from app.store.arrivals.inbox import backlog
 from app.store.database.engine import Connection
 from app.store.folding.due_marks import (
     Due,
@@ -71,7 +72,7 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
     Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
     Whoever else folded an order in the meantime has published it; then this fold is let go.
     """
-    now = desk.clock.now()
+    now = await _publishable(desk)
     due = await _taken(desk, now=now, limit=limit)
     if not due:
         return 0
@@ -97,6 +98,15 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
     if several:
         tell_of_several()
     return len(due)
+
+
+async def _publishable(desk: Desk) -> Instant:
+    """The latest instant as of which anything may be published: now, or just before the arrival of
+    the oldest delivery that was accepted and is not read yet. It might say otherwise."""
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        oldest = (await backlog(connection)).oldest
+    return now if oldest is None else min(now, oldest - 1)
 
 
 async def call_up_early(desk: Desk) -> int:

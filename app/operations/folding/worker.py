@@ -27,6 +27,9 @@ log = structlog.get_logger()
 IDLE_S: Final = 1.0
 """Longest sleep: other processes (a command, a second receiver) set orders due without a signal."""
 
+PAUSE_S: Final = 0.01
+"""Shortest sleep after a round that had nothing to fold."""
+
 TRY_AGAIN_S: Final = 1.0
 """Pause after the store could not take a round's work: a full disk or a busy database."""
 
@@ -126,7 +129,8 @@ class FoldWorker:
             due = await next_due(connection)
         seconds = IDLE_S
         if due is not None:
-            seconds = min(seconds, max((due - self._desk.clock.now()) / SECOND, 0.0))
+            # What is due now waits for the reader of the inbox.
+            seconds = min(seconds, max((due - self._desk.clock.now()) / SECOND, PAUSE_S))
         try:
             async with asyncio.timeout(seconds):
                 await self._store.evidence_arrived.wait()

@@ -22,6 +22,7 @@ from typing import Final
 
 from app.erasure_journal import Kind
 from app.errors import NotFoundError, UsageError
+from app.operations.deliveries.caught_up import must_have_read
 from app.operations.desk import Desk
 from app.operations.keeping.erase_finding import Erasing, Erasure, Finding
 from app.operations.keeping.erase_rules import Rules
@@ -63,6 +64,7 @@ async def erase(
     """
     journal = await fitting_journal(desk)
     await who_may(desk, by=asked.by, action="erased")
+    await must_have_read(desk)  # bytes of the subject may lie in the inbox
     digits = None if asked.phone is None else _digits(asked.phone, sources)
     again = Again(desk, sources=sources, rules=rules, progress=progress)
     try:

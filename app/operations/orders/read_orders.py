@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.errors import NotFoundError
+from app.operations.deliveries.caught_up import behind_s
 from app.operations.desk import Desk
 from app.operations.folding.holds import as_judged
 from app.store.folding.ledgers import listed_orders
@@ -32,16 +33,22 @@ async def explain_order(desk: Desk, order: str, *, as_of: Instant | None = None)
 
     Raises NotFoundError for an order of which nothing was known by then.
     """
-    return (await _explained(desk, order, as_of))[0]
+    return (await _explained(desk, order, as_of)).ledger
 
 
 async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None) -> dict[str, Any]:
     """The same as JSON values. Where any of the order's deliveries has been let go by now, `pruned`
     says so after the fingerprint; elsewhere the document is the ledger's, which the fingerprint
-    covers to its last member but `as_of`. Raises as `explain_order` does."""
-    ledger, pruned = await _explained(desk, order, as_of)
-    told = {} if pruned is None else {"pruned": _pruned_document(pruned)}
-    return ledger_document(ledger) | told
+    covers to its last member but `as_of`. Where what was accepted before could not all be read in
+    time, `behind_s` says for how many seconds the oldest of it has waited, and `fulfillable` is
+    false whatever the fingerprint covers. Raises as `explain_order` does."""
+    found = await _explained(desk, order, as_of)
+    told: dict[str, Any] = {}
+    if found.pruned is not None:
+        told["pruned"] = _pruned_document(found.pruned)
+    if found.behind_s:
+        told |= {"fulfillable": False, "behind_s": found.behind_s}
+    return ledger_document(found.ledger) | told
 
 
 async def told_of(desk: Desk, order: str, *, as_of: Instant | None = None) -> list[dict[str, Any]]:
@@ -51,7 +58,14 @@ async def told_of(desk: Desk, order: str, *, as_of: Instant | None = None) -> li
     return [value_document(each) for each in records if as_of is None or each.recorded_at <= as_of]
 
 
-async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Ledger, Pruned | None]:
+class _Explained(NamedTuple):
+    ledger: Ledger
+    pruned: Pruned | None
+    behind_s: int
+
+
+async def _explained(desk: Desk, order: str, as_of: Instant | None) -> _Explained:
+    behind = await behind_s(desk)
     now = desk.clock.now()
     async with desk.store.reading() as connection:
         history = (await as_judged(connection, [order], policy=desk.policy))[order]
@@ -60,7 +74,7 @@ async def _explained(desk: Desk, order: str, as_of: Instant | None) -> tuple[Led
     known = history.known_at(instant)
     if not _spoken_of(known):
         raise nothing_known(history, as_of)
-    return fold(known, policy=desk.policy, as_of=instant), pruned
+    return _Explained(fold(known, policy=desk.policy, as_of=instant), pruned, behind)
 
 
 def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
 from app.operations.watching.refused_ages import RefusedAges
+from app.store.arrivals.inbox import backlog, count_set_aside
+from app.store.arrivals.journal import FAULTS
 from app.store.database.facts import server_moved
 from app.store.database.safety import unsafe_standbys
 from app.store.evidence.unsealed import count_unsealed, log_size
@@ -15,6 +17,7 @@ from app.store.folding.due_marks import count_due, next_due
 from app.store.folding.outbox import notification_counts
 from app.store.folding.tallies import outcome_counts
 from app.store.watching import events_taken
+from reconcile.instants import SECOND
 from reconcile.ledger import OUTCOMES
 
 
@@ -22,6 +25,7 @@ from reconcile.ledger import OUTCOMES
 class StoreState:
     """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
 
+    unread   records that were accepted and are not read yet; aside: those that are set aside
     faults   batches of deliveries in a row that could not be written
     notifications  how many wait for the shop, and how many were given up
     sealed   how many leaves the log has, and how many rows wait for one
@@ -31,6 +35,8 @@ class StoreState:
 
     due: int
     queue: int
+    unread: int
+    aside: int
     faults: int
     outcomes: Mapping[str, int]
     free: int | None
@@ -63,7 +69,23 @@ async def refusal(desk: Desk) -> str | None:
         await store.writer.check()
     except StoreUnavailable as error:
         return str(error)
+    if store.append_faults >= FAULTS and (why := await store.cannot_append()):
+        return why
     return await store.journal.still_faulty()
+
+
+async def reader_behind(desk: Desk, *, limit_s: int) -> str | None:
+    """Why what is acknowledged is not to be believed to be read: the oldest delivery in the inbox
+    has waited too long, one sentence; None where it has not."""
+    async with desk.store.reading() as connection:
+        oldest = (await backlog(connection)).oldest
+    waited = 0 if oldest is None else (desk.clock.now() - oldest) // SECOND
+    if waited < limit_s:
+        return None
+    return (
+        f"deliveries that came {waited} s ago are accepted and not read yet: see the log, and "
+        "whether the machine is overloaded"
+    )
 
 
 async def everything_refused(desk: Desk, ages: RefusedAges) -> str | None:
@@ -82,12 +104,15 @@ async def store_state(desk: Desk) -> StoreState:
     async with store.reading() as connection:
         counts = dict.fromkeys(OUTCOMES, 0) | await outcome_counts(connection)
         due = await count_due(connection, now=desk.clock.now())
+        unread, aside = await backlog(connection), await count_set_aside(connection)
         notifications = await notification_counts(connection)
         sealed = await log_size(connection), await count_unsealed(connection)
     return StoreState(
         due=due,
         queue=store.journal.depth,
-        faults=store.journal.faults,
+        unread=unread.records,
+        aside=aside,
+        faults=store.journal.faults + store.append_faults,
         outcomes=counts,
         free=store.writer.space.free_bytes(),
         refuses=refuses,

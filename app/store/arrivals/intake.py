@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.arrivals.confirmations import note_confirmations
+from app.store.arrivals.inbox import Unread
 from app.store.arrivals.links import Linking, LinkMemory, Links
 from app.store.arrivals.phones import PhoneNote, phone_note, write_phone_notes
+from app.store.arrivals.rejections import Rejection
 from app.store.database.locks_shared import LINKING, take_lock
 from app.store.evidence.leaves import DELIVERY
 from app.store.evidence.unsealed import mark_unsealed
@@ -117,6 +119,15 @@ class Judged:
     fresh: list[NewEvent]
     linking: Linking
     known: KnownEvents
+
+
+class Ready(NamedTuple):
+    """One row of the inbox, read: what is to be appended and let go with it. row: None of what came
+    another way."""
+
+    row: Unread | None
+    arrivals: Sequence[Arrival]
+    rejections: Sequence[Rejection] = ()
 
 
 class Appended(NamedTuple):
@@ -295,3 +306,24 @@ def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
             "due_at=CASE WHEN order_due.due_at <= excluded.due_at THEN order_due.due_at "
             "ELSE excluded.due_at END",
         )
+
+
+TRIAL: Final = Arrival(
+    delivery_id="dlv_trial",
+    received_at=0,
+    source="trial",
+    digest="0" * 64,
+    headers="",
+    body=b"",
+    event=Event(
+        source="trial",
+        event_id="trial",
+        digest="0" * 64,
+        kind="trial",
+        claim="pending",
+        order="trial",
+        session="trial",
+        payment="trial",
+    ),
+)
+"""What touches every table that a delivery touches."""

@@ -1,8 +1,8 @@
-"""Group commit: many requests share one transaction, and none is answered before it is durable.
+"""Group commit: many requests share a row of the inbox; none is answered before it is durable.
 
-A request hands in its arrival and waits. One task takes whatever has gathered, writes it in one
-transaction and then tells each request its verdict. While the disk works, the next batch gathers,
-so batches grow with the load and nothing waits for a timer.
+A request hands in what came and waits. One task takes whatever has gathered, writes it in one
+transaction and then tells each request. While the disk works, the next batch gathers, so batches
+grow with the load and nothing waits for a timer.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from typing import Final
 import structlog
 
 from app.errors import StorePoisoned, StoreUnavailable
-from app.store.arrivals.intake import Arrival, StoredVerdict, append
-from app.store.arrivals.links import LinkMemory, Links
-from app.store.arrivals.rejections import Rejection, RejectionRing
+from app.store.arrivals.inbox import Item, Received, keep_items
 from app.store.database.writer import Writer
-from app.store.sql.statements import PlainConnection, run
-from reconcile.events import Event
+from app.store.sql.statements import run
 
 log = structlog.get_logger()
 
@@ -32,10 +29,13 @@ FAULTS: Final = 3
 """Batches in a row that could not be written, after which the store is taken for faulty: one alone
 may be the fault of what was in it."""
 
+ROW_BYTES: Final = 8 * 1024 * 1024
+"""Of bodies in one row, if it holds more than one: a reader has some rows in memory."""
+
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
 
-_Waiting = tuple[Arrival | Rejection, asyncio.Future[StoredVerdict]]
+_Waiting = tuple[Item, asyncio.Future[None]]
 
 
 class Journal:
@@ -45,7 +45,6 @@ class Journal:
         self,
         writer: Writer,
         *,
-        ring: RejectionRing,
         queue_limit: int,
         batch_limit: int,
         on_commit: Callable[[int], None],
@@ -55,13 +54,11 @@ class Journal:
         on_commit: called with the number of arrivals after each commit.
         """
         self._writer = writer
-        self._ring = ring
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit
         self._on_commit = on_commit
         self._waiting: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
-        self._memory = LinkMemory()
         self._under_way: list[_Waiting] = []
         self._closing = False
         self.stalled: str | None = None
@@ -76,36 +73,27 @@ class Journal:
         """Arrivals and rejections that wait to be written."""
         return len(self._waiting)
 
-    async def submit(self, item: Arrival | Rejection) -> StoredVerdict:
+    async def submit(self, item: Item) -> None:
         """Returns once the item is durably committed.
 
         Raises StoreUnavailable when the queue is full or the store cannot write now, StorePoisoned
         when it never will again. In both cases the item may or may not have been kept.
         """
-        return (await self.submit_all([item]))[0]
-
-    async def submit_all(self, items: Sequence[Arrival | Rejection]) -> list[StoredVerdict]:
-        """The same for all parts of one request, for which there is room together or not at all.
-
-        As long as there is room for one they are taken, so that a request of more parts than may
-        wait is stored too. Raises as `submit` does; some may have been kept then.
-        """
         if self.stalled is not None:
             raise StoreUnavailable(self.stalled, reason="slow")
         # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
-        arrives = isinstance(items[0], Arrival)
+        arrives = isinstance(item, Received)
         limit = self._queue_limit if arrives else (self._queue_limit + 1) // 2
         if len(self._waiting) >= limit or self._closing:
             raise StoreUnavailable(
                 "too many deliveries are waiting to be written; try again",
                 reason="stopping" if self._closing else "queue",
             )
-        loop = asyncio.get_running_loop()
-        answers: list[asyncio.Future[StoredVerdict]] = [loop.create_future() for _ in items]
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self._waiting:
             self._wake.set()
-        self._waiting.extend(zip(items, answers, strict=True))
-        return [await answers[0]] if len(answers) == 1 else await asyncio.gather(*answers)
+        self._waiting.append((item, answer))
+        await answer
 
     async def run(self) -> None:
         """Write batches until `close` was called and nothing waits."""
@@ -132,19 +120,23 @@ class Journal:
                 )
 
     def _take(self) -> list[_Waiting]:
-        count = min(len(self._waiting), self._batch_limit)
-        return [self._waiting.popleft() for _ in range(count)]
+        taken, size = [self._waiting.popleft()], 0
+        while self._waiting and len(taken) < self._batch_limit:
+            size += len(taken[-1][0].body)
+            if size + len(self._waiting[0][0].body) > ROW_BYTES:
+                break
+            taken.append(self._waiting.popleft())
+        return taken
 
     async def _write(self, batch: list[_Waiting]) -> None:
-        told: Sequence[StoredVerdict] | Exception
+        told: Exception | None = None
         loop = asyncio.get_running_loop()
         began, self._under_way = loop.time(), batch
         patience = loop.call_later(PATIENCE_S, self._lose_patience)
         try:
-            told = await self._commit([item for item, _ in batch])
+            await self._commit([item for item, _ in batch])
         except Exception as error:
             # Every request learns of it and answers 503; the writer has judged how bad it is.
-            self._memory.forget()
             told = self._failed(batch, error)
         else:
             self._wrote(batch)
@@ -160,7 +152,7 @@ class Journal:
             "the slow write has ended",
             batch=len(batch),
             seconds=round(loop.time() - began, 1),
-            error_class=type(told).__name__ if isinstance(told, Exception) else None,
+            error_class=None if told is None else type(told).__name__,
         )
 
     def _failed(self, batch: list[_Waiting], error: Exception) -> Exception:
@@ -194,7 +186,7 @@ class Journal:
             return None
         try:
             async with self._writer.transaction() as connection:
-                await run(connection, append, [_TRIAL], LinkMemory())
+                await run(connection, keep_items, [_TRIAL])
                 raise _TakenBack
         except _TakenBack:
             self._mended()
@@ -214,54 +206,19 @@ class Journal:
         self._waiting.clear()
         _tell([answer for _, answer in waiting], StoreUnavailable(self.stalled, reason="slow"))
 
-    async def _commit(self, items: list[Arrival | Rejection]) -> list[StoredVerdict]:
-        arrivals = [item for item in items if isinstance(item, Arrival)]
-        rejections = [item for item in items if isinstance(item, Rejection)]
-        verdicts, links = await self._writer.commit(self._write_both, arrivals, rejections)
-        self._memory.add(links)
-        if arrivals:
-            self.committed += len(arrivals)
-            self._on_commit(len(arrivals))
-        if not rejections:
-            return verdicts
-        told = iter(verdicts)
-        return [next(told) if isinstance(item, Arrival) else "stored" for item in items]
-
-    def _write_both(
-        self, connection: PlainConnection, arrivals: list[Arrival], rejections: list[Rejection]
-    ) -> tuple[list[StoredVerdict], Links]:
-        verdicts: list[StoredVerdict] = []
-        links = Links()
-        if arrivals:
-            verdicts, links = append(connection, arrivals, self._memory)
-        if rejections:
-            self._ring.append(connection, rejections)
-        return verdicts, links
+    async def _commit(self, items: list[Item]) -> None:
+        await self._writer.commit(keep_items, items)
+        self.committed += sum(isinstance(item, Received) for item in items)
+        self._on_commit(len(items))
 
 
 class _TakenBack(Exception):
     """Ends a trial, so that nothing of it is kept."""
 
 
-_TRIAL: Final = Arrival(
-    delivery_id="dlv_trial",
-    received_at=0,
-    source="trial",
-    digest="0" * 64,
-    headers="",
-    body=b"",
-    event=Event(
-        source="trial",
-        event_id="trial",
-        digest="0" * 64,
-        kind="trial",
-        claim="pending",
-        order="trial",
-        session="trial",
-        payment="trial",
-    ),
+_TRIAL: Final = Received(
+    delivery_id="dlv_trial", received_at=0, source="trial", headers="", body=b""
 )
-"""What touches every table that a delivery touches."""
 
 
 def _class_of(error: Exception) -> str:
@@ -271,18 +228,15 @@ def _class_of(error: Exception) -> str:
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
     """A batch of rejections alone says nothing of whether deliveries can be written."""
-    return any(isinstance(item, Arrival) for item, _ in batch)
+    return any(isinstance(item, Received) for item, _ in batch)
 
 
-def _tell(
-    answers: Sequence[asyncio.Future[StoredVerdict]], told: Sequence[StoredVerdict] | Exception
-) -> None:
+def _tell(answers: Sequence[asyncio.Future[None]], told: Exception | None) -> None:
     """Answer whoever still waits."""
-    if isinstance(told, Exception):
-        for answer in answers:
-            if not answer.done():
-                answer.set_exception(told)
-        return
-    for answer, verdict in zip(answers, told, strict=True):
-        if not answer.done():
-            answer.set_result(verdict)
+    for answer in answers:
+        if answer.done():
+            continue
+        if told is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(told)

@@ -35,8 +35,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "ba34d48288852a1332fbce44075fbc5c149588a7d5253d215ac2caf87f7c9060",
-    "postgresql": "4b2d3a99777549de9bf7953b32394e4351bbb13dbdc8bdd66bdbd68d1a612e3c",
+    "sqlite": "821664f182810165c3767c1560c6d30d43c76d104278d73829c968105e44e832",
+    "postgresql": "dde1174f0b5ca97c5bc7b3214642f9c661d0839e4c7b585daeae51a8502c4fa9",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -13,7 +13,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.store.sql.statements import select_in
 from reconcile.instants import Instant
 
-TABLES: Final = ("book_lines", "deliveries", "envelopes", "phones", "rejections", "unanswered")
+TABLES: Final = (
+    "book_lines",
+    "deliveries",
+    "envelopes",
+    "inbox",
+    "phones",
+    "rejections",
+    "unanswered",
+)
 """Those in which an erasure empties or deletes rows."""
 
 AT_ONCE: Final = 500

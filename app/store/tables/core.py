@@ -36,6 +36,25 @@ class CounterRow(Table, table=True):
     value: int = big_column()
 
 
+class InboxRow(Table, table=True):
+    """Requests that were accepted in one commit and are not read yet, deliveries and refused ones,
+    framed one behind the other. `tries`: how often they could not be appended."""
+
+    __tablename__ = "inbox"
+    # A number that came again could be taken for the row that a reader has in its hands.
+    __table_args__ = {**STRICT, "sqlite_autoincrement": True}  # noqa: RUF012
+    seq: int | None = Field(
+        default=None,
+        sa_column=Column(
+            BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+        ),
+    )
+    count: int = big_column()
+    received_at: int = big_column()
+    tries: int = big_column()
+    records: bytes = blob_column(null=False)
+
+
 class DeliveryRow(Table, table=True):
     """One verified arrival. `body` is NULL where an earlier delivery holds the same bytes, and
     after it was pruned; `headers` are then empty."""

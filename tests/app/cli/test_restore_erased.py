@@ -350,6 +350,7 @@ def test_the_subject_is_not_in_the_journal(run: Run, tmp_path: Path, file: Path)
 def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, file: Path) -> None:
     """One of a version that knew of no journal: by the journal at its place."""
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("DROP TABLE inbox")
         database.execute("DROP TABLE erasures")
         database.execute("DROP TABLE destinations_away")
         database.execute("DROP INDEX ix_records_holds")

@@ -18,12 +18,19 @@ import pytest
 
 from app.bootstrap_sources import compile_sources
 from app.config import load_settings
-from app.operations.deliveries.judge_delivery import Incoming, judge_delivery
+from app.operations.deliveries.judge_delivery import (
+    Incoming,
+    kept_head,
+    read_delivery,
+    readable_url,
+    refusal_of,
+)
 from app.operations.deliveries.reverify import reverify
 from app.operations.folding.refold import refold_until_quiet
 from app.providers.doctor import Account, Patient, diagnose
 from app.providers.profile import load_profile
 from app.providers.source import Source
+from app.store.arrivals.inbox import Received
 from reconcile.instants import SECOND
 from tests.app.cli.test_commands import Run, run
 from tests.app.web.driving import KEY, SECRET, driving, environ, event, signed
@@ -306,11 +313,17 @@ def test_a_request_without_a_body_is_told_apart_by_its_query() -> None:
     digests = []
     for order in ("A", "B", "A"):
         incoming = Incoming("weak", [], b"", f"/webhooks/weak?{query}{order}", "", "GET")
-        judged = judge_delivery(
-            source, incoming, b"", now=T, delivery_id="d", environment="sandbox"
+        assert refusal_of(source, incoming, b"", now=T, environment="sandbox") is None
+        kept = Received(
+            delivery_id="d",
+            received_at=T,
+            source="weak",
+            headers=kept_head(incoming, source),
+            body=b"",
+            url=readable_url(source, incoming.url),
         )
-        assert isinstance(judged, list)
-        digests.append(judged[0].digest)
+        (read,) = read_delivery(source, kept, environment="sandbox")
+        digests.append(read.digest)
     assert digests[0] == digests[2] == hashlib.sha256(f"{query}A".encode()).hexdigest()
     assert digests[0] != digests[1]
 

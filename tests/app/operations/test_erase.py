@@ -187,6 +187,9 @@ async def test_a_redelivery_is_still_a_duplicate_and_its_body_is_not_stored(driv
     driver.clock.put(T + 41 * DAY)
     again = await driver.send(paid("ORD-1", "e1"))
     assert again.json()["verdict"] == "duplicate"
+    # It was in the inbox until it was read, and is in the log until that is emptied.
+    assert held(driver.path.parent, PHONE) <= {"t.db-wal"}
+    assert await driver.service.store.writer.checkpoint()
     assert held(driver.path.parent, PHONE) == set()
     assert driver.rows("SELECT count(*) FROM phones WHERE thing = 'ORD-1'") == [(0,)]
 

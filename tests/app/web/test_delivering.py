@@ -13,6 +13,7 @@ import pytest
 
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.deliveries import receive_delivery
+from app.operations.deliveries.caught_up import behind_s
 from app.web import webhooks
 from app.web.webhooks import Written
 from tests.app.web.connected import Door, door, genuine, is_at_rest, post
@@ -66,6 +67,7 @@ async def test_what_each_is_answered(tmp_path: Path) -> None:
             sent, closed = (await there.ask(*data)).wire.sent
             found = [int(each) for each in re.findall(rb"HTTP/1.1 (\d+) ", sent) if each != b"100"]
             assert (found, closed) == (statuses, closes), name
+            await behind_s(there.driver.service.desk)
             for delivery in re.findall(rb'"delivery": "([^"]+)"', sent):
                 kept = there.driver.rows(
                     "SELECT 1 FROM deliveries WHERE id=?", delivery.decode("ascii")
@@ -82,7 +84,7 @@ async def test_each_is_judged_by_its_own_head(tmp_path: Path) -> None:
         client = await there.ask(ONE + post(b"{}", (b"x", b"y"))[:-2])
         sent, _ = client.wire.sent
         assert sent.startswith(b"HTTP/1.1 200 ")
-        assert b'"stored"' in sent
+        assert b'"accepted"' in sent
 
 
 async def test_answers_come_in_order(tmp_path: Path) -> None:
@@ -98,21 +100,21 @@ async def test_answers_come_in_order(tmp_path: Path) -> None:
         await let_go(waiting, client)
         sent, _ = client.wire.sent
         texts = sent.split(b"HTTP/1.1 200 ")[1:]
-        assert [b"stored" in text for text in texts] == [True, True, False]
+        assert [b"accepted" in text for text in texts] == [True, True, False]
 
 
 def held(there: Door) -> list[asyncio.Event]:
     """One for each delivery that is handed to the journal from now on, and waits for it."""
     journal, waiting = there.driver.service.store.journal, []
-    submit = journal.submit_all
+    submit = journal.submit
 
-    async def wait(items: Any) -> Any:
+    async def wait(item: Any) -> Any:
         go_on = asyncio.Event()
         waiting.append(go_on)
         await go_on.wait()
-        return await submit(items)
+        return await submit(item)
 
-    journal.submit_all = wait  # type: ignore[method-assign]
+    journal.submit = wait  # type: ignore[method-assign]
     return waiting
 
 
@@ -153,7 +155,7 @@ async def test_a_sender_that_hangs_up(tmp_path: Path, log: io.StringIO) -> None:
         assert client.wire.writes == []
         assert there.driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
         metrics = there.driver.service.webhooks.metrics.exposition()
-        assert b'tallyhook_deliveries_total{source="shop",verdict="stored"} 1.0' in metrics
+        assert b'tallyhook_deliveries_total{source="shop",verdict="accepted"} 1.0' in metrics
 
 
 async def test_a_length_behind_zeros_is_not_believed(tmp_path: Path) -> None:
@@ -224,7 +226,7 @@ async def test_a_journal_that_takes_nothing(tmp_path: Path) -> None:
 
 STEPS = {
     "_decide": (receive_delivery, ONE),
-    "_kept": (receive_delivery, ONE),
+    "_accepted": (receive_delivery, ONE),
     "_reject": (receive_delivery, UNSIGNED),
     "_written": (webhooks, ONE),
 }

@@ -149,11 +149,13 @@ async def test_figures(driver: Driver) -> None:
     counted = dict(re.findall(r"^tallyhook_deliveries_total(\{.*\}) (\S+)$", text, re.MULTILINE))
     counted = {labels: float(number) for labels, number in counted.items() if float(number)}
     assert counted == {
-        '{source="shop",verdict="stored"}': 1,
-        '{source="shop",verdict="duplicate"}': 2,
+        '{source="shop",verdict="accepted"}': 3,
         '{source="shop",verdict="signature_missing"}': 1,
         '{source="unknown",verdict="source_unknown"}': 1,
     }
+    assert 'tallyhook_deliveries_read_total{source="shop",verdict="stored"} 1.0' in text
+    assert 'tallyhook_deliveries_read_total{source="shop",verdict="duplicate"} 2.0' in text
+    assert "tallyhook_inbox_unread 0.0" in text
     assert 'tallyhook_orders{outcome="succeeded"} 1.0' in text
     assert "tallyhook_delivery_seconds_count 5.0" in text
     assert "made-up" not in text
@@ -233,7 +235,7 @@ async def test_deliveries_that_cannot_be_written_again_and_again(
         assert (await driver.send(event("e0"))).status_code == 200
         async with driver.service.store.writing() as connection:
             await connection.exec_driver_sql(
-                "CREATE TRIGGER no BEFORE INSERT ON deliveries BEGIN SELECT RAISE(ABORT, 'no'); END"
+                "CREATE TRIGGER no BEFORE INSERT ON inbox BEGIN SELECT RAISE(ABORT, 'no'); END"
             )
         for number in range(3):
             assert await broken(driver) == (200, []), number
@@ -257,14 +259,27 @@ async def test_deliveries_that_cannot_be_written_again_and_again(
         assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
 
 
-async def test_rejections_that_are_written_do_not_hide_it(tmp_path: Path) -> None:
-    """Whoever sends forged requests does not keep readiness green."""
+async def test_deliveries_that_cannot_be_appended(tmp_path: Path, log: io.StringIO) -> None:
+    """What was accepted is kept, readiness says so whoever sends, and all is read afterwards."""
     async with driving(tmp_path, with_worker=False) as driver:
         async with driver.service.store.writing() as connection:
             await connection.exec_driver_sql(
                 "CREATE TRIGGER no BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END"
             )
-        for number in range(3):
-            assert (await driver.send(event(f"e{number}"))).status_code == 503
+        for number in range(2):
+            assert (await driver.send(event(f"e{number}"))).status_code == 200
             assert (await driver.send(event(f"e{number}"), headers=[])).status_code == 401
-        assert (await broken(driver))[0] == 503
+        await soon(lambda: driver.service.store.append_faults >= 3)
+        status, (reason,) = await broken(driver)
+        assert status == 503
+        assert "deliveries that were accepted cannot be appended" in reason
+        figures = (await driver.client.get("/metrics")).text
+        assert "tallyhook_store_writable 0.0" in figures
+        assert "tallyhook_inbox_unread 4.0" in figures
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(0,)]
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql("DROP TRIGGER no")
+        await soon(lambda: driver.rows("SELECT count(*) FROM deliveries") == [(2,)])
+        assert driver.rows("SELECT count(*) FROM rejections") == [(2,)]
+        assert driver.rows("SELECT count(*) FROM inbox") == [(0,)]
+        assert await broken(driver) == (200, [])

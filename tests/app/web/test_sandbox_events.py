@@ -21,6 +21,7 @@ import httpx2
 import pytest
 
 from app import bootstrap
+from app.operations.deliveries.caught_up import behind_s
 from app.operations.folding.refold import refold_until_quiet
 from app.operations.orders.read_orders import order_document
 from app.outbound.http import outgoing_client
@@ -202,6 +203,7 @@ async def shoot(driver: Driver, shots: Iterator[Shot], *, strict: bool = True) -
 
 async def state(driver: Driver) -> dict[str, Any]:
     """All that is known of the orders, all that was published, and all that the shop is told."""
+    await behind_s(driver.desk)
     await refold_until_quiet(driver.desk, limit=100, progress=quiet)
     tables = {name: driver.rows(f"SELECT * FROM {name} ORDER BY 1, 2") for name in TABLES}
     ledgers = [await order_document(driver.desk, name, as_of=T) for name in ORDERS]
