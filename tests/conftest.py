@@ -19,7 +19,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 LONGEST = (
     "simulation/test_simulation.py",
-    "simulation/test_simulation_further.py",
     "faults/test_killed.py",
     "faults/test_crash_states.py",
     "faults/test_failing_calls.py",
