@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
+from unittest.mock import patch
 
+import httpcore2
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 _COMMON: dict[str, Any] = {
@@ -48,6 +53,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     """Asynchronous tests run on asyncio's own loop: its debug aids and warnings are the fullest."""
     return "asyncio", {"use_uvloop": False}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def made_once() -> Iterator[None]:
+    """What a process of the product makes once, and one of tests for each command and each service:
+    the tree of commands (40 ms), and the authorities that are trusted, read from the disk (25 ms
+    for each client). Neither is changed by who uses it."""
+    with (
+        patch.object(typer.main, "get_command", cache(typer.main.get_command)),
+        patch.object(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context)),
+    ):
+        yield
 
 
 @pytest.fixture(autouse=True)
