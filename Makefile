@@ -11,7 +11,7 @@ WORKERS := 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench soak lock clean
+.PHONY: help run test check bench nightly lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -20,7 +20,7 @@ help: ## list the targets
 run: $(MADE) ## play every scenario and stay up; ARGS=--once ends after printing
 	@$(BIN)/tallyhook demo $(ARGS)
 
-test: $(MADE) ## the whole test suite; ARGS goes to pytest
+test: $(MADE) ## the whole test suite but for its long forms; ARGS goes to pytest
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/bench $(ARGS)
 
 # `make check test` runs each test once: what check would test is among what test does.
@@ -36,7 +36,7 @@ endif
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-soak: $(MADE) ## the long forms: laws, faults, floods, fuzzing, backups, a large month, simulated worlds
+nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
 	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/app/providers/named $(ARGS)
 	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests $(ARGS)
 
