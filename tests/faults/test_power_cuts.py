@@ -24,11 +24,11 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
-CUTS = 14
+CUTS = 6
 """Rounds of one power cut each."""
 
-FAILURES = 13
-"""Rounds of a failure and a power cut each: forty of both in all."""
+FAILURES = 5
+"""Rounds of a failure and a power cut each: sixteen of both in all."""
 
 ACKS = 60
 FAILING_S = 0.25
