@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +13,8 @@ import httpcore2
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
+
+from app.logs import configure_logging
 
 _COMMON: dict[str, Any] = {
     # The machine's two cores are shared: slowness is not a property of the code under test.
@@ -72,3 +75,12 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test depends on how the machine it runs on is configured."""
     for name in [name for name in os.environ if name.upper().startswith("TALLYHOOK_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def log() -> io.StringIO:
+    """What the process logs during the test: as a service would, and nothing on the terminal. What
+    no one configured would be painted there, a traceback in seconds."""
+    stream = io.StringIO()
+    configure_logging(format="json", level="info", stream=stream)
+    return stream

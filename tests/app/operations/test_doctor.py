@@ -348,7 +348,7 @@ async def test_a_token_sent_to_a_wrong_name_is_not_kept(tmp_path: Path) -> None:
     )
     token = "t-9vX3qLm2TzRw8YsBn5Jd7Hf4Gc6Ea1kP"
     more = {"SOURCES__TILL__PROFILE": str(profile), "SOURCES__TILL__SECRETS": token}
-    async with driving(tmp_path, **more) as driver:
+    async with driving(tmp_path, with_worker=False, **more) as driver:
         headers = [(b"verif-hash", token.encode())]
         assert (await driver.send(b"{}", headers, source="tilll")).status_code == 404
         ((kept,),) = driver.rows("SELECT headers FROM rejections")
