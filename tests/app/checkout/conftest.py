@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from app.checkout.client import CheckoutClient
@@ -26,6 +24,7 @@ from reconcile.ledger import Ledger
 from reconcile.policy import Policy
 from reconcile.records import Record
 from tests.app.checkout.service import asked
+from tests.store.made import put_new
 
 START = parse_instant("2026-11-20T10:00:00Z")
 
@@ -38,28 +37,15 @@ class Ticking(SetClock):
         return super().now()
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database that is up to date, to be copied: migrations take longer than most tests."""
-    path = tmp_path_factory.mktemp("empty") / "tallyhook.db"
-
-    async def make() -> None:
-        async with open_store(_settings(path), purpose="writing"):
-            pass
-
-    anyio.run(make)
-    return path
-
-
 def _settings(path: Path) -> StoreSettings:
     return StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
 
 
 @pytest.fixture
-async def shop(empty_database: Path, tmp_path: Path) -> AsyncIterator[Shop]:
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     """An open store with a clock."""
     path = tmp_path / "tallyhook.db"
-    shutil.copy(empty_database, path)
+    put_new(path)
     async with open_store(_settings(path), purpose="writing") as store:
         yield Shop(store, Ticking(START))
 
