@@ -35,9 +35,9 @@ from tests.bench.requests import secret_text
 from tests.bench.sizes import BARS, Sizes
 from tests.bench.stored import Audit
 
-CALLERS = 4
-CALLS_PER_S = 40.0
-"""Of all callers together."""
+CALLERS = 16
+CALLS_PER_S = 20.0
+"""Of all callers together: each waits for its answer, and is idle most of the time."""
 
 PATIENCE_S = 60
 BODY = json.dumps({"amount": "1500.00", "currency": "KES"})

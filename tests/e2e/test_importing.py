@@ -25,8 +25,8 @@ from app.operations.finance import import_writing
 
 chunks = import_writing.chunks
 
-def all_but_the_last(staged):
-    *parts, _ = chunks(staged)
+def all_but_the_last(staged, pace):
+    *parts, _ = chunks(staged, pace)
     yield from parts
     time.sleep(10_000)
 

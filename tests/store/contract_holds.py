@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from app.errors import NotFoundError
+from app.operations import pace
 from app.operations.desk import Desk
 from app.operations.folding import holds, refold
 from app.operations.folding.holds import hold_if_due, release, release_all
@@ -306,7 +307,8 @@ class HoldContract:
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Each part is an act of its own in the trail; other reasons stay."""
-        monkeypatch.setattr(holds, "AT_ONCE", 2)
+        monkeypatch.setattr(holds, "MOST_RELEASED", 2)
+        monkeypatch.setattr(pace, "SHORT_S", 3_600.0)
         await before_the_upgrade(store, *"ABCDE")
         await started(desk(store, at=20))
         at = desk(store, at=30)

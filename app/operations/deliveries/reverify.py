@@ -21,6 +21,7 @@ from app.operations.deliveries.judge_delivery import (
     refusal_of,
 )
 from app.operations.desk import Desk
+from app.operations.pace import Pace
 from app.operations.people.people import note_deed, who_may
 from app.providers.source import Reply, Source
 from app.store.arrivals.inbox import Received
@@ -29,7 +30,10 @@ from app.store.arrivals.rejections import Rejection, kept_rejections, let_go
 from reconcile.instants import Instant
 
 AT_ONCE: Final = 100
-"""Rejections judged and written together: the door waits for one such transaction at most."""
+"""Rejections judged together."""
+
+FIRST_ACCEPTED: Final = 20
+"""Of those, how many that are accepted are written in the first transaction."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +96,7 @@ async def _pass(
     environment: str,
     progress: Callable[[int], None],
 ) -> Reverified:
-    done, after = Reverified(), ""
+    done, after, pace = Reverified(), "", Pace(first=FIRST_ACCEPTED, most=AT_ONCE)
     while True:
         async with desk.store.reading() as connection:
             page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
@@ -100,7 +104,9 @@ async def _pass(
             return done
         after = page[-1].delivery_id
         wanted = [each for each in page if only is None or each.source == only]
-        await _judge_page(desk, wanted, sources=sources, environment=environment, done=done)
+        await _judge_page(
+            desk, wanted, sources=sources, environment=environment, done=done, pace=pace
+        )
         progress(len(page))
 
 
@@ -134,6 +140,7 @@ async def _judge_page(
     sources: Mapping[str, Source],
     environment: str,
     done: Reverified,
+    pace: Pace,
 ) -> None:
     accepted: list[tuple[Rejection, list[Arrival]]] = []
     for rejection in page:
@@ -145,9 +152,10 @@ async def _judge_page(
             done.refuse(judged.verdict)
         else:
             accepted.append((rejection, judged))
-    if accepted:
-        async with desk.store.writing() as connection:
-            done.accepted += await _accept(connection, accepted)
+    while accepted:
+        part, accepted = accepted[: pace.size], accepted[pace.size :]
+        async with pace.writing(desk.store, pieces=len(part)) as connection:
+            done.accepted += await _accept(connection, part)
         desk.store.evidence_arrived.set()
 
 

@@ -13,18 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import anyio
-
 from app.files.books import REFERENCES
 from app.operations.desk import Desk
-from app.operations.finance.import_writing import PAUSE_S
 from app.operations.orders.tell_order import Reference, ReferenceTaken, named, refuse_taken
+from app.operations.pace import Pace
 from app.operations.people.people import author_of_import
 from app.store.finance.staging import Staged
 from app.store.folding.records import add_records, owners_of, records_of
 
-AT_ONCE = 200
-"""Orders named in one transaction."""
+FIRST_ORDERS, MOST_ORDERS = 20, 200
+"""Orders named in the first transaction, and in any."""
 
 _ORDER = 3
 """The place of the reference in a staged row: after its number, key and kind."""
@@ -56,11 +54,12 @@ async def unfit_references(desk: Desk, staged: Staged) -> list[Unfit]:
 async def name_references(desk: Desk, staged: Staged, *, number: int) -> list[Unfit]:
     """Write down what the rows name. Returns those that others were faster with."""
     unfit: list[Unfit] = []
-    author = author_of_import(number)
+    author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
     for rows in staged.having("source"):
-        for start in range(0, len(rows), AT_ONCE):
-            async with desk.store.writing() as connection:
-                for row in rows[start : start + AT_ONCE]:
+        while rows:
+            part, rows = rows[: pace.size], rows[pace.size :]
+            async with pace.writing(desk.store, pieces=len(part)) as connection:
+                for row in part:
                     order, references = row[_ORDER], list(_references(row))
                     try:
                         await refuse_taken(connection, order, references)
@@ -73,7 +72,6 @@ async def name_references(desk: Desk, staged: Staged, *, number: int) -> list[Un
                     fresh = named(known, order, references, now=now, author=author)
                     await add_records(connection, fresh)
             desk.store.evidence_arrived.set()
-            await anyio.sleep(PAUSE_S)
     return unfit
 
 

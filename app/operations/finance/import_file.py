@@ -27,7 +27,8 @@ from app.files.rejects import refuse_to_replace, write_rejects
 from app.operations.desk import Desk
 from app.operations.finance.book_references import Unfit, name_references, unfit_references
 from app.operations.finance.import_kinds import BOOK, Imported, Progress, Wanted
-from app.operations.finance.import_writing import chunks, write_and_publish
+from app.operations.finance.import_writing import MOST_ROWS, chunks, write_and_publish
+from app.operations.pace import Pace
 from app.operations.people.people import permitted
 from app.store.finance.staging import Staged
 from app.words import printable
@@ -54,7 +55,7 @@ async def import_file(
             reading.leave_out(await unfit_references(desk, reading.staged))
         if wanted.dry_run:
             async with desk.store.reading() as connection:
-                for rows in chunks(reading.staged):
+                for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
                     done.count(await wanted.kind.compare(connection, rows))
         elif not done.found or (wanted.rejects is not None and not done.refused):
             reading.set_aside()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import anyio
@@ -15,6 +16,7 @@ import anyio
 from app.errors import StoreUnavailable
 from app.operations.desk import Desk
 from app.operations.finance.import_kinds import BOOK, STATEMENT, Imported, Progress, Wanted
+from app.operations.pace import Pace
 from app.operations.people.people import note_deed
 from app.store.database.engine import Connection
 from app.store.finance.imports import (
@@ -29,8 +31,8 @@ from app.store.finance.imports import (
 from app.store.finance.staging import Staged
 from app.store.people.operators import Operator
 
-PAUSE_S: Final = 0.006
-"""Between two transactions: longer than a service that waits for the writer sleeps."""
+FIRST_ROWS, MOST_ROWS = 500, 4_000
+"""Rows in the first transaction, and in any."""
 
 SILENT_S: Final = 5.0
 """An import that writes nothing for so long was killed."""
@@ -38,19 +40,27 @@ SILENT_S: Final = 5.0
 Rows = list[tuple[Any, ...]]
 
 
-def chunks(staged: Staged) -> Iterator[Rows]:
-    """Rows in order, without their numbers; rows of one key or subject are not parted."""
+def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
+    """Rows in order, without their numbers, as many at a time as fit in a transaction then; rows
+    of one key or subject are not parted."""
     held: Rows = []
     for rows in staged.in_order():
         held += [row[1:] for row in rows]
-        last = len(held) - 1
-        while last and held[last - 1][0] == held[-1][0]:
-            last -= 1
-        if last:
-            yield held[:last]
-            held = held[last:]
-    if held:
-        yield held
+        while end := _end(held, pace.size):
+            yield held[:end]
+            held = held[end:]
+    while held:
+        end = _end(held, pace.size) or len(held)
+        yield held[:end]
+        held = held[end:]
+
+
+def _end(rows: Rows, size: int) -> int:
+    """Where to part rows of which a first part may have this size; 0: not before more is read."""
+    if len(rows) <= size:
+        return 0
+    ends = chain(range(size, 0, -1), range(size + 1, len(rows)))
+    return next((end for end in ends if rows[end - 1][0] != rows[end][0]), 0)
 
 
 async def write_and_publish(
@@ -66,14 +76,13 @@ async def write_and_publish(
     where another import took this one for killed."""
     await _wait_for_others(desk)
     begun = await _begin(desk, wanted, done, who)
-    written = 0
-    for rows in chunks(staged):
-        async with desk.store.writing() as connection:
+    written, pace = 0, Pace(first=FIRST_ROWS, most=MOST_ROWS)
+    for rows in chunks(staged, pace):
+        async with pace.writing(desk.store, pieces=len(rows)) as connection:
             written += len(rows)
             await _still_ours(connection, begun, written)
             done.count(await wanted.kind.write(connection, rows, number=begun.number))
         progress(written, done.read - done.rejected)
-        await anyio.sleep(PAUSE_S)
     async with desk.store.writing() as connection:
         await _still_ours(connection, begun, written)
         await _publish(connection, replace(begun, **_counts(done)), desk=desk, who=who)
@@ -124,7 +133,6 @@ async def _undo(desk: Desk, begun: Import) -> None:
                 looked -= 1
                 await _still_ours(connection, begun, looked)
                 await undo_stretch(connection, kind, after=after, to=end)
-            await anyio.sleep(PAUSE_S)
             after = end
 
 

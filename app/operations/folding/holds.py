@@ -20,6 +20,7 @@ from typing import Final
 from app.errors import NotFoundError
 from app.ids import new_id
 from app.operations.desk import Desk
+from app.operations.pace import Pace
 from app.operations.people.people import note_deed, permitted
 from app.store.database.engine import Connection
 from app.store.folding.folded_by import rules_of
@@ -43,8 +44,8 @@ BECAUSE: Final[HoldReason] = "rules_changed"
 NOT_YET_HELD: Final = "rec_to_be_held"
 """The id of the hold that a read supposes where the fold worker has not come to the order yet."""
 
-AT_ONCE: Final = 1_000
-"""Orders released in one transaction, so that no acknowledgement waits long for it."""
+FIRST_RELEASED, MOST_RELEASED = 100, 1_000
+"""Orders of the first act that releases some of many, and of any."""
 
 MOST_NAMED: Final = 20
 """Orders that the trail, or a refusal, names of many; it counts all."""
@@ -187,16 +188,17 @@ async def release_all(
 ) -> int:
     """Release every order that is held for this reason, some at a time, each part an act of its
     own. Returns how many there were. Raises UsageError for who may not."""
-    count, after = 0, ""
+    count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:
-        async with desk.store.writing() as connection:
+        limit = pace.size
+        async with pace.writing(desk.store, pieces=limit) as connection:
             who = await permitted(connection, by=by, action="orders_released")
-            standing = await some_holds(connection, reason=reason, after=after, limit=AT_ONCE)
+            standing = await some_holds(connection, reason=reason, after=after, limit=limit)
             if standing:
                 await _release(connection, desk, standing, who=who, why=why)
         desk.store.evidence_arrived.set()
         count += len(standing)
-        if len(standing) < AT_ONCE:
+        if len(standing) < limit:
             return count
         after = standing[-1].order
 

@@ -28,7 +28,7 @@ TABLES: Final = {"book": "book_lines", "statement": "statement_lines"}
 FIRST_COLUMN: Final = {"book": "match_key", "statement": "subject"}
 """What the lines of each kind are walked by."""
 
-UNDOING: Final = 20_000
+UNDOING: Final = 1_000
 """Lines looked at in one transaction that undoes a killed import."""
 
 

@@ -183,6 +183,7 @@ async def test_rows_of_one_payment_are_written_together(
 ) -> None:
     """Else the later ones of several equal refunds would be taken for the earlier ones."""
     monkeypatch.setattr("app.store.finance.staging.AT_ONCE", 3)
+    monkeypatch.setattr(import_writing, "MOST_ROWS", 3)
     lines = [f"p{n},-1.00,KES,refund" for n in range(3) for _ in range(4)]
     put(path, "payment_reference,gross,currency,type\n" + "\n".join(lines))
     for new, unchanged in ((12, 0), (0, 12)):
@@ -273,6 +274,7 @@ async def test_an_import_that_ends_half_way_has_imported_nothing_and_the_next_on
 ) -> None:
     """Wherever it ends: between parts, and what it superseded is in force again."""
     monkeypatch.setattr("app.store.finance.staging.AT_ONCE", 3)
+    monkeypatch.setattr(import_writing, "MOST_ROWS", 3)
     monkeypatch.setattr(import_writing, "SILENT_S", 0.01)
     before = "".join(f"R{n},1.00,KES,paid\n" for n in range(6))
     put(path, HEADING + before)

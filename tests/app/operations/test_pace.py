@@ -1,0 +1,63 @@
+"""Work that is made of pieces is done in transactions that are short by the clock."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from app.operations import pace
+from app.operations.finance.import_writing import chunks
+from app.operations.pace import SHORT_S, Pace
+from app.store.finance.staging import Staged
+from tests.store.builders import opened
+
+
+def test_as_many_pieces_as_fit_by_the_time_of_the_last() -> None:
+    found = Pace(first=100, most=1_000)
+    found.learn(100, seconds=SHORT_S * 4)
+    assert found.size == 25
+    found.learn(25, seconds=SHORT_S * 100)
+    assert found.size == 1
+
+
+def test_a_quick_transaction_makes_the_next_twice_as_large_at_most() -> None:
+    found, sizes = Pace(first=100, most=1_000), []
+    for _ in range(5):
+        sizes.append(found.size)
+        found.learn(found.size, seconds=0.0)
+    assert sizes == [100, 200, 400, 800, 1_000]
+
+
+def test_a_few_pieces_that_are_left_over_prove_nothing_of_many() -> None:
+    found = Pace(first=100, most=1_000)
+    found.learn(2, seconds=SHORT_S)
+    assert found.size == 100
+    found.learn(2, seconds=SHORT_S * 2)
+    assert found.size == 1
+
+
+def test_rows_of_a_file_are_as_many_at_a_time_as_fit_then_and_no_key_is_parted() -> None:
+    staged = Staged(("row", "key"), order=("key", "row"))
+    staged.add([(number, f"k{number // 3:03}") for number in range(60)])
+    found, parts = Pace(first=7, most=7), []
+    for part in chunks(staged, found):
+        parts.append([key for (key,) in part])
+        found.size = 4 if len(parts) == 2 else 7 if len(parts) == 4 else found.size
+    assert [len(part) for part in parts] == [6, 6, 3, 3, *[6] * 7]
+    assert all(one[-1] != other[0] for one, other in pairwise(parts))
+    assert [key for part in parts for key in part] == sorted(f"k{n // 3:03}" for n in range(60))
+
+
+async def test_a_transaction_is_timed_from_when_the_database_was_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it waited for is no work of its own; its commit is."""
+    instants = iter([10.0, 10.0 + SHORT_S * 2])
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+        monkeypatch.setattr(pace, "perf_counter", lambda: next(instants))
+        found = Pace(first=100, most=1_000)
+        async with found.writing(store, pieces=100):
+            pass
+    assert found.size == 50
