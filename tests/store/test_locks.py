@@ -113,8 +113,10 @@ async def test_who_died_while_it_waited_has_no_place_any_more(
     held, other = WriteLock(database), WriteLock(database)
     await held.take()
     with one_that_waits(database) as process:
+        assert held.is_wanted()
         process.kill()
         process.wait()
+    assert not held.is_wanted()
     held.release()
     monkeypatch.setattr(locks, "WAIT_S", 0.0)
     await other.take()

@@ -93,6 +93,10 @@ class WriteLock:
                 if free >= PASSED_BY_S:
                     self._queue.pass_by(place)
 
+    def is_wanted(self) -> bool:
+        """Whether another process waits for it; for who holds it."""
+        return self._queue.is_anybody_there()
+
     def release(self) -> None:
         """Let others write."""
         if self._file is not None:
@@ -130,11 +134,19 @@ class _Queue:
 
     def is_next(self, place: int) -> bool:
         """Whether nobody else who is waited for came before."""
-        if self._file is None or place <= self._passed:
-            return True
-        asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, place - self._passed, 0)
+        return place <= self._passed or not self._taken(place - self._passed)
+
+    def is_anybody_there(self) -> bool:
+        """Whether anybody who is waited for has a place; for who has none."""
+        return self._taken(0)
+
+    def _taken(self, length: int) -> bool:
+        """Whether others have one of so many places that are waited for; 0: of all of them."""
+        if self._file is None:
+            return False
+        asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)
         told = fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, asked)
-        return bool(_PLACE.unpack(told)[0] == fcntl.F_UNLCK)
+        return bool(_PLACE.unpack(told)[0] != fcntl.F_UNLCK)
 
     def pass_by(self, place: int) -> None:
         """Wait no more for those who came before this place."""

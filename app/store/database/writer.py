@@ -88,6 +88,12 @@ class Writer:
         """Why nothing more may be written, one sentence; None while all is well."""
         return self._poison
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether another process waits for the transaction under way here; False on PostgreSQL,
+        where none has to."""
+        return self._between_processes is not None and self._between_processes.is_wanted()
+
     def fail(self, reason: str) -> None:
         """Stop for good. Whoever supervises the process is told why, once."""
         if self._poison is None:

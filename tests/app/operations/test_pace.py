@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import pairwise
-from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,6 @@ from app.operations import pace
 from app.operations.finance.import_writing import chunks
 from app.operations.pace import SHORT_S, Pace
 from app.store.finance.staging import Staged
-from tests.store.builders import opened
 
 
 def test_as_many_pieces_as_fit_by_the_time_of_the_last() -> None:
@@ -50,14 +52,34 @@ def test_rows_of_a_file_are_as_many_at_a_time_as_fit_then_and_no_key_is_parted()
     assert [key for part in parts for key in part] == sorted(f"k{n // 3:03}" for n in range(60))
 
 
-async def test_a_transaction_is_timed_from_when_the_database_was_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class SlowStore:
+    """Its own clock: it waits nine seconds for its turn, and commits in twice the time there is."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        self.now = 0.0
+        self.writer = SimpleNamespace(is_wanted=wanted)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        self.now += 9.0
+        yield
+        self.now += SHORT_S * 2
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_the_wait_is_no_work_the_commit_is_and_others_get_as_long_a_rest(
+    monkeypatch: pytest.MonkeyPatch, wanted: bool
 ) -> None:
-    """What it waited for is no work of its own; its commit is."""
-    instants = iter([10.0, 10.0 + SHORT_S * 2])
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        monkeypatch.setattr(pace, "perf_counter", lambda: next(instants))
-        found = Pace(first=100, most=1_000)
-        async with found.writing(store, pieces=100):
-            pass
-    assert found.size == 50
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(round(seconds, 6))
+
+    store: Any = SlowStore(wanted=wanted)
+    monkeypatch.setattr(pace, "perf_counter", lambda: store.now)
+    monkeypatch.setattr(pace.anyio, "sleep", rest)
+    found = Pace(first=100, most=1_000)
+    async with found.writing(store, pieces=100):
+        pass
+    assert found.size in {49, 50}
+    assert rests == ([SHORT_S * 2] if wanted else [])
