@@ -14,6 +14,7 @@ from app.words import counted
 if TYPE_CHECKING:
     from app.config import Settings
     from app.operations.desk import Desk
+    from app.operations.keeping.erase import Asked
     from app.operations.keeping.erase_finding import Erasure
 
 
@@ -24,6 +25,11 @@ def register(application: typer.Typer) -> None:
     )(erase)
 
 
+EverywhereOption = Annotated[
+    bool, typer.Option("--everywhere", help="Look for the number in every body and header, too.")
+]
+
+
 def erase(
     phone: Annotated[
         str | None, typer.Option(help="Everything of this number, such as +254700000001.")
@@ -32,6 +38,7 @@ def erase(
     reason: Annotated[
         str, typer.Option(help="Why; kept in the trail, so without the number itself.")
     ] = "",
+    everywhere: EverywhereOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would go, and what would stay.")
     ] = False,
@@ -42,23 +49,39 @@ def erase(
 
     Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. What must stay
     for now, unread deliveries too, is listed with why, and the exit code is 1: ask again later.
+
+    A number is found where events name it as the customer's. `--everywhere` also finds it in other
+    members, texts and headers, and looks for traces in the files: it reads the whole database.
     """
-    from app.bootstrap_evidence import signer_of
-    from app.bootstrap_sources import compile_sources
-    from app.cli.running import with_desk
     from app.config import load_settings
     from app.config_places import sqlite_file
     from app.errors import UsageError
-    from app.operations.evidence.seal import seal_all
-    from app.operations.keeping.erase import Asked, erase, traces_left
-    from app.operations.keeping.erase_rules import Rules
+    from app.operations.keeping.erase import Asked, traces_left
 
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")
     settings = load_settings()
+    # Where digests are let go by themselves, they do not lead to all that is there.
+    everywhere |= bool(settings.retention_days or settings.retention_phones_days)
+    asked = Asked(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
+    erasure = _erased(asked, settings, dry_run=dry_run)
+    path = None if dry_run else sqlite_file(settings.database_url)
+    left = [] if path is None else traces_left(path, erasure)
+    _tell(erasure, left, form)
+    if erasure.kept or left:
+        raise typer.Exit(1)
+
+
+def _erased(asked: Asked, settings: Settings, *, dry_run: bool) -> Erasure:
+    from app.bootstrap_evidence import signer_of
+    from app.bootstrap_sources import compile_sources
+    from app.cli.running import with_desk
+    from app.operations.evidence.seal import seal_all
+    from app.operations.keeping.erase import erase
+    from app.operations.keeping.erase_rules import Rules
+
     sources = compile_sources(settings)
     rules = Rules.of_days(settings.retention_minimum_days)
-    asked = Asked(phone=phone, order=order, reason=reason, by=by)
 
     async def work(desk: Desk, settings: Settings) -> Erasure:
         if not dry_run:  # what is let go must have been sealed as it came
@@ -68,12 +91,7 @@ def erase(
         )
 
     with progress("looking", None) as advance:
-        erasure = with_desk(work, purpose="writing")
-    path = None if dry_run else sqlite_file(settings.database_url)
-    left = [] if path is None else traces_left(path, erasure)
-    _tell(erasure, left, form)
-    if erasure.kept or left:
-        raise typer.Exit(1)
+        return with_desk(work, purpose="writing")
 
 
 def _tell(erasure: Erasure, left: list[Path], form: Format) -> None:
@@ -90,6 +108,11 @@ def _tell(erasure: Erasure, left: list[Path], form: Format) -> None:
         f"{counted(counts['session_requests'], 'session request')}; "
         f"{counted(counts['book_lines'], 'phone')} in order books. Kept: {counts['kept']}."
     )
+    if erasure.by_index:
+        note(
+            "Looked at where events name the number as the customer's; --everywhere looks through "
+            "every body and header, too."
+        )
     if erasure.dry_run:
         return
     if not erasure.tidied:

@@ -23,6 +23,7 @@ from app.operations.orders.find_orders import find_orders
 from app.phone_key import PhoneKey
 from app.store.arrivals.intake import Whole
 from app.store.arrivals.phones import (
+    NOTES_OF,
     drop_notes,
     drop_other_keys,
     has_other_keys,
@@ -33,6 +34,7 @@ from app.store.arrivals.phones import (
 )
 from app.store.database.scratch import scratch_database
 from app.store.folding.comparing import phones_not_noted
+from app.store.keeping.erasing import UNREADABLE as UNREADABLE_TEXTS
 from app.store.keeping.erasures import note_carried_out
 from app.store.keeping.retention import prune
 from app.store.people.audit import Deed, add_deed
@@ -84,6 +86,17 @@ async def with_bodies(store: Store) -> list[str]:
     return [row[0] for row in await rows(store, sql)]
 
 
+FOUND_BY: dict[str, tuple[str, dict[str, Any], str]] = {
+    "the notes of an order": (NOTES_OF.format("'A', 'B'"), {}, "ix_phones_thing"),
+    "what could not be read": (
+        UNREADABLE_TEXTS,
+        {"after": "dlv_0", "limit": 500},
+        "ix_deliveries_unreadable",
+    ),
+}
+"""What an erasure asks of a large table, and the index that answers it."""
+
+
 class PersonalContract:
     """Phones by digest, erasure, and tables that are only added to; `store` is the fixture."""
 
@@ -103,6 +116,19 @@ class PersonalContract:
             assert await old_notes(connection, before=T - 1, after=None, limit=9) == []
             first, *others = await old_notes(connection, before=T + DAY, after=None, limit=9)
             assert await old_notes(connection, before=T + DAY, after=first, limit=9) == others
+
+    @pytest.mark.parametrize("asked", FOUND_BY)
+    async def test_an_erasure_asks_by_index(self, store: Store, asked: str) -> None:
+        """It does not look through what millions of deliveries have left."""
+        sql, values, index = FOUND_BY[asked]
+        async with store.reading() as connection:
+            explain = "EXPLAIN"
+            if connection.dialect.name == "sqlite":
+                explain += " QUERY PLAN"
+            else:  # which reads a table as small as this one from end to end
+                await connection.execute(text("SET LOCAL enable_seqscan = off"))
+            found = await connection.execute(text(f"{explain} {sql}"), values)
+            assert index in "\n".join(str(row) for row in found)
 
     async def test_digests_of_another_key_are_told_apart(self, store: Store) -> None:
         await keep(store, of_customer("e1", order="A"))

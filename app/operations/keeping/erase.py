@@ -1,6 +1,7 @@
 """Erases a customer's personal data, and keeps what the money rests on.
 
-    1 find    what a phone number, or an order, touches: by digests, and by looking through bytes
+    1 find    what a phone number, or an order, touches: by digests, and by looking through the
+              bytes of what no digest leads to
     2 judge   each order, stray and refused delivery: what may go, and what must stay and why
     3 note    the subject in the journal, on its disk, for whoever restores an older backup; then
               who asked, and why; both before the first row is touched
@@ -39,12 +40,14 @@ BARE_DIGITS: Final = 11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be erased: everything of one phone number, or of one order."""
+    """What is to be erased: everything of one phone number, or of one order. `everywhere`: the
+    number is looked for in every body and header, too, which takes as long as reading them all."""
 
     phone: str | None = None
     order: str | None = None
     reason: str
     by: str | None
+    everywhere: bool = False
 
 
 async def erase(
@@ -69,7 +72,7 @@ async def erase(
     again = Again(desk, sources=sources, rules=rules, progress=progress)
     try:
         finding = Finding(desk, sources, rules, progress)
-        erasure = await _found(desk, finding, digits=digits, order=asked.order)  # 1, 2
+        erasure = await _found(desk, finding, asked, digits=digits)  # 1, 2
     except NotFoundError:
         if not dry_run:
             await carry_out(again, journal)
@@ -97,11 +100,11 @@ async def erase(
     return erasure
 
 
-async def _found(desk: Desk, finding: Finding, *, digits: str | None, order: str | None) -> Erasure:
+async def _found(desk: Desk, finding: Finding, asked: Asked, *, digits: str | None) -> Erasure:
     async with desk.store.reading() as connection:
         if digits is not None:
-            return await finding.of_phone(connection, digits)
-        return await finding.of_order(connection, order or "")
+            return await finding.of_phone(connection, digits, everywhere=asked.everywhere)
+        return await finding.of_order(connection, asked.order or "")
 
 
 def _subjects(desk: Desk, asked: Asked, digits: str | None) -> list[tuple[Kind, str]]:
@@ -126,7 +129,9 @@ def _digits(text: str, sources: Mapping[str, Source]) -> str:
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
     """Files of an SQLite database that still hold one of the numbers, though nothing was kept. For
-    a process that no longer has it open."""
+    a process that no longer has it open. An erasure that went by the index looks at the log only:
+    the database itself, which may hold the number where no index leads, takes long to read."""
     if erasure.kept or not erasure.phones:
         return []
-    return files_with(path, [phone.encode() for phone in erasure.phones])
+    sought = [phone.encode() for phone in erasure.phones]
+    return files_with(path, sought, log_only=erasure.by_index)

@@ -24,8 +24,10 @@ from app.operations.people.people import note_deed
 from app.providers.source import Source
 from app.store.arrivals.phones import (
     PhoneNote,
+    a_note,
     deliveries_by_phone,
     drop_notes,
+    has_other_keys,
     notes_of,
     orders_by_phone,
 )
@@ -75,6 +77,8 @@ class Erasure:
     deliveries  of no order, or unreadable, that hold the number
     brought     the deliveries of each order, those too of which the bodies are gone already
     notes       the digests by which they are found
+    by_index    whether a number was looked for where the index leads, and in what could not be read
+                or was refused, and not in every body and header
     tidied      whether the database's log has been emptied of it
     """
 
@@ -89,6 +93,7 @@ class Erasure:
     requests: int = 0
     kept: list[Kept] = field(default_factory=list)
     dry_run: bool = False
+    by_index: bool = False
     tidied: bool = False
 
     def counts(self) -> dict[str, int]:
@@ -108,6 +113,7 @@ class Erasure:
             "subject": self.subject,
             "dry_run": self.dry_run,
             **self.counts(),
+            "by_index": self.by_index,
             "tidied": self.tidied,
             "erased": [{"order": each.order, "deliveries": len(each.sizes)} for each in self.orders]
             + [{"delivery": each} for each in self.deliveries],
@@ -137,15 +143,27 @@ class Finding:
         self._until = until
 
     async def of_phone(
-        self, connection: Connection, digits: str, *, held: Iterable[str] | None = None
+        self,
+        connection: Connection,
+        digits: str,
+        *,
+        everywhere: bool = False,
+        held: Iterable[str] | None = None,
     ) -> Erasure:
-        """Everything of a number. `held`: the deliveries that hold it, where they are known."""
-        erasure = Erasure(subject=masked_phone(digits), phones=[digits])
+        """Everything of a number.
+
+        everywhere  looks through every body and header, also where the index could tell
+        held        the deliveries that hold it, where they are known
+        """
+        by_index = held is None and not everywhere and await self._indexed(connection)
+        erasure = Erasure(subject=masked_phone(digits), phones=[digits], by_index=by_index)
         written = written_pattern(digits)
         orders, strays = set(await orders_asked_for(connection, digits)), set(held or ())
         if held is None:
-            hint = hint_pattern(digits)
-            async for looked, found in deliveries_that_hold(connection, written, hint):
+            looking = deliveries_that_hold(
+                connection, written, hint_pattern(digits), unreadable=by_index
+            )
+            async for looked, found in looking:
                 strays |= set(found)
                 self._progress(looked)
         if self._desk.phone_key is not None:
@@ -154,6 +172,17 @@ class Finding:
         await self._of_both(connection, erasure, orders, strays, written)
         erasure.book_lines = await lines_with(connection, phones=[digits], until=self._until)
         return await self._checked(connection, erasure)
+
+    async def _indexed(self, connection: Connection) -> bool:
+        """Whether the digests lead to every customer whom an event names as one: there are some,
+        all are of the key that is at hand, and every source says where its customers stand."""
+        key = self._desk.phone_key
+        return (
+            key is not None
+            and all(source.profile.customer.phone for source in self._sources.values())
+            and await a_note(connection) is not None
+            and not await has_other_keys(connection, key.name)
+        )
 
     async def of_digest(self, connection: Connection, digest: bytes) -> Erasure:
         """Everything that is found by a number's digest, where nothing tells the number."""

@@ -18,6 +18,9 @@ from reconcile.instants import Instant
 PhoneNote = tuple[bytes, str, str, Instant]
 """(digest, `order` or `delivery`, its reference or id, when it was noted first)"""
 
+NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
+"""By their index; retention asks for those of every order that it lets go, too."""
+
 _COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
 
 _ORDERS: Final = (
@@ -89,11 +92,10 @@ async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
 
 
 async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[PhoneNote]:
-    """The notes of these orders and deliveries. Looks through all there are: no index leads from an
-    order to its digests, which every delivery would have to keep."""
+    """The notes of these orders and deliveries."""
     rows = await select_in(
         connection,
-        sql="SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})",
+        sql=NOTES_OF,
         values=things,
     )
     return [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]

@@ -27,6 +27,13 @@ TABLES: Final = (
 AT_ONCE: Final = 500
 """Deliveries read at a time while their bytes are looked through."""
 
+_TEXTS: Final = "SELECT id, headers, body, received_at FROM {} WHERE {} ORDER BY id LIMIT :limit"
+_REFUSED: Final = _TEXTS.format("rejections", "id > :after")
+_READ: Final = _TEXTS.format("deliveries", "pruned_at IS NULL AND id > :after")
+# The verdict stands in the text, not among the values: the index holds this verdict alone.
+UNREADABLE: Final = _READ.replace("pruned_at", "verdict = 'unreadable' AND pruned_at")
+"""Deliveries that could not be read and still have their bytes, some by id."""
+
 _OWNERS: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
     "events.order_key, deliveries.verdict FROM deliveries LEFT JOIN events "
@@ -76,35 +83,41 @@ class Text(NamedTuple):
         return f"{self.headers}\n{(self.body or b'').decode('utf-8', 'replace')}"
 
 
-async def delivery_texts(connection: AsyncConnection) -> AsyncIterator[list[Text]]:
-    """Every delivery that still has its headers, some at a time."""
-    async for texts in _texts(connection, "deliveries", "pruned_at IS NULL AND"):
+async def delivery_texts(
+    connection: AsyncConnection, *, unreadable: bool = False
+) -> AsyncIterator[list[Text]]:
+    """Every delivery that still has its headers, some at a time; or only those that could not be
+    read, by the index of these."""
+    async for texts in _texts(connection, UNREADABLE if unreadable else _READ):
         yield texts
 
 
 async def rejection_texts(connection: AsyncConnection) -> AsyncIterator[list[Text]]:
     """Every refused delivery that is kept, some at a time."""
-    async for texts in _texts(connection, "rejections", ""):
+    async for texts in _texts(connection, _REFUSED):
         yield texts
 
 
-async def _texts(connection: AsyncConnection, table: str, where: str) -> AsyncIterator[list[Text]]:
-    sql = text(
-        f"SELECT id, headers, body, received_at FROM {table} "  # noqa: S608
-        f"WHERE {where} id > :after ORDER BY id LIMIT :limit"
-    )
+async def _texts(connection: AsyncConnection, sql: str) -> AsyncIterator[list[Text]]:
     after = ""
-    while rows := (await connection.execute(sql, {"after": after, "limit": AT_ONCE})).all():
+    while rows := (await connection.execute(text(sql), {"after": after, "limit": AT_ONCE})).all():
         yield [Text(*row) for row in rows]
         after = rows[-1][0]
 
 
 async def deliveries_that_hold(
-    connection: AsyncConnection, written: re.Pattern[str], hint: re.Pattern[bytes]
+    connection: AsyncConnection,
+    written: re.Pattern[str],
+    hint: re.Pattern[bytes],
+    *,
+    unreadable: bool = False,
 ) -> AsyncIterator[tuple[int, list[str]]]:
     """Deliveries of which the own body or a header holds what a pattern finds, some at a time, with
-    how many were looked at. `hint`: what is in every such body, and is found faster."""
-    async for texts in delivery_texts(connection):
+    how many were looked at: of all, or of those that could not be read.
+
+    hint  what is in every such body, and is found faster
+    """
+    async for texts in delivery_texts(connection, unreadable=unreadable):
         held = [each.id for each in texts if _may_hold(hint, each) and _holds(written, each)]
         yield len(texts), held
 

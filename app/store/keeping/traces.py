@@ -14,9 +14,10 @@ AT_ONCE: Final = 1024 * 1024
 """Bytes in memory at a time."""
 
 
-def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
-    """Those of the database's file, its log and the log's index that hold one of these bytes."""
-    names = ("", "-wal", "-shm", "-journal")
+def files_with(path: Path, sought: Sequence[bytes], *, log_only: bool = False) -> list[Path]:
+    """Those of the database's file, its log and the log's index that hold one of these bytes.
+    `log_only`: without the database's file."""
+    names = ("-wal", "-shm", "-journal") if log_only else ("", "-wal", "-shm", "-journal")
     files = [path.with_name(path.name + name) for name in names]
     return [each for each in files if each.exists() and _holds(each, sought)]
 

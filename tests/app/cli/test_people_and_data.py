@@ -83,6 +83,17 @@ def test_who_reads_a_refused_delivery_is_in_the_trail(run: Run, filled: dict[str
     assert (deed["action"], deed["subject"]) == ("rejection_read", filled["live"])
 
 
+@pytest.mark.parametrize("days", ["DAYS", "PHONES_DAYS"])
+def test_digests_that_are_let_go_are_not_relied_upon(
+    run: Run, old: None, monkeypatch: pytest.MonkeyPatch, days: str
+) -> None:
+    words = ("erase", "--phone", f"+{PHONE}", "--dry-run", "--format", "json")
+    assert run(*words).document["by_index"]
+    assert not run(*words, "--everywhere").document["by_index"]
+    monkeypatch.setenv(f"TALLYHOOK_RETENTION_{days}", "400")
+    assert not run(*words).document["by_index"]
+
+
 @pytest.mark.slow
 def test_erasing(run: Run, old: None, tmp_path: Path) -> None:
     """First looked at, then done; the files are searched, and asked again nothing is left."""

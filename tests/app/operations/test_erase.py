@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import storing_sources
@@ -24,9 +26,12 @@ from app.operations.folding.reindex import reindex
 from app.operations.keeping.backup import back_up
 from app.operations.keeping.check_store import check_store
 from app.operations.keeping.erase import Asked, erase, traces_left
-from app.operations.keeping.erase_finding import Erasure
+from app.operations.keeping.erase_finding import Erasure, Finding
 from app.operations.keeping.erase_rules import Rules
 from app.operations.orders.read_orders import order_document
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from app.store.arrivals.phones import note_phones
 from app.store.keeping.retention import prune
 from app.store.people.audit import deeds
 from app.store.unanswered import Unanswered, forget, note_unanswered
@@ -124,7 +129,8 @@ def held(folder: Path, *sought: str) -> set[str]:
     }
 
 
-async def test_the_number_is_nowhere_afterwards(tmp_path: Path) -> None:
+@pytest.mark.parametrize("everywhere", [True, False])
+async def test_the_number_is_nowhere_afterwards(tmp_path: Path, everywhere: bool) -> None:
     """Searched for as bytes in every file, in what was logged, and in a backup made afterwards."""
     log = io.StringIO()
     configure_logging(format="json", level="debug", stream=log)
@@ -133,8 +139,8 @@ async def test_the_number_is_nowhere_afterwards(tmp_path: Path) -> None:
         await plant(driver)
         assert held(tmp_path, PHONE)
         driver.clock.put(T + 40 * DAY)
-        erasure = await erased(driver)
-        assert (erasure.kept, erasure.tidied) == ([], True)
+        erasure = await erased(driver, everywhere=everywhere)
+        assert (erasure.kept, erasure.tidied, erasure.by_index) == ([], True, not everywhere)
         assert held(tmp_path, PHONE, SPELLED, "Wanjiku") == {"t.db"}  # the name is of ORD-2, too
         assert held(tmp_path, PHONE, SPELLED) == set()
         settings = load_settings(environ(tmp_path))
@@ -152,10 +158,54 @@ async def test_the_number_is_nowhere_afterwards(tmp_path: Path) -> None:
     for number, name in enumerate(("t.db", "t.db-wal")):  # each is looked through, to its end
         with (tmp_path / name).open("ab") as file:
             file.write(b"x" * (2 * 1024 * 1024 - number) + PHONE.encode())
-        assert (tmp_path / name) in traces_left(tmp_path / "t.db", erasure)
+        looked_at = everywhere or name != "t.db"
+        assert ((tmp_path / name) in traces_left(tmp_path / "t.db", erasure)) is looked_at
     assert '"delivery"' in log.getvalue()
     assert PHONE not in log.getvalue()
     assert SPELLED not in log.getvalue()
+
+
+async def test_bodies_are_looked_through_where_no_index_leads(driver: Driver) -> None:
+    """By the index nothing that was read is looked at, but what the digests name; a number that
+    stands elsewhere in an event is found everywhere, or where the index is not whole."""
+    await driver.send(paid("ORD-6", "e6", OTHER, note=f"his wife's number is {SPELLED}"))
+    driver.clock.put(T + 80 * DAY)
+    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    looked: list[int] = []
+    sources = storing_sources(load_settings(environ(driver.path.parent)))
+    finding = Finding(driver.desk, sources, Rules(), looked.append)
+    async with driver.desk.store.reading() as connection:
+        by_index = await finding.of_phone(connection, PHONE)
+        assert ([each.order for each in by_index.orders], sum(looked)) == (["ORD-1", "ORD-4"], 1)
+        looked.clear()
+        whole = await finding.of_phone(connection, PHONE, everywhere=True)
+        assert [each.order for each in whole.orders] == ["ORD-1", "ORD-4", "ORD-6"]
+        assert sum(looked) == len(driver.rows("SELECT 1 FROM deliveries"))
+    assert (by_index.by_index, whole.by_index) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    ["no key", "another key's digests", "no digests", "a source that names no customers"],
+)
+async def test_an_index_that_is_not_whole_is_not_relied_upon(driver: Driver, lost: str) -> None:
+    sources = storing_sources(load_settings(environ(driver.path.parent)))
+    if lost == "no key":
+        driver.desk = replace(driver.desk, phone_key=None)
+    elif lost == "no digests":
+        async with driver.desk.store.writing() as connection:
+            await connection.execute(text("DELETE FROM phones"))
+    elif lost == "another key's digests":
+        async with driver.desk.store.writing() as connection:
+            other = [(b"\xff" * 16, "order", "ORD-9", T)]
+            await note_phones(connection, other)
+    else:
+        nameless = load_profile("stripe")
+        assert not nameless.customer.phone
+        sources["other"] = Source(name="other", profile=nameless, secrets=["whsec_" + "x" * 32])
+    async with driver.desk.store.reading() as connection:
+        finding = Finding(driver.desk, sources, Rules(), quiet)
+        assert not (await finding.of_phone(connection, PHONE)).by_index
 
 
 async def test_ledgers_stay_as_they_were_and_everything_still_fits(driver: Driver) -> None:
