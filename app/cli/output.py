@@ -182,6 +182,21 @@ def progress(label: str, total: int | None) -> Iterator[Any]:
 
 
 @contextmanager
+def progress_ahead(label: str) -> Iterator[Any]:
+    """The same for work that finds out how much it is. Yields `ahead(total)` and
+    `advance(count)`."""
+    with _bar() as bar:
+        if bar is None:
+            yield lambda total: None, lambda count: None
+        else:
+            task = bar.add_task(label, total=None)
+            yield (
+                lambda total: bar.update(task, total=total),
+                lambda count: bar.advance(task, count),
+            )
+
+
+@contextmanager
 def measure(label: str) -> Iterator[Any]:
     """The same for work that knows how far it is. Yields `show(done, total)`."""
     with _bar() as bar:

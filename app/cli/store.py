@@ -18,6 +18,7 @@ from app.cli.output import (
     measure,
     note,
     progress,
+    progress_ahead,
 )
 from app.words import counted
 
@@ -86,10 +87,10 @@ def check(form: DocumentOption = Format.table) -> None:
     sources = compile_sources(settings, phone_digests=known_phone_key(settings))
     retention = retention_of(settings, {})
     phones_go = retention is not None and retention.phones is not None
-    with progress("checking", None) as advance:
+    with progress_ahead("checking") as (ahead, advance):
         report = with_desk(
             lambda desk, settings: check_store(
-                desk, sources=sources, phones_go=phones_go, progress=advance
+                desk, sources=sources, phones_go=phones_go, progress=advance, ahead=ahead
             )
         )
     _conclude(report, report.problems, form)

@@ -40,6 +40,7 @@ from app.store.folding.comparing import (
     ledgers_without_history,
     lonely_duplicates,
     phones_not_noted,
+    rows_to_check,
     scratch_index,
 )
 from app.store.folding.due_marks import Due, marks_of
@@ -108,13 +109,16 @@ async def check_store(
     sources: Mapping[str, Source],
     phones_go: bool = False,
     progress: Callable[[int], None],
+    ahead: Callable[[int], None] = lambda rows: None,
 ) -> Report:
     """Check everything. Raises ConfigurationError where the source of a delivery is missing.
 
     phones_go  whether digests of phone numbers are let go by themselves: one that is not there is
                then no problem
+    progress   is called with how many rows were checked since it was called last
+    ahead      is called once, with about how many there are, when the file has been checked
     """
-    return await _Check(desk, sources, progress, phones_go=phones_go).run()
+    return await _Check(desk, sources, progress, ahead, phones_go=phones_go).run()
 
 
 _OTHER_POLICY: Final = (
@@ -131,10 +135,12 @@ class _Check:
         desk: Desk,
         sources: Mapping[str, Source],
         progress: Callable[[int], None],
+        ahead: Callable[[int], None],
         *,
         phones_go: bool,
     ) -> None:
         self._desk = desk
+        self._ahead = ahead
         self._phones_go = phones_go
         self._sources = sources
         self._progress = progress
@@ -149,6 +155,7 @@ class _Check:
         self._add(await self._damage() or await self._desk.store.strange_objects())  # 1
         if not self._report.found:
             async with self._desk.store.reading() as connection:
+                self._ahead(await rows_to_check(connection))
                 await self._index(connection)  # 2, 3
                 await self._ledgers(connection)  # 4, 5
             await self._erasures()  # 6
@@ -191,7 +198,7 @@ class _Check:
                     given = None if reread.event is None else reread.event.event_id
                     self._check_delivery(reread.delivery, verdict, given)
                 self._progress(len(deliveries))
-            async for sentence in differences(connection, scratch):
+            async for sentence in differences(connection, scratch, self._progress):
                 self._report.add(sentence)
             missing = 0 if self._phones_go else await phones_not_noted(connection, scratch)
         if missing:

@@ -9,7 +9,7 @@ first, and histories do not; so orders of one contest count as equal here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -32,6 +32,13 @@ _LINKED_RECORDS: Final = (
     f"SELECT {RECORD_SELECT} FROM records WHERE session IS NOT NULL OR payment IS NOT NULL"  # noqa: S608
 )
 
+_ROWS: Final = (
+    "SELECT (SELECT count(*) FROM deliveries) "
+    "- (SELECT count(*) FROM deliveries WHERE verdict = 'duplicate') "
+    "+ (SELECT count(*) FROM events) + (SELECT count(*) FROM links) "
+    "+ (SELECT count(*) FROM order_due)"
+)
+
 Contests = dict[str, frozenset[str]]
 """Each contested order to all orders of its contest."""
 
@@ -46,14 +53,25 @@ async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConne
         yield scratch
 
 
-async def differences(connection: AsyncConnection, scratch: AsyncConnection) -> AsyncIterator[str]:
-    """What of the stored index is not as it was built again, one sentence each."""
+async def rows_to_check(connection: AsyncConnection) -> int:
+    """About how many rows a check goes through: bodies, what was read from them, and orders."""
+    return int((await connection.execute(text(_ROWS))).scalar_one())
+
+
+async def differences(
+    connection: AsyncConnection, scratch: AsyncConnection, progress: Callable[[int], None]
+) -> AsyncIterator[str]:
+    """What of the stored index is not as it was built again, one sentence each. `progress` is
+    called with how many stored rows were compared since it was called last."""
     stored, built = await _contests(connection), await _contests(scratch)
     for order in sorted(stored.keys() | built.keys()):
         if stored.get(order) != built.get(order):
             yield f"the contested orders of {order} are not what the deliveries give"
     for sql, what in ((_EVENTS, "event"), (_LINKS, "link")):
-        async for sentence in _both_ways(connection, scratch, sql, what=what, contests=built):
+        comparing = _both_ways(
+            connection, scratch, sql, what=what, contests=built, progress=progress
+        )
+        async for sentence in comparing:
             yield sentence
 
 
@@ -64,6 +82,7 @@ async def _both_ways(
     *,
     what: str,
     contests: Contests,
+    progress: Callable[[int], None],
 ) -> AsyncIterator[str]:
     """Rows are (order, … key …, rest); stored ones that differ, and built ones that are missing."""
     key = "event_id" if what == "event" else "reference"
@@ -81,6 +100,7 @@ async def _both_ways(
                 yield f"{name} is in the index, and no delivery gives it"
             elif other[1:] != row[1:] or not _same_order(row[0], other[0], contests):
                 yield f"{name} is not what its delivery gives"
+        progress(len(rows))
     async for rows in stream(scratch, sql, at_once=AT_ONCE):
         found = await select_in(
             connection, sql=f"{sql} WHERE {key} IN ({{}})", values={row[place] for row in rows}

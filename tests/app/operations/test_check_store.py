@@ -68,6 +68,23 @@ async def test_a_sound_store(driver: Driver) -> None:
     json.dumps(report.document())
 
 
+async def test_the_progress_ends_at_what_was_said_to_be_ahead(driver: Driver) -> None:
+    """Bodies, events, links and orders; said once, before the first is checked."""
+    told: list[tuple[str, int]] = []
+    await check_store(
+        driver.desk,
+        sources=driver.service.webhooks.door.sources,
+        progress=lambda count: told.append(("checked", count)),
+        ahead=lambda rows: told.append(("ahead", rows)),
+    )
+    (_, ahead), *steps = told
+    assert [what for what, _ in told] == ["ahead"] + ["checked"] * len(steps)
+    assert sum(count for _, count in steps) == ahead
+    stored = "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM links)"
+    ((events, links),) = driver.rows(stored)
+    assert ahead == 8 + events + links + 6
+
+
 E1 = "(SELECT id FROM deliveries WHERE event_id='e1' AND verdict='stored')"
 PLANTED = {
     "a flipped byte": (
