@@ -23,6 +23,7 @@ from tests.bench.flood import flood
 from tests.bench.importing import import_book, import_figures
 from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
+from tests.bench.many import many, many_figures
 from tests.bench.matching import match_figures, match_month
 from tests.bench.period import adding_up_figure, workbook_figure
 from tests.bench.rebuild import rebuild
@@ -52,6 +53,7 @@ PARTS = (
     "reconcile",
     "report",
     "sealing",
+    "many",
 )
 
 
@@ -124,6 +126,11 @@ def reporting(folder: Path, sizes: Sizes) -> list[Figure]:
     ]
 
 
+def holding_many(folder: Path, sizes: Sizes) -> list[Figure]:
+    """What is asked of very many deliveries."""
+    return many_figures(many(folder, sizes=sizes))
+
+
 def loading(folder: Path, sizes: Sizes, *, names: Sequence[str]) -> list[Figure]:
     """Rounds of load: once, for whichever of the two figures are wanted."""
     flat = "flatness" in names
@@ -148,6 +155,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("reconcile", reconcile_figures),
         ("report", reporting),
         ("sealing", sealing_figures),
+        ("many", holding_many),
     ]
     found: list[Figure] = []
     for name, part in parts:

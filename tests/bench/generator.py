@@ -42,12 +42,14 @@ class Generator:
         trace: TracebackType | None,
     ) -> None:
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process.stdout.close()
 
     def prepare(self, stretch: Stretch) -> int:
         """Write and sign the stretch's requests. Returns the sum of their bodies' digests."""

@@ -28,12 +28,16 @@ BARS = {
     "sealing": 5_000.0,
     "proof": 50.0,
     "proof memory": 64.0,
+    "many metrics": 50.0,
+    "many check": 100_000.0,
+    "many erase": 2.0,
+    "many p99": 1.2,
 }
 """ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
 deliveries, ms, MiB; put beside: ms; verifying: µs, of any keyed hash; recovery, workbook, bundle:
 seconds; import, match, reconcile: rows a second; sealing: of the rate without it, leaves a second;
-proof: ms."""
+proof: ms; many: ms, rows a second, seconds, of an empty database's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,8 @@ class Sizes:
     report_rows    breaks in the report that a workbook is made of
     report_orders  orders that are added up to a report
     log_leaves     leaves of the log in which `log_proofs` are proved
+    many_deliveries deliveries in a database beside an empty one; each gets `many_orders` orders of
+                   deliveries in each of `many_legs` legs
     """
 
     round_orders: int = 12_500
@@ -90,6 +96,9 @@ class Sizes:
     report_orders: int = 200_000
     log_leaves: int = 10_000_000
     log_proofs: int = 500
+    many_deliveries: int = 10_000_000
+    many_orders: int = 2_500
+    many_legs: int = 5
 
 
 FULL = Sizes()
@@ -115,5 +124,8 @@ QUICK = Sizes(
     report_orders=10_000,
     log_leaves=500_000,
     log_proofs=200,
+    many_deliveries=500_000,
+    many_orders=1_000,
+    many_legs=3,
 )
 """A twentieth: 50,000 deliveries in all, in fewer rounds so that each is still long enough."""

@@ -1,0 +1,318 @@
+"""A database with very many deliveries: what is asked of all of them, and what must not be.
+
+Its rows are written in bulk, not through the door: an event each, most of no order, with its leaf
+in the log and the digest of its customer's number; every hundredth names an order, which is folded.
+What that makes is checked by the program itself, with `db check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import http.client
+import json
+import mmap
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from app.clock import SystemClock
+from app.ids import first_id, new_secret
+from app.phone_key import PhoneKey, make_phone_key
+from app.store.evidence.leaves import DELIVERY, KINDS, leaf_of
+from app.store.evidence.unsealed import SWEPT
+from app.store.sql.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
+from app.store.store import StoreSettings, open_store
+from reconcile.events import Event
+from reconcile.instants import DAY, MILLISECOND, Instant
+from reconcile.merkle_tiles import Tail
+from tests.bench import stored
+from tests.bench.generator import Generator
+from tests.bench.ingest import environment
+from tests.bench.load import Target, quantile
+from tests.bench.orders import Stretch
+from tests.bench.processes import server
+from tests.bench.report import Figure
+from tests.bench.requests import SOURCE, secret_text, source
+from tests.bench.sizes import BARS, Sizes
+
+AT_ONCE = 20_000
+EVERY = 100
+"""One delivery in so many names an order."""
+
+PER_CUSTOMER = 4
+SCRAPES = 20
+CONNECTIONS = 16
+SEED = 20_261_124
+HEADERS = "host: bench\ncontent-type: application/json"
+
+_BODY = (
+    '{{"id": "evt_{n:024x}", "type": "payment.{kind}", "occurred_at": "2026-01-01T00:00:00Z", '
+    '"environment": "sandbox", "data": {{{order}"payment": {{"reference": "pay_{n:012x}", '
+    '"amount": "15.00", "currency": "KES"}}, "customer": {{"phone": "{phone}"}}}}}}'
+)
+_ORDER = '"order": {{"reference": "{}", "amount": "15.00", "currency": "KES"}}, '
+
+
+def phone_of(number: int) -> str:
+    """The number of a customer, whose deliveries are PER_CUSTOMER of those that were made."""
+    return f"2547{number:08d}"
+
+
+def make_many(path: Path, *, deliveries: int, key: PhoneKey) -> None:
+    """Make a database of so many deliveries, all sealed, and every order due."""
+    url = f"sqlite+aiosqlite:///{path.absolute()}"
+    asyncio.run(_make(StoreSettings(url=url, environment="sandbox")))
+    writing = _Writing(deliveries, key)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("PRAGMA cache_size=-200000")
+        for kind in KINDS:  # as a service does on its first start, while there is nothing yet
+            if not kind.numbered:
+                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", _swept(kind.name))
+        for start in range(0, deliveries, AT_ONCE):
+            connection.execute("BEGIN")
+            for sql, rows in writing.rows(range(start, min(start + AT_ONCE, deliveries))):
+                connection.executemany(sql, rows)
+            connection.execute("COMMIT")
+            if start % 1_000_000 == 0:
+                print(f"many: {start:,} of {deliveries:,} written", file=sys.stderr)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+async def _make(settings: StoreSettings) -> None:
+    async with open_store(settings):
+        pass
+
+
+def _swept(name: str) -> tuple[str]:
+    return (f"{SWEPT} {name}",)
+
+
+class _Writing:
+    """Rows as the program would have written them, one millisecond after the other."""
+
+    def __init__(self, deliveries: int, key: PhoneKey) -> None:
+        self._key = key
+        self._customers = deliveries // PER_CUSTOMER | 1  # odd: one customer names orders and none
+        self._tail = Tail(0, {})
+        self._began: Instant = SystemClock().now() - 100 * DAY
+        self._reader = source(secret_text(new_secret()))
+        self._like = {named: self._read(named) for named in (True, False)}
+
+    def _read(self, named: bool) -> Event:
+        body = self._body(0 if named else 1)
+        return self._reader.read(body, digest=hashlib.sha256(body).hexdigest()).events[0]
+
+    def _body(self, n: int) -> bytes:
+        named = n % EVERY == 0
+        return _BODY.format(
+            n=n,
+            kind="succeeded" if named else "pending",
+            order=_ORDER.format(f"ORD-{n:010d}") if named else "",
+            phone=phone_of(n % self._customers),
+        ).encode()
+
+    def rows(self, numbers: range) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+        """Statements with their rows."""
+        deliveries, events, phones, leaves, nodes = [], [], [], [], []
+        links, due = [], []
+        for n in numbers:
+            body, at = self._body(n), self._began + n * MILLISECOND // 2
+            order = f"ORD-{n:010d}" if n % EVERY == 0 else None
+            digest, name = hashlib.sha256(body).hexdigest(), f"{first_id('dlv_', at)}{n:018x}"
+            event = replace(
+                self._like[order is not None],
+                event_id=f"evt_{n:024x}",
+                digest=digest,
+                order=order,
+                payment=f"pay_{n:012x}",
+            )
+            row = (name, at, SOURCE, "stored", event.event_id, digest, len(body), HEADERS)
+            deliveries.append((*row, body, None, None))
+            events.append(event_row(event, order_key=order, delivery_id=name, received_at=at))
+            kind, thing = ("delivery", name) if order is None else ("order", order)
+            phones.append((self._key.digest(phone_of(n % self._customers)), kind, thing, at))
+            leaf = leaf_of(DELIVERY.sealable((*row, None, None)), number=n, salt=bytes(16))
+            leaves.append(tuple(leaf))
+            nodes += [(*node, found) for node, found in self._tail.append(leaf.hash)]
+            if order is not None:
+                links.append((event.payment, "payment", SOURCE, order))
+                due.append((order, 0, 1))
+        yield _insert("deliveries", DELIVERY_COLUMNS), deliveries
+        yield _insert("events", EVENT_COLUMNS), events
+        yield _insert("phones", ("digest", "kind", "thing", "noted_at")), sorted(phones)
+        yield _insert("log_leaves", ("number", "kind", "subject", "document", "hash")), leaves
+        yield _insert("log_nodes", ("level", "place", "hash")), nodes
+        yield _insert("links", ("reference", "kind", "source", "order_key")), links
+        yield _insert("order_due", ("order_key", "due_at", "generation")), due
+
+
+def _insert(table: str, columns: tuple[str, ...]) -> str:
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Many:
+    """What came of it.
+
+    metrics_ms   of each look at the figures
+    check_s, report   of `db check`, before the erasure
+    erase_s, erased, traces   of `erase --phone`; whether the number is still in a file
+    p99_ms       of acknowledgements: of the empty database and of the full one, leg by leg
+    """
+
+    deliveries: int
+    orders: int
+    database_bytes: int
+    metrics_ms: list[float]
+    check_s: float
+    report: dict[str, Any]
+    erase_s: float
+    erased: dict[str, Any]
+    traces: bool
+    p99_ms: list[tuple[float, float]]
+
+
+def many(folder: Path, *, sizes: Sizes) -> Many:
+    """Make it, and ask it everything."""
+    secret, path, empty = secret_text(new_secret()), folder / "many.db", folder / "empty.db"
+    count = sizes.many_deliveries
+    make_many(path, deliveries=count, key=make_phone_key(folder / "many.phone.key"))
+    size = path.stat().st_size
+    env = environment(path, secret)
+    _command(["refold", "--all"], env)
+    check_s, report = _command(["db", "check", "--format", "json"], env)
+    words = ["app", "serve", "--port"]
+    with (
+        server(words, log=folder / "many.log", env=env) as full,
+        server(words, log=folder / "empty.log", env=environment(empty, secret)) as other,
+        Generator(secret) as generator,
+    ):
+        metrics = [_scrape(full) for _ in range(SCRAPES)]
+        p99 = [
+            _acknowledged(generator, (other, full), number, sizes.many_orders)
+            for number in range(sizes.many_legs + 1)
+        ][1:]
+    erase = ["erase", "--phone", f"+{phone_of(0)}", "--reason", "asked", "--format", "json"]
+    erase_s, erased = _command(erase, env)
+    with stored.opened(path) as connection:
+        orders = connection.execute("SELECT count(*) FROM ledgers").fetchone()[0]
+    return Many(
+        deliveries=count,
+        orders=min(orders, len(range(0, count, EVERY))),
+        database_bytes=size,
+        metrics_ms=metrics,
+        check_s=check_s,
+        report=report,
+        erase_s=erase_s,
+        erased=erased,
+        traces=any(_holds(each, phone_of(0).encode()) for each in folder.glob("many.db*")),
+        p99_ms=p99,
+    )
+
+
+def _command(words: list[str], env: dict[str, str]) -> tuple[float, dict[str, Any]]:
+    """Seconds from the start of a command to its end, and what it wrote."""
+    began = perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "app", *words],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = perf_counter() - began
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{words[0]} failed; its last words:\n{done.stderr[-2_000:]}")
+    print(f"many: {' '.join(words)} took {seconds:.1f} s", file=sys.stderr)
+    return seconds, json.loads(done.stdout) if "json" in words else {}
+
+
+def _scrape(target: Target) -> float:
+    connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=60)
+    try:
+        began = perf_counter()
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        answer.read()
+        milliseconds = (perf_counter() - began) * 1000
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise RuntimeError(f"/metrics answered {answer.status}")
+    return milliseconds
+
+
+def _acknowledged(
+    generator: Generator, targets: tuple[Target, Target], number: int, orders: int
+) -> tuple[float, float]:
+    generator.prepare(Stretch(seed=SEED, first=number * orders, count=orders))
+    order = (0, 1) if number % 2 else (1, 0)
+    found = {at: generator.send(targets[at], connections=CONNECTIONS, warm=200) for at in order}
+    return found[0].p99_ms, found[1].p99_ms
+
+
+def _holds(path: Path, sought: bytes) -> bool:
+    if not path.stat().st_size:
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        return held.find(sought) >= 0
+
+
+def many_figures(found: Many) -> list[Figure]:
+    """Each beside what makes it mean anything."""
+    rows = found.report["bodies"] + found.report["orders"]
+    sizes = {"deliveries": found.deliveries, "GB": found.database_bytes / 1e9}
+    ratio = statistics.median(full / empty for empty, full in found.p99_ms)
+    return [
+        Figure(
+            name="figures of many deliveries",
+            value=quantile(found.metrics_ms, 0.95),
+            unit="ms for /metrics (p95)",
+            bar=BARS["many metrics"],
+            sense="at most",
+            details={**sizes, "median ms": statistics.median(found.metrics_ms)},
+        ),
+        Figure(
+            name="db check of many deliveries",
+            value=rows / found.check_s,
+            unit="rows/s",
+            bar=BARS["many check"],
+            checks={
+                "every delivery and order was checked": found.report["bodies"] == found.deliveries
+                and found.report["orders"] == found.orders,
+                "nothing was found": found.report["found"] == 0,
+            },
+            details={**sizes, "seconds": found.check_s},
+        ),
+        Figure(
+            name="erase --phone among many",
+            value=found.erase_s,
+            unit="s",
+            bar=BARS["many erase"],
+            sense="at most",
+            checks={
+                "all of the customer's deliveries went": found.erased["deliveries"] == PER_CUSTOMER,
+                "nothing of the number is left in a file": not found.traces,
+            },
+            details={**sizes, "kept": found.erased["kept"]},
+        ),
+        Figure(
+            name="acknowledgement beside many",
+            value=ratio,
+            unit="of an empty database's p99",
+            bar=BARS["many p99"],
+            sense="at most",
+            details={**sizes, "p99 ms, empty and full": found.p99_ms},
+        ),
+    ]
