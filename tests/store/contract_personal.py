@@ -22,6 +22,7 @@ from app.operations.keeping.replay_erasures import Again, journal_state, replay_
 from app.operations.orders.find_orders import find_orders
 from app.phone_key import PhoneKey
 from app.store.arrivals.intake import Whole
+from app.store.arrivals.links import ORPHANS
 from app.store.arrivals.phones import (
     NOTES_OF,
     drop_notes,
@@ -96,6 +97,14 @@ FOUND_BY: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 """What an erasure asks of a large table, and the index that answers it."""
 
+ORPHANED = {
+    f"{kind}s of no order": (f"{ORPHANS}{kind} IN ('a', 'b')", {}, f"ix_events_orphaned_{kind}")
+    for kind in ("payment", "session")
+}
+OF_ORDERS = "SELECT event_id FROM events WHERE order_key IN ('A', 'B')"
+FOUND_BY |= ORPHANED | {"events of an order": (OF_ORDERS, {}, "ix_events_order_key")}
+"""What every batch of deliveries and every fold asks."""
+
 
 class PersonalContract:
     """Phones by digest, erasure, and tables that are only added to; `store` is the fixture."""
@@ -118,8 +127,8 @@ class PersonalContract:
             assert await old_notes(connection, before=T + DAY, after=first, limit=9) == others
 
     @pytest.mark.parametrize("asked", FOUND_BY)
-    async def test_an_erasure_asks_by_index(self, store: Store, asked: str) -> None:
-        """It does not look through what millions of deliveries have left."""
+    async def test_large_tables_are_asked_by_index(self, store: Store, asked: str) -> None:
+        """Nobody looks through what millions of deliveries have left."""
         sql, values, index = FOUND_BY[asked]
         async with store.reading() as connection:
             explain = "EXPLAIN"

@@ -28,7 +28,7 @@ Links = dict[LinkKey, str]
 LINKS_REMEMBERED = 100_000
 """Links kept in memory, about 20 MB at most; beyond it the memory starts afresh."""
 
-_ORPHANS = (
+ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
     "WHERE order_key IS NULL AND "
 )
@@ -201,7 +201,7 @@ class Linking:
             tried |= keys
             for kind in ("payment", "session"):
                 references = {reference for reference, of, _ in keys if of == kind}
-                sql = f"{_ORPHANS}{kind} IN ({{}})"
+                sql = f"{ORPHANS}{kind} IN ({{}})"
                 self._adopt_rows(select_rows(connection, sql=sql, values=references))
 
     def _adopt_rows(self, rows: Iterable[Orphan]) -> None:

@@ -116,7 +116,13 @@ class EventRow(Table, table=True):
         # writer has looked, and a key a third as long spares it a quarter of its work.
         UniqueConstraint("event_id", "source", "digest", info={ONLY: "postgresql"}),
         Index("ix_events_event_id", "event_id", info={ONLY: "sqlite"}),
-        Index("ix_events_order_key", "order_key"),
+        # Without events of no order: SQLite would go through all of these to find one of them.
+        Index(
+            "ix_events_order_key",
+            "order_key",
+            sqlite_where=text("order_key IS NOT NULL"),
+            postgresql_where=text("order_key IS NOT NULL"),
+        ),
         *(
             Index(
                 f"ix_events_orphaned_{reference}",
