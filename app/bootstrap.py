@@ -1,15 +1,18 @@
 """The only wiring: from settings to open stores, compiled sources and a running service.
 
-A service runs three things side by side: the HTTP server, the journal and the fold worker. When
-one of the last two ends by itself, or the store is poisoned, readiness turns red, the server
-stops, and the process ends: nothing may be acknowledged by half a service.
+A receiver runs the HTTP server, the journal, which commits to the inbox, and what looks after it.
+What reads the inbox, folds, seals and notifies is a process of its own (`bootstrap_serving`), or
+runs beside it in tests. When a part ends by itself, or the store is poisoned, readiness turns red,
+the server stops, and the process ends: nothing may be acknowledged by half a service.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
 
 import httpx2
 import structlog
@@ -53,6 +56,7 @@ from app.web.gate import Gate, GateLimits
 from app.web.health import Health
 from app.web.metrics import Metrics
 from app.web.webhooks import Limits, Webhooks
+from app.worker_process import WorkerProcess
 from reconcile.policy import Policy
 
 log = structlog.get_logger()
@@ -64,8 +68,9 @@ def store_settings(settings: Settings) -> StoreSettings:
         url=settings.database_url,
         environment=settings.environment,
         notifies=settings.shop.url is not None,
-        journal_queue=settings.journal_queue,
-        journal_batch=settings.journal_batch,
+        journal_queue=settings.inbox_queue,
+        journal_batch=settings.inbox_batch,
+        inbox_max_bytes=settings.inbox_max_bytes,
         rejections_max_count=settings.rejections_max_count,
         rejections_max_bytes=settings.rejections_max_bytes,
         disk_low_water_mib=settings.disk_low_water_mb,
@@ -114,7 +119,7 @@ async def open_desk(settings: Settings, *, purpose: Purpose) -> AsyncIterator[De
     async with open_store(store_settings(settings), purpose=purpose) as store:
         key = known_phone_key(settings) if purpose == "reading" else phone_key(settings)
         clock = SystemClock()
-        policy = await policy_of(store, settings, clock=clock, serving=purpose == "serving")
+        policy = await policy_of(store, settings, clock=clock, serving=purpose == "working")
         desk = Desk(
             store=store,
             policy=policy,
@@ -122,7 +127,7 @@ async def open_desk(settings: Settings, *, purpose: Purpose) -> AsyncIterator[De
             phone_key=key,
             erasure_journal=erasure_journal_path(settings),
         )
-        if purpose in ("serving", "writing"):  # to a database that was put back, `restored` sees
+        if purpose in ("working", "writing"):  # to a database that was put back, `restored` sees
             await _begin_journal(desk)
         yield desk
 
@@ -151,6 +156,16 @@ async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
     store = Store(store_settings(settings))
     try:
         return await store.upgrade()
+    finally:
+        await store.close()
+
+
+async def create_database(settings: Settings, *, anew: bool) -> Path:
+    """Make an SQLite database where there is none; anew: also where there was one. Returns its
+    file. Raises UsageError on PostgreSQL, and where there is one."""
+    store = Store(store_settings(settings))
+    try:
+        return await store.create(anew=anew)
     finally:
         await store.close()
 
@@ -200,57 +215,85 @@ def _watchdog(desk: Desk, settings: Settings, ages: RefusedAges) -> tuple[Watchd
     return watchdog, looking
 
 
+Part = Reader | FoldWorker | SideBySide | Pruner | Rounds
+"""What works in the background until it is stopped."""
+
+Parts = Sequence[tuple[str, Part]]
+"""Each with what it is called where it fails."""
+
+
+def reading_parts(
+    desk: Desk, settings: Settings, *, sources: Mapping[str, Source]
+) -> list[tuple[str, Part]]:
+    """What brings deliveries from the inbox to the database."""
+    assert settings.environment is not None
+    reads = ReaderContext(desk, sources, settings.environment)
+    return [("the reader of the inbox", Reader(reads))]
+
+
+def working_parts(
+    desk: Desk,
+    settings: Settings,
+    *,
+    sources: Mapping[str, Source],
+    client: httpx2.AsyncClient | None,
+    askers: Mapping[str, Asker],
+    signer: Signer | None,
+) -> list[tuple[str, Part]]:
+    """All that is done with deliveries after they were accepted. `client` is what the shop is told
+    with, `signer` who signs what is sealed; where one is None, another process does that."""
+    parts = reading_parts(desk, settings, sources=sources)
+    parts.append(("the fold worker", FoldWorker(desk, batch=settings.worker_batch)))
+    if askers:
+        confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
+        parts.append(("the task that asks providers back", confirming(confirmer)))
+    shop = shop_of(settings)
+    if shop is not None and client is not None:
+        parts.append(("the task that notifies the shop", notifying(desk, shop, client)))
+    retention = retention_of(settings, dict(sources))
+    if retention is not None:
+        parts.append(("the pruner", Pruner(desk, retention)))
+    if signer is not None:
+        parts.append(("the task that seals the evidence", sealing(desk, signer)))
+    return parts
+
+
 class Service:
-    """A receiver with its journal and, unless it is left out, its fold worker."""
+    """A receiver, with what works behind it where that is in the same process."""
 
     def __init__(
         self,
-        store: Store,
+        desk: Desk,
         settings: Settings,
         *,
         sources: dict[str, Source],
-        clock: Clock,
-        policy: Policy,
-        with_worker: bool,
-        askers: Mapping[str, Asker],
+        parts: Parts = (),
         checkout: CheckoutClient | None = None,
-        client: httpx2.AsyncClient | None = None,
-        signer: Signer | None = None,
     ) -> None:
-        """`client` is what the shop is told with, `signer` who signs what is sealed; where one is
-        None, another process does that, or nobody."""
+        """parts: what of `working_parts` runs in this process."""
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
-        self.store = store
+        self.store = desk.store
         self.sources = sources
-        self.desk = desk = Desk(
-            store=store,
-            policy=policy,
-            clock=clock,
-            phone_key=phone_key(settings),
-            erasure_journal=erasure_journal_path(settings),
-        )
-        self.worker = FoldWorker(desk, batch=settings.worker_batch) if with_worker else None
-        confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
-        self.confirming = confirming(confirmer) if askers else None
+        self.desk = desk
         self.checkout = checkout
-        self.asking_again = None if checkout is None else asking_again(desk, checkout)
-        shop = shop_of(settings) if with_worker else None
-        self.notifying = notifying(desk, shop, client) if shop and client else None
-        self.sealing = None if signer is None else sealing(desk, signer)
+        asking = [] if checkout is None else [asking_again(desk, checkout)]
         ages = RefusedAges()
-        self.watchdog, self.watching = _watchdog(desk, settings, ages)
-        retention = retention_of(settings, sources) if with_worker else None
-        self.pruner = None if retention is None else Pruner(desk, retention)
+        self.watchdog, watching = _watchdog(desk, settings, ages)
+        self.parts: list[tuple[str, Part]] = [
+            *parts,
+            *(("the task that asks for unknown sessions again", each) for each in asking),
+            ("the watchdog", watching),
+        ]
+        self.worker_missing: Callable[[], str | None] = lambda: None
+        """Why nothing of what is accepted is read, where another process is to do that."""
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
         self.gate = Gate(gate_limits(settings))
         metrics = Metrics(frozenset(self.sources), self.gate)
-        door = _door(self.store, settings, self.sources, clock, ages)
+        door = _door(self.store, settings, self.sources, desk.clock, ages)
         self.webhooks = Webhooks(door, limits=request_limits(settings), metrics=metrics)
-        reads = ReaderContext(desk, sources, settings.environment, count=metrics.count_read)
-        self.reader = Reader(reads)
         self.application = self._application(settings, metrics)
 
     def _application(self, settings: Settings, metrics: Metrics) -> Starlette:
@@ -279,22 +322,14 @@ class Service:
         reasons = list(self._broken)
         if not self._journal_alive:
             reasons.append("the journal is not running")
-        if not self.reader.alive:
-            reasons.append("the reader of the inbox is not running")
-        if self.worker is not None and not self.worker.alive:
-            reasons.append("the fold worker is not running")
-        if self.confirming is not None and not self.confirming.alive:
-            reasons.append("the task that asks providers back is not running")
-        if self.asking_again is not None and not self.asking_again.alive:
-            reasons.append("the task that asks for unknown sessions again is not running")
+        reasons += [f"{name} is not running" for name, part in self.parts if not part.alive]
+        missing = self.worker_missing()
+        if missing is not None:
+            reasons.append(missing)
         if self.checkout is not None and self.checkout.denied is not None:
             reasons.append(
                 f"the payment service answers {self.checkout.denied}: check the checkout token"
             )
-        if self.notifying is not None and not self.notifying.alive:
-            reasons.append("the task that notifies the shop is not running")
-        if self.sealing is not None and not self.sealing.alive:
-            reasons.append("the task that seals the evidence is not running")
         return reasons
 
     @property
@@ -302,7 +337,8 @@ class Service:
         """What failed, if anything did; the process must then end with an error."""
         return self._broken
 
-    def _break(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
+        """A part has failed: readiness turns red, and whoever waits for `stopped` is told."""
         self._broken.append(reason)
         self._stop.set()
 
@@ -313,43 +349,26 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Journal and background tasks at work; on leaving, all that waits has been written."""
-        self.store.writer.on_poison = self._break
-        journal = asyncio.create_task(self._supervise("the journal", self._run_journal()))
-        reader = asyncio.create_task(self._supervise("the reader of the inbox", self.reader.run()))
-        tasks = []
-        for name, part in self._parts():
-            tasks.append((part, asyncio.create_task(self._supervise(name, part.run()))))
-        looking = asyncio.create_task(self._supervise("the database file", self._look()))
+        store = self.store
+        store.on_poison = self.fail
+        journal = self._begun("the journal", self._run_journal())
+        keeping = self._begun("the inbox", store.receiving.inbox.watch(store.closing))
+        tasks = [(part, self._begun(name, part.run())) for name, part in self.parts]
+        looking = self._begun("the database file", self._look())
         await asyncio.sleep(0)
         try:
             yield
         finally:
-            self.store.closing.set()
-            await looking
-            self.store.journal.close()
+            store.closing.set()
+            await asyncio.gather(looking, keeping)
+            store.journal.close()
             await journal
-            self.reader.stop()  # what was accepted is read, if it can be
-            await reader
-            for part, task in tasks:
+            for part, task in tasks:  # the reader first: what was accepted is read, if it can be
                 part.stop()
                 await task
 
-    def _parts(
-        self,
-    ) -> Iterator[tuple[str, FoldWorker | SideBySide | Pruner | Rounds]]:
-        if self.worker is not None:
-            yield "the fold worker", self.worker
-        if self.confirming is not None:
-            yield "the task that asks providers back", self.confirming
-        if self.asking_again is not None:
-            yield "the task that asks for unknown sessions again", self.asking_again
-        if self.notifying is not None:
-            yield "the task that notifies the shop", self.notifying
-        if self.pruner is not None:
-            yield "the pruner", self.pruner
-        if self.sealing is not None:
-            yield "the task that seals the evidence", self.sealing
-        yield "the watchdog", self.watching
+    def _begun(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return asyncio.create_task(self._supervise(name, work))
 
     async def _look(self) -> None:
         if not self.store.looked:
@@ -363,19 +382,24 @@ class Service:
             self._journal_alive = False
             self.store.journal.abandon()
 
-    async def _supervise(self, name: str, work: object) -> None:
+    async def _supervise(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:
-            await work  # type: ignore[misc]
+            await work
         except asyncio.CancelledError:
             raise
         except Exception as error:
             log.error("a part of the service failed", component=name, exc_info=error)
-            self._break(f"{name} failed")
+            self.fail(f"{name} failed")
+
+
+Work = Literal["apart", "all", "reading", "none"]
+"""Where `working_parts` run: in a process behind the receiver, all of them or the reader alone in
+the receiver's own, or in processes that somebody else starts."""
 
 
 @asynccontextmanager
 async def open_service(
-    settings: Settings, *, clock: Clock | None = None, with_worker: bool = True
+    settings: Settings, *, clock: Clock | None = None, work: Work = "all"
 ) -> AsyncIterator[Service]:
     """A service at work on its own store, without a socket."""
     # Before the store: a database is stamped with its environment when it is made.
@@ -390,20 +414,33 @@ async def open_service(
             open_store(store_settings(settings), purpose="serving")
         )
         clock = clock or SystemClock()
-        policy = await policy_of(store, settings, clock=clock, serving=True)
-        desk = Desk(store=store, policy=policy, clock=clock)
-        service = Service(
-            store,
-            settings,
-            sources=sources,
+        desk = Desk(
+            store=store,
+            policy=await policy_of(store, settings, clock=clock, serving=True),
             clock=clock,
-            policy=policy,
-            with_worker=with_worker,
-            askers=asking,
-            checkout=checkout,
-            client=client,
-            signer=await signer_of(desk, settings) if with_worker else None,
+            phone_key=phone_key(settings),
+            erasure_journal=erasure_journal_path(settings),
         )
-        await _begin_journal(service.desk)
+        parts: list[tuple[str, Part]] = []
+        if work == "reading":
+            parts = reading_parts(desk, settings, sources=sources)
+        elif work != "none":
+            # Apart they are made anew; but what is wrong with their settings is told here.
+            signer = await signer_of(desk, settings)
+            made = working_parts(
+                desk, settings, sources=sources, client=client, askers=asking, signer=signer
+            )
+            parts = made if work == "all" else []
+        service = Service(desk, settings, sources=sources, parts=parts, checkout=checkout)
+        await _begin_journal(desk)
+        if work == "apart":
+            behind = WorkerProcess(
+                read=store.read,
+                news=(store.accepted, store.evidence_arrived),
+                failed=store.writer.fail,
+            )
+            service.worker_missing = behind.missing
+            store.receiving.inbox.may_delete = lambda: behind.ready
+            await stack.enter_async_context(behind.running())  # it ends after the receiver
         await stack.enter_async_context(service.running())
         yield service

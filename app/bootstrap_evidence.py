@@ -32,7 +32,7 @@ async def signer_of(desk: Desk, settings: Settings) -> Signer:
 
 def sealing(desk: Desk, signer: Signer) -> Rounds:
     """The background task that seals."""
-    return Rounds(Sealer(desk, signer).round, component="sealing", rest=rest_when_idle(REST_S))
+    return Rounds(Sealer(desk, signer).seal_some, component="sealing", rest=rest_when_idle(REST_S))
 
 
 def evidence_providers(settings: Settings) -> Providers:

@@ -11,20 +11,21 @@ from socket import socket
 import structlog
 import uvicorn
 
-from app.bootstrap import Service, notifying, open_desk, open_service
-from app.bootstrap_evidence import sealing, signer_of
-from app.bootstrap_sources import compile_sources, keeps_everything, retention_of, shop_of
+from app.bootstrap import Part, Service, open_desk, open_service, working_parts
+from app.bootstrap_evidence import signer_of
+from app.bootstrap_sources import askers, storing_sources
 from app.config import Settings
-from app.errors import PortTaken, UnreachableError
+from app.errors import PortTaken, UnreachableError, UsageError
 from app.logs import tell_left_out
-from app.operations.folding.worker import FoldWorker
+from app.operations.deliveries.read_inbox import Reader
 from app.operations.going_live.golive import unfinished
-from app.operations.keeping.pruner import Pruner
 from app.operations.orders.notify_shop import LIMIT_S
-from app.operations.rounds import Rounds
 from app.outbound.http import outgoing_client
+from app.store.database.engine import is_sqlite
+from app.store.store import Store
 from app.web.connection import guarded
 from app.web.gate import SWEEP_S, Gate
+from app.worker_process import Parent, leave_signals_to_parent
 
 log = structlog.get_logger()
 
@@ -53,9 +54,12 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed.
 
+    with_worker  whether what is accepted is read by a process that is started here
     listener  a socket that is bound to host and port already; None: one is made
     """
-    async with open_service(settings, with_worker=with_worker) as service:
+    if not with_worker and is_sqlite(settings.database_url):
+        raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
+    async with open_service(settings, work="apart" if with_worker else "none") as service:
         await _warn_unfinished(service)
         log.info("this instance serves one merchant: one order reference is one order")
         server = _Server(_uvicorn(service, settings, host=host, port=port))
@@ -138,40 +142,67 @@ async def _announce(server: uvicorn.Server, settings: Settings) -> None:
             log.info("serving", host=host, port=port, environment=settings.environment)
 
 
-async def work(settings: Settings) -> None:
-    """Fold due orders, seal, notify the shop, and prune settled orders, until SIGTERM or SIGINT."""
-    retention = None
-    if not keeps_everything(settings):  # only then are the sources needed
-        retention = retention_of(settings, compile_sources(settings))
-    shop = shop_of(settings)
+async def work(settings: Settings, *, parent: Parent | None = None) -> None:
+    """Read the inbox, fold due orders, ask providers back, seal, notify the shop, and prune settled
+    orders, until SIGTERM or SIGINT; or until the parent ends or says so.
+
+    Raises UsageError on SQLite without a parent: `serve` is that.
+    """
+    if parent is None and is_sqlite(settings.database_url):
+        raise UsageError("on SQLite `tallyhook serve` does this itself, in a process of its own")
+    sources = storing_sources(settings)
     async with (
         outgoing_client(timeout_s=LIMIT_S) as client,
-        open_desk(settings, purpose="serving") as desk,
+        open_desk(settings, purpose="working") as desk,
     ):
-        parts: list[FoldWorker | Rounds | Pruner] = [FoldWorker(desk, batch=settings.worker_batch)]
-        parts += [sealing(desk, await signer_of(desk, settings))]
-        parts += [] if shop is None else [notifying(desk, shop, client)]
-        parts += [] if retention is None else [Pruner(desk, retention)]
-        await _until_told(parts, environment=desk.store.environment)
-    log.info("stopped")
+        parts = working_parts(
+            desk,
+            settings,
+            sources=sources,
+            client=client,
+            askers=askers(settings, client),
+            signer=await signer_of(desk, settings),
+        )
+        await _until_told(desk.store, [part for _, part in parts], parent=parent)
+    if parent is None:
+        log.info("stopped")
 
 
-async def _until_told(
-    parts: Sequence[FoldWorker | Rounds | Pruner], *, environment: str | None
-) -> None:
-    """Run all until a signal; where one of them fails, end the others and say so."""
-
-    def stop() -> None:
-        for part in parts:
-            part.stop()
-
+async def _until_told(store: Store, parts: Sequence[Part], *, parent: Parent | None) -> None:
+    """Run all until a signal or the parent says so; where one fails, end the others and say so."""
+    reader, others = parts[0], parts[1:]
+    assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    log.info("working", environment=environment)
-    tasks = [asyncio.create_task(part.run()) for part in parts]
+    tasks = [loop.create_task(part.run()) for part in parts]
+
+    def stop(drain: bool = False) -> None:
+        reader.stop(drain=drain)
+        tasks[0].add_done_callback(lambda task: [each.stop() for each in others])
+
+    hearing = None
+    if parent is None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+        log.info("working", environment=store.environment)
+    else:
+        leave_signals_to_parent()
+        news = (store.accepted, store.evidence_arrived)
+        hearing = loop.create_task(parent.hear(read=store.read, news=news, stop=stop))
+
+    def failed(reason: str) -> None:
+        if parent is not None:
+            parent.fail()
+        stop()
+
+    store.on_poison = failed
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     stop()
-    for ended in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(ended, BaseException):
-            raise UnreachableError("a part of the worker failed; see the log") from ended
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    if hearing is not None:
+        hearing.cancel()
+        await asyncio.gather(hearing, return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise UnreachableError("a part of the worker failed; see the log") from each
+    if store.poison is not None:
+        raise UnreachableError(store.poison)

@@ -203,8 +203,11 @@ class Settings(BaseSettings):
     forwarded_allow_ips: Networks = ()
     public_url: PublicUrl = ""
 
-    journal_queue: int = _number(4096, 1, 65_536)
-    journal_batch: int = _number(512, 1, 4096)
+    inbox_queue: int = _number(4096, 1, 65_536)
+    inbox_batch: int = _number(512, 1, 4096)
+    inbox_max_bytes: int = _number(4 * KIB * MIB, MIB, MIB * MIB)
+    inbox_alarm_s: int = _number(10, 1, 86_400)
+    inbox_red_s: int = _number(60, 1, 86_400)
     rejections_max_count: int = _number(10_000, 0, 1_000_000)
     rejections_max_bytes: int = _number(64 * MIB, 0, 16 * KIB * MIB)
     rejected_body_bytes: int = _number(64 * KIB, 0, 16 * MIB)
@@ -213,7 +216,6 @@ class Settings(BaseSettings):
     unsigned_per_minute: int = _number(1200, 1, 1_000_000)
     unsigned_per_minute_per_address: int = _number(600, 1, 1_000_000)
     disk_low_water_mb: int = _number(64, 0, MIB)
-    inbox_red_s: int = _number(60, 1, 86_400)
 
     retention_days: int = _number(0, 0, 3650)
     retention_phones_days: int = _number(0, 0, 3650)

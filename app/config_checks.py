@@ -188,7 +188,8 @@ def _sessions_are_of_shared_orders(settings: Settings, reading: Reading) -> None
 
 def _sizes_fit_together(settings: Settings, reading: Reading) -> None:
     for small, large in (
-        ("journal_batch", "journal_queue"),
+        ("inbox_batch", "inbox_queue"),
+        ("inbox_alarm_s", "inbox_red_s"),
         ("rejected_body_bytes", "rejections_max_bytes"),
         ("max_connections_per_address", "max_connections"),
         ("max_body_bytes", "max_bodies_bytes"),

@@ -20,6 +20,12 @@ PREFIX: Final = "TALLYHOOK_"
 CONFIG: Final = PREFIX + "CONFIG"
 ENVIRONMENT: Final = PREFIX + "ENVIRONMENT"
 
+RENAMED: Final = {
+    PREFIX + "JOURNAL_QUEUE": PREFIX + "INBOX_QUEUE",
+    PREFIX + "JOURNAL_BATCH": PREFIX + "INBOX_BATCH",
+}
+"""Settings that had another name once, which is still understood."""
+
 MAX_FILE_BYTES: Final = 256 * 1024
 """More than any list of settings or secrets; a larger file was named by mistake."""
 
@@ -107,11 +113,14 @@ def _ours(items: Iterable[tuple[str, str]], reading: Reading) -> dict[str, str]:
     """Our variables by upper-case name; two spellings of one would let chance decide."""
     found: dict[str, str] = {}
     for name, value in items:
-        upper = name.upper()
+        upper = RENAMED.get(name.upper(), name.upper())
         if not upper.startswith(PREFIX):
             continue
         if upper in found:
-            reading.problem(upper, "is given twice, in two spellings; keep the one in upper case")
+            spellings = "in two spellings; keep the one in upper case"
+            if upper in RENAMED.values():
+                spellings = "in two spellings, perhaps by the name that it had once; keep this one"
+            reading.problem(upper, f"is given twice, {spellings}")
         found[upper] = value
     return found
 

@@ -52,22 +52,25 @@ def list_poisoned(
     retry: Annotated[bool, typer.Option("--retry", help="Have them read again.")] = False,
     form: FormatOption = Format.table,
 ) -> None:
-    """List deliveries that were accepted and could not be appended: set aside, and kept."""
+    """List deliveries that were accepted and could not be read, each alone, three times: they are
+    set aside, and kept, and the orders of which they are known to speak are held."""
     from app.cli.running import with_desk
-    from app.operations.deliveries.poisoned import poisoned, read_again
+    from app.operations.deliveries.poisoned import poisoned
+    from app.operations.deliveries.poisoned import retry as read_again
 
     found = with_desk(lambda desk, settings: poisoned(desk))
     emit(
         [
             {
-                "delivery": each.delivery_id,
-                "received_at": format_instant(each.received_at),
-                "source": each.source,
-                "size": len(each.body),
+                "delivery": None if each.item is None else each.item.delivery_id,
+                "received_at": None if each.item is None else format_instant(each.item.received_at),
+                "source": None if each.item is None else each.item.source,
+                "size": len(each.record),
+                "held": " ".join(each.orders),
             }
             for each in found
         ],
-        columns=("delivery", "received_at", "source", "size"),
+        columns=("delivery", "received_at", "source", "size", "held"),
         form=form,
     )
     if retry and found:

@@ -51,11 +51,13 @@ def serve(
     ] = 8080,
     no_worker: Annotated[
         bool,
-        typer.Option("--no-worker", help="Receive only; another process on this PostgreSQL folds."),
+        typer.Option(
+            "--no-worker", help="Receive only; other processes on this PostgreSQL read and fold."
+        ),
     ] = False,
     fd: Inherited = None,
 ) -> None:
-    """Receive webhooks, answer the API, and fold due orders in the background."""
+    """Receive webhooks, answer the API, and read, fold and notify in a process behind it."""
     from app.bootstrap_serving import serve as run_service
     from app.bootstrap_sources import problems_of_sources
     from app.cli.output import note
@@ -93,13 +95,19 @@ def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket | Non
     return *address_of(listener), listener
 
 
-def worker() -> None:
-    """Fold due orders and notify the shop, beside receivers on one PostgreSQL. On SQLite, which
-    one process serves alone, `serve` does this itself."""
+def worker(
+    parent: Annotated[
+        int | None,
+        typer.Option("--parent", hidden=True, help="For `serve`: the socket to its parent."),
+    ] = None,
+) -> None:
+    """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
+    PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
     from app.bootstrap_serving import work
     from app.cli.running import run_loop
     from app.config import load_settings
     from app.logs import configure_logging
+    from app.worker_process import Parent
 
     settings = load_settings()
     configure_logging(
@@ -107,7 +115,7 @@ def worker() -> None:
         level=settings.log_level,
         lines_per_minute=settings.log_lines_per_minute,
     )
-    run_loop(work(settings))
+    run_loop(work(settings, parent=None if parent is None else Parent(parent)))
 
 
 def sandbox(

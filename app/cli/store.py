@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,6 +97,39 @@ def check(form: DocumentOption = Format.table) -> None:
     _conclude(report, report.problems, form)
 
 
+@group.command("create")
+def create(
+    new: Annotated[
+        bool,
+        typer.Option(
+            "--new", help="Also where there was one: start over, and give up what was in it."
+        ),
+    ] = False,
+) -> None:
+    """Make an SQLite database where there is none. `serve` does this by itself the first time, and
+    refuses where a database was that is gone: then put it back, or restore a backup, or say here
+    that nothing of it is needed."""
+    from app.bootstrap import create_database
+    from app.cli.running import run_loop
+    from app.config import load_settings
+
+    path = run_loop(create_database(load_settings(serving=True), anew=new))
+    note(f"There is a new, empty database at {path}.")
+
+
+@group.command("adopt-inbox")
+def adopt_the_inbox() -> None:
+    """Have an SQLite database go on with the inbox file beside it, where `serve` refuses to start
+    because it is another than it has read from, or gone. All in the file counts as unread, and what
+    is stored already is passed over; of one that is gone, what was accepted and not read is lost.
+    The service must be stopped."""
+    from app.cli.running import with_desk
+    from app.operations.keeping.restore import adopt_inbox
+
+    records = with_desk(lambda desk, settings: adopt_inbox(desk), purpose="alone")
+    note(f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`.")
+
+
 @group.command("vacuum")
 def vacuum() -> None:
     """Write an SQLite database anew, so that nothing deleted is left in unused places, and it
@@ -165,20 +199,39 @@ def refold(
     everything: Annotated[
         bool, typer.Option("--all", help="Every order, not only those that are due.")
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            max=64,
+            help="With --all: processes that fold. Default: one for each core, 8 at most; with 1 "
+            "this one does all of it.",
+        ),
+    ] = None,
 ) -> None:
     """Fold due orders, or rebuild every ledger, and publish what changed."""
+    from app.bootstrap import store_settings
     from app.cli.running import with_desk
-    from app.operations.folding import refold as operation
+    from app.operations.folding.rebuild import Helpers, refold_all
+    from app.operations.folding.refold import refold_until_quiet
 
+    chosen = min(len(os.sched_getaffinity(0)), 8) if jobs is None else jobs
     with progress("folding", None) as advance:
         if everything:
             folded = with_desk(
-                lambda desk, settings: operation.refold_all(desk, progress=advance),
+                lambda desk, settings: refold_all(
+                    desk,
+                    progress=advance,
+                    helpers=None
+                    if chosen == 1
+                    else Helpers(jobs=chosen, store=store_settings(settings)),
+                ),
                 purpose="alone",
             )
         else:
             folded = with_desk(
-                lambda desk, settings: operation.refold_until_quiet(
+                lambda desk, settings: refold_until_quiet(
                     desk, limit=settings.worker_batch, progress=advance
                 ),
                 purpose="writing",

@@ -19,37 +19,54 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.store.arrivals.inbox import let_rows_go
-from app.store.arrivals.intake import TRIAL, Appended, Arrival, Ready, StoredVerdict, append
+from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable, UsageError
+from app.signals import Signal
+from app.store.arrivals.inbox import (
+    IDENTITY,
+    Inbox,
+    adopt,
+    ask_to_tidy,
+    fact,
+    position_of,
+    tidied,
+)
+from app.store.arrivals.inbox_file import InboxFile, path_of
+from app.store.arrivals.inbox_writer import InboxWriter
+from app.store.arrivals.intake import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
 from app.store.arrivals.journal import Journal
 from app.store.arrivals.links import LinkMemory
 from app.store.arrivals.rejections import RejectionRing
+from app.store.arrivals.turn import ReadersTurn
 from app.store.database import schema
 from app.store.database.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
 from app.store.database.facts import note_server
 from app.store.database.faults import PUT_BACK, driver_errors, is_not_there_yet, why_not_opened
 from app.store.database.integrity import damage
 from app.store.database.locks import ServiceLock, WriteLock
-from app.store.database.locks_shared import LINKING, MIGRATING, REFUSING, take_lock
+from app.store.database.locks_shared import MIGRATING, take_lock
 from app.store.database.log_length import LogLength
+from app.store.database.made import Made, identity_of
+from app.store.database.place import Place
 from app.store.database.postgresql import Purpose
 from app.store.database.preview import read_as_newest
-from app.store.database.space import MIB, Space
+from app.store.database.space import GIB, MIB, Space
 from app.store.database.writer import Writer
-from app.store.sql.statements import PlainConnection, run
+from app.store.sql.statements import run
 
 log = structlog.get_logger()
 
 SERVER_S: Final = 60.0
 """How long whoever serves or works waits for a PostgreSQL server to answer, when it starts."""
 
-AGAIN_S: Final = 0.5
+TIDY_S: Final = 5.0
+"""How long an erasure waits until the receiver has left nothing of what was read."""
+
+AGAIN_S: Final = 0.2
 """Between two tries."""
 
 LOOKED_AT_FIRST = 64 * MIB
@@ -69,17 +86,27 @@ class StoreSettings:
     notifies: bool = False
     journal_queue: int = 4_096
     journal_batch: int = 512
+    inbox_max_bytes: int = 4 * GIB
     rejections_max_count: int = 10_000
     rejections_max_bytes: int = 64 * MIB
     disk_low_water_mib: int = 64
+
+
+class Receiving(NamedTuple):
+    """What takes deliveries in: the queue, and the inbox that it writes to."""
+
+    journal: Journal
+    inbox: InboxWriter
 
 
 class Store:
     """An open database. Made by `open_store` only."""
 
     def __init__(self, settings: StoreSettings, *, purpose: Purpose = "upgrading") -> None:
+        self._settings = settings
         self._sqlite = is_sqlite(settings.url)
         self._path = sqlite_path(settings.url) if self._sqlite else None
+        self._made = Made(self._path) if self._path is not None else None
         self._service = ServiceLock(self._path) if self._path is not None else None
         self._log = LogLength(self._path) if self._path is not None else None
         self._reader = reading_engine(settings.url)
@@ -87,53 +114,97 @@ class Store:
             writing_engine(settings.url, purpose=purpose),
             lock=WriteLock(self._path) if self._path is not None else None,
             log=self._log,
+            place=None if self._path is None else Place(self._path),
             space=Space(
                 self._path.absolute().parent if self._path is not None else None,
                 low_water_mib=settings.disk_low_water_mib,
             ),
         )
+        self.inbox_file = None
+        if self._path is not None:
+            self.inbox_file = InboxFile(self._path, low_water_mib=settings.disk_low_water_mib)
+        self.inbox = Inbox(self.reading, self.inbox_file)
+        self.turn = ReadersTurn(self._reader, self._path, judged=self.writer.judged)
         self._ring = RejectionRing(
             max_count=settings.rejections_max_count, max_bytes=settings.rejections_max_bytes
         )
         self.environment = settings.environment
         self.notifies = settings.notifies
-        self.evidence_arrived = asyncio.Event()
         self.looked = True
         """Whether the whole file has been looked at; else `look` is still to be called."""
         self.closing = asyncio.Event()
         """Set when the service stops: whoever waits for something new should wait no more."""
-        self.accepted = asyncio.Event()
+        self.evidence_arrived = Signal()
+        """Set when something was said of an order."""
+        self.accepted = Signal()
         """Set when the inbox has got something."""
-        self.read = asyncio.Event()
+        self.read = Signal()
         """Set when something of the inbox was read."""
         self._memory = LinkMemory()
         self.append_faults = 0
         """Times in a row that what was read could not be appended."""
-        self.journal = Journal(
-            self.writer,
-            queue_limit=settings.journal_queue,
-            batch_limit=settings.journal_batch,
-            on_commit=lambda count: self.accepted.set(),
-        )
+        self._receiving: Receiving | None = None
+        self.on_poison: Callable[[str], None] = lambda reason: None
+        """Whom to tell that nothing more may be written."""
+        self._inbox_writer: Writer | None = None
+        self._watch_for_poison()
+
+    def _watch_for_poison(self) -> None:
+        told = list[str]()
+
+        def once(reason: str) -> None:
+            if not told:
+                told.append(reason)
+                self._fail(reason)
+
+        for writer in (self.writer, self._inbox_writer):
+            if writer is not None:
+                writer.on_poison = once
+
+    @property
+    def receiving(self) -> Receiving:
+        """What takes deliveries in; of a store that serves."""
+        assert self._receiving is not None
+        return self._receiving
+
+    @property
+    def journal(self) -> Journal:
+        """The queue in front of the inbox; of a store that serves."""
+        return self.receiving.journal
+
+    @property
+    def poison(self) -> str | None:
+        """Why nothing more may be written, one sentence; None while all is well."""
+        return self.writer.poison
+
+    def _fail(self, reason: str) -> None:
+        """An error of the disk under one file ends what is written to the other, too."""
+        self.writer.fail(reason)
+        if self._inbox_writer is not None:
+            self._inbox_writer.fail(reason)
+        self.on_poison(reason)
 
     async def append(self, ready: Sequence[Ready]) -> list[tuple[Arrival, StoredVerdict]]:
-        """Append what rows of the inbox say, and let those rows go, in one transaction. Returns
-        what was appended, with its verdict: nothing of a row that another reader let go meanwhile.
+        """Append what was read, and take it out of the inbox, in one transaction. Returns what was
+        appended, with its verdict: nothing that somebody else read meanwhile, and no delivery that
+        is known by its id already.
 
         Raises as `Writer.commit` does.
         """
         try:
-            arrivals, appended = await self.writer.commit(self._append, ready)
+            appended = await self.writer.commit(
+                append_ready, ready, memory=self._memory, ring=self._ring
+            )
         except Exception:
             self._memory.forget()
             self.append_faults += 1
             raise
         self.append_faults = 0
         self._memory.add(appended.links)
-        if arrivals:
+        if appended.arrivals:
             self.evidence_arrived.set()
         self.read.set()
-        return list(zip(arrivals, appended.verdicts, strict=True))
+        return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def cannot_append(self) -> str | None:
         """Why no delivery can be appended at present, one sentence; None where one can. One of
@@ -152,24 +223,25 @@ class Store:
                 "`tallyhook db check`, and see the log"
             )
 
-    def _append(
-        self, connection: PlainConnection, ready: Sequence[Ready]
-    ) -> tuple[list[Arrival], Appended]:
-        # Both locks before any row is locked.
-        take_lock(connection, LINKING)
-        if any(each.rejections for each in ready):
-            take_lock(connection, REFUSING)
-        ours = let_rows_go(connection, [each.row for each in ready if each.row is not None])
-        kept = {row.seq for row in ours}
-        ready = [each for each in ready if each.row is None or each.row.seq in kept]
-        arrivals = [arrival for each in ready for arrival in each.arrivals]
-        rejections = [rejection for each in ready for rejection in each.rejections]
-        appended = Appended([], {})
-        if arrivals:
-            appended = append(connection, arrivals, self._memory)
-        if rejections:
-            self._ring.append(connection, rejections)
-        return arrivals, appended
+    async def tidy_inbox(self) -> bool:
+        """Leave nothing of what has been read in the inbox of an SQLite database: its receiver does
+        that, and where none runs, we. False where it was not done in time."""
+        file, lock = self.inbox_file, self._service
+        if file is None or lock is None or not file.is_there():
+            return True
+        up_to = (await self.inbox.end()).file
+        if self._receiving is None:
+            with lock.if_free() as free:
+                if free:
+                    return await file.empty((await self.inbox.progress()).position)
+        await self.writer.commit(ask_to_tidy, up_to)
+        ends = monotonic() + TIDY_S
+        while monotonic() < ends:
+            async with file.reading() as connection:
+                if await run(connection, tidied) >= up_to:
+                    return True
+            await asyncio.sleep(AGAIN_S)
+        return False
 
     @property
     def shared(self) -> bool:
@@ -211,8 +283,60 @@ class Store:
         if self.looked:
             await self.look()
         await self._checkpoint()
-        async with self.reading() as connection:
-            await self._ring.load(connection)
+        await self._open_inbox()
+
+    async def open_working(self) -> None:
+        """For what works behind a receiver, which has brought the database up to date. On SQLite it
+        makes sure of the disk, too: nothing is deleted from the inbox before."""
+        while self._sqlite and not await self.turn.take():  # noqa: ASYNC110  # a process has it
+            await asyncio.sleep(AGAIN_S)
+        if self._path is not None:
+            _drop_cached_pages(self._path)
+        await self.open_reading()
+        await self.writer.connect()
+        await self._checkpoint()
+
+    async def _open_inbox(self) -> None:
+        """From now on deliveries can be taken in."""
+        settings, file = self._settings, self.inbox_file
+        if file is not None:
+            self._inbox_writer = file.writer
+        else:  # a connection of its own: no other write holds a sender up
+            engine = writing_engine(settings.url, purpose="serving")
+            self._inbox_writer = Writer(
+                engine, lock=None, log=None, place=None, space=self.writer.space
+            )
+        self._watch_for_poison()
+        inbox = InboxWriter(
+            self._inbox_writer,
+            self.inbox,
+            database=self.writer,
+            shared=self.shared,
+            max_bytes=settings.inbox_max_bytes,
+        )
+        journal = Journal(
+            inbox,
+            queue_limit=settings.journal_queue,
+            batch_limit=settings.journal_batch,
+            on_commit=lambda count: self.accepted.set(),
+        )
+        self._receiving = Receiving(journal, inbox)
+        if file is not None:
+            await self._open_file(file)
+        await inbox.load()
+
+    async def _open_file(self, file: InboxFile) -> None:
+        assert self.environment is not None
+        async with self.writer.transaction() as connection:
+            known = await run(connection, fact, IDENTITY)
+            identity = await file.open(self.environment, known=known)
+            if known is None:
+                await run(connection, adopt, identity)
+            position = await run(connection, position_of)
+        await file.begin_after(position)
+        if file.is_small() and (found := await file.damage()):
+            raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
+        await _sync_file(file.writer, file.path)
 
     async def _take(self, *, to_read_all: bool = False) -> None:
         self._make_folder()
@@ -252,8 +376,16 @@ class Store:
                     ["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"]
                 )
             await note_server(connection, once=True)
+            identity = await run(connection, identity_of)
+        self._note_made(identity)
+
+    def _note_made(self, identity: str) -> None:
+        if self._made is not None:
+            self._made.note(identity)
 
     def _make_folder(self) -> None:
+        if self._made is not None:
+            self._made.check_there()
         if self._path is not None and not self._path.exists():
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # SQLite gives its log the mode of the database; it would let everyone read both.
@@ -299,7 +431,22 @@ class Store:
                 before = await schema.current_version(connection)
                 await _bring_up_to_date(connection, before)
                 await schema.stamp_environment(connection, self.environment)
+                identity = await run(connection, identity_of)
+            self._note_made(identity)
         return before, schema.newest_version()
+
+    async def create(self, *, anew: bool) -> Path:
+        """Make the database of an SQLite URL. Raises UsageError where there is one already."""
+        if self._path is None or self._made is None or self._service is None:
+            raise UsageError("PostgreSQL's databases are made by `createdb`, then `db upgrade`")
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._service.take()
+        if self._path.exists() and self._path.stat().st_size:
+            raise UsageError(f"there is a database at {self._path}; move it away first")
+        if anew:
+            self._made.forget()
+        await self.upgrade()
+        return self._path
 
     async def strange_objects(self) -> list[str]:
         """What of the schema is not as the migrations make it, one sentence each."""
@@ -310,20 +457,8 @@ class Store:
             return await schema.strange_objects(connection)
 
     async def _checkpoint(self) -> None:
-        """Fold the write-ahead log into the file (SQLite syncs it) and sync its directory.
-
-        The file itself must not be opened here: closing any descriptor of it would drop the locks
-        that SQLite holds in this process, and another process could then delete the log.
-        """
-        if self._path is None:
-            return
-        if not await self.writer.checkpoint():
-            log.warning("another process is reading the database; its log stays until it ends")
-        descriptor = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if self._path is not None:
+            await _sync_file(self.writer, self._path)
 
     async def close(self) -> None:
         """Give everything back. Harmless on a store that was never opened."""
@@ -332,8 +467,13 @@ class Store:
             # The last to close folds the log into the file. Readers cannot, and after an I/O error
             # nobody may: the next start does, once it has dropped what the page cache shows.
             closing.reverse()
+        await self.turn.release()
         for close in closing:
             await close()
+        if self.inbox_file is not None:
+            await self.inbox_file.close()
+        elif self._inbox_writer is not None:
+            await self._inbox_writer.close()
         if self._log is not None:
             self._log.close()
         if self._service is not None:
@@ -354,12 +494,28 @@ async def _bring_up_to_date(connection: AsyncConnection, current: str | None) ->
         await schema.require_own(connection, schema.newest_version())
 
 
+async def _sync_file(writer: Writer, path: Path) -> None:
+    """Fold the write-ahead log into the file (SQLite syncs it) and sync its directory.
+
+    The file itself must not be opened here: closing any descriptor of it would drop the locks
+    that SQLite holds in this process, and another process could then delete the log.
+    """
+    if not await writer.checkpoint():
+        log.warning("another process is reading the database; its log stays until it ends")
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _drop_cached_pages(path: Path) -> None:
     """After a failed write the page cache can show what the disk does not hold; read the disk.
 
-    Only before this process has the database open: see `_checkpoint`.
+    Only before this process has the database open: see `_sync_file`.
     """
-    for name in (path, path.with_name(path.name + "-wal")):
+    inbox = path_of(path)
+    for name in (path, Path(f"{path}-wal"), inbox, Path(f"{inbox}-wal")):
         if name.exists():
             descriptor = os.open(name, os.O_RDONLY)
             try:
@@ -372,7 +528,7 @@ def _read_ahead(path: Path) -> None:
     """Fill the page cache in the order of the file. What arrives together lies together, so a table
     is strewn over the whole of it: asked for page by page, it takes a disk many times as long.
 
-    Only before this process has the database open: see `_checkpoint`.
+    Only before this process has the database open: see `_sync_file`.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if path.stat().st_size > memory // 2:  # its end would drive out its beginning
@@ -386,8 +542,8 @@ def _read_ahead(path: Path) -> None:
 async def open_store(
     settings: StoreSettings, *, purpose: Purpose = "serving"
 ) -> AsyncIterator[Store]:
-    """An open store for `serving`, `alone` (no service may run), `writing` (beside one) or
-    `reading`."""
+    """An open store for `serving` (a receiver), `working` (what reads and folds behind one),
+    `alone` (no service may run), `writing` (beside one) or `reading`."""
     store = Store(settings, purpose=purpose)
     try:
         await _open(store, purpose)
@@ -399,6 +555,7 @@ async def open_store(
 async def _open(store: Store, purpose: Purpose) -> None:
     opening: dict[Purpose, Callable[[], Awaitable[None]]] = {
         "serving": partial(_once_there, store, store.open_serving),
+        "working": partial(_once_there, store, store.open_working),
         "alone": store.open_alone,
         "writing": store.open_writing,
         "reading": store.open_reading,

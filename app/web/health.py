@@ -91,6 +91,7 @@ class Health:
             "orders_due": state.due,
             "journal_queue": state.queue,
             "inbox_unread": state.unread,
+            "inbox_unread_bytes": state.unread_bytes,
             "inbox_set_aside": state.aside,
             "store_writable": int(state.refuses is None),
             "write_faults": state.faults,
@@ -110,5 +111,5 @@ class Health:
         gauges |= {f"orders_{code}": n for code, n in self._watchdog.findings.items()}
         if state.free is not None:
             gauges["disk_free_bytes"] = state.free
-        self._metrics.set_state(gauges, orders=state.outcomes)
+        self._metrics.set_state(gauges, orders=state.outcomes, read=state.read)
         return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -36,7 +36,7 @@ class Metrics(Collector):
         self._gate = gate
         self._deliveries: Counter[tuple[str, str]] = Counter()
         self._not_stored: Counter[str] = Counter()
-        self._read: Counter[tuple[str, str]] = Counter()
+        self._read: Mapping[tuple[str, str], int] = {}
         self._times = [0] * (len(_SECONDS) + 1)
         self._time_sum = 0.0
         self._gauges: Mapping[str, int] = {}
@@ -51,19 +51,22 @@ class Metrics(Collector):
         self._times[bisect_left(_SECONDS, seconds)] += 1
         self._time_sum += seconds
 
-    def count_read(self, source: str, verdict: str) -> None:
-        """Count one delivery that was read from the inbox."""
-        known = source if source in self._sources else "unknown"
-        self._read[known, verdict] += 1
-
     def count_not_stored(self, reason: str) -> None:
         """Count one delivery that was answered 503, by why."""
         self._not_stored[reason] += 1
 
-    def set_state(self, gauges: Mapping[str, int], *, orders: Mapping[str, int]) -> None:
-        """What the store says now: values of the gauges below, and orders by outcome."""
+    def set_state(
+        self,
+        gauges: Mapping[str, int],
+        *,
+        orders: Mapping[str, int],
+        read: Mapping[tuple[str, str], int],
+    ) -> None:
+        """What the store says now: values of the gauges below, orders by outcome, and deliveries
+        read by source and verdict, since the database was made."""
         self._gauges = gauges
         self._orders = orders
+        self._read = read
 
     def collect(self) -> Iterator[Metric]:
         """The figures as Prometheus's families."""
@@ -133,13 +136,14 @@ class Metrics(Collector):
 
 
 _GAUGES: Final = {
-    "orders_due": "Orders whose fold is due and not yet done.",
+    "orders_due": "Orders whose fold is due and not yet done; 100000: or more.",
     "journal_queue": "Arrivals that wait to be committed.",
     "inbox_unread": "Deliveries and refused ones that are accepted and not read yet.",
-    "inbox_set_aside": "Deliveries that could not be appended; `tallyhook deliveries poisoned`.",
+    "inbox_unread_bytes": "Their bytes.",
+    "inbox_set_aside": "Deliveries that could not be read; `tallyhook deliveries poisoned`.",
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
     "write_faults": "Batches of deliveries in a row that could not be written, to this moment.",
-    "notifications_waiting": "Notifications that the shop has not yet taken.",
+    "notifications_waiting": "Notifications that the shop has not yet taken; 100000: or more.",
     "notifications_given_up": "Notifications that are sent no more unless a person asks for it.",
     "log_leaves": "Deliveries, records, revisions and deeds that are sealed in the log.",
     "log_waiting": "Those that wait to be sealed; they are safe, and may not be let go yet.",

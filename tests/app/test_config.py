@@ -167,7 +167,7 @@ DANGEROUS = [
     ({"MAX_BODY_BYTES": "1023"}, "must be a whole number of bytes from 1,024 to 16,777,216"),
     ({"MAX_BODY_BYTES": "16777217"}, "must be a whole number of bytes from 1,024 to 16,777,216"),
     ({"PAYMENT_WINDOW_S": "1.5"}, "must be a whole number of seconds from 1 to 2,592,000"),
-    ({"JOURNAL_BATCH": "9", "JOURNAL_QUEUE": "8"}, "must not be more than TALLYHOOK_JOURNAL_QUEUE"),
+    ({"INBOX_BATCH": "9", "INBOX_QUEUE": "8"}, "must not be more than TALLYHOOK_INBOX_QUEUE"),
     ({"LOG_FORMAT": "xml"}, "must be json, console or auto"),
     ({"CONFIG": "/nowhere/at/all"}, "CONFIG: names no file that is there"),
 ]  # fmt: skip

@@ -166,8 +166,8 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         "must not be more than TALLYHOOK_MAX_CONNECTIONS",
     ),
     "a batch beyond the queue": (
-        {"JOURNAL_BATCH": "9", "JOURNAL_QUEUE": "8"},
-        "must not be more than TALLYHOOK_JOURNAL_QUEUE",
+        {"INBOX_BATCH": "9", "INBOX_QUEUE": "8"},
+        "must not be more than TALLYHOOK_INBOX_QUEUE",
     ),
     "a misspelt setting": ({"ENVIROMENT": "live"}, "the nearest one is TALLYHOOK_ENVIRONMENT"),
     "no file of settings": ({"CONFIG": "/nowhere/at/all"}, "CONFIG: names no file that is there"),

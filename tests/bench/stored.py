@@ -46,14 +46,23 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def settle(path: Path) -> float:
-    """Seconds until no order is due. Raises TimeoutError when that never comes."""
+    """Seconds until all is read and no order is due. Raises TimeoutError when that never comes."""
     started = time.monotonic()
-    with opened(path) as connection:
-        while count_due(connection):
+    with opened(path) as connection, opened(Path(f"{path}.inbox")) as inbox:
+        while count_unread(connection, inbox) or count_due(connection):
             if time.monotonic() - started > SETTLE_S:
                 raise TimeoutError("orders are still due; the worker does not keep up")
             time.sleep(0.02)
     return time.monotonic() - started
+
+
+def count_unread(connection: sqlite3.Connection, inbox: sqlite3.Connection) -> int:
+    """Deliveries that are accepted and not read yet."""
+    query = "SELECT value FROM counters WHERE name='inbox position'"
+    row = connection.execute(query).fetchone()
+    unread = "SELECT sum(count) FROM inbox WHERE seq > ?"
+    count = inbox.execute(unread, (0 if row is None else row[0],)).fetchone()[0]
+    return int(count or 0)
 
 
 def count_due(connection: sqlite3.Connection) -> int:

@@ -17,8 +17,9 @@ import pytest
 from app.clock import SystemClock
 from reconcile.instants import format_instant
 from tests.app.web.driving import SECRET, event, of_order, signed
-from tests.e2e.processes import Process, command, running, serving, token
+from tests.e2e.processes import Process, command, serving, token
 from tests.faults.check import assert_kept
+from tests.faults.service import a_service
 from tests.waiting import until
 
 PHONE = "254711223344"
@@ -77,9 +78,21 @@ def test_a_day_of_a_service(tmp_path: Path) -> None:
         assert canary.encode() not in process.log
 
 
+NO_FOLDING = """
+import app.operations.folding.worker as worker
+
+async def refold_due(desk, *, limit):
+    return 0
+
+worker.refold_due = refold_due
+"""
+"""A service that reads and never folds."""
+
+
 def test_killed_between_acknowledgement_and_fold(tmp_path: Path) -> None:
     """What was acknowledged and not yet folded is folded after the restart, once."""
-    with serving(tmp_path, "--no-worker") as process:
+    with a_service(tmp_path, script=NO_FOLDING) as service:
+        process = service.process
         for number in range(5):
             assert process.send(of_order(f"O-{number}", f"e{number}"), at=now())[0] == 200
         process.end(signal.SIGKILL)
@@ -132,27 +145,6 @@ def test_killed_under_load(tmp_path: Path) -> None:
     assert (checked.returncode, json.loads(checked.stdout)["problems"]) == (0, [])
 
 
-CRASHING = """
-import sys
-from app.operations.folding import worker
-
-async def refold_due(desk, *, limit):
-    raise RuntimeError("planned")
-
-worker.refold_due = refold_due
-from app.cli.main import run
-sys.exit(run(sys.argv[1:]))
-"""
-
-
-def test_a_crash_in_the_worker_ends_the_process(tmp_path: Path) -> None:
-    """A service whose worker crashed ends with exit code 4 and a sentence."""
-    with running(tmp_path, "serve", "--port", "0", script=CRASHING, stays=False) as process:
-        assert process.code() == 4
-    assert b"the fold worker failed" in process.log
-    assert b"planned" not in process.log
-
-
 def test_a_second_service_and_a_taken_port(tmp_path: Path) -> None:
     """A second service on one database ends with 3; on a taken port, with 4. The first goes on."""
     with serving(tmp_path) as process:
@@ -170,14 +162,11 @@ def test_a_second_service_and_a_taken_port(tmp_path: Path) -> None:
         assert process.get("/livez") == {"status": "alive"}
 
 
-def test_a_worker_of_its_own(tmp_path: Path) -> None:
-    """`worker` folds what is due and stops when told."""
-    with serving(tmp_path, "--no-worker") as process:
-        process.send(event("e1"), at=now())
-        assert process.end() == 0
-    with running(tmp_path, "worker") as process:
-        until(lambda: rows(tmp_path, "SELECT count(*) FROM revisions") == [(1,)])
-        assert process.end() == 0
+@pytest.mark.parametrize("words", [("worker",), ("serve", "--port", "0", "--no-worker")])
+def test_on_sqlite_the_service_has_its_own_worker(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Neither one by itself nor a service without one: nobody would read what is accepted."""
+    ended = command(tmp_path, *words)
+    assert (ended.returncode, b"` does this itself" in ended.stderr) == (2, True)
 
 
 @pytest.fixture
@@ -192,13 +181,16 @@ def dumps_are_allowed() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("dumps_are_allowed")
-@pytest.mark.parametrize("words", [("serve", "--port", "0"), ("worker",)])
-def test_a_crash_leaves_no_core_dump(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_crash_leaves_no_core_dump(tmp_path: Path) -> None:
     """Where core dumps are allowed, service and worker still leave none: it would hold secrets."""
-    with running(tmp_path, *words) as process:
-        limits = Path(f"/proc/{process.popen.pid}/limits").read_text()
-        (line,) = (line for line in limits.splitlines() if line.startswith("Max core file size"))
-        assert line.split()[4:6] == ["0", "0"]
+    with serving(tmp_path) as process:
+        service = process.popen.pid
+        children = Path(f"/proc/{service}/task/{service}/children")
+        process.became(process.send(event("e1"), at=now())[1])  # so that the worker is there
+        for number in (service, *children.read_text().split()):
+            limits = Path(f"/proc/{number}/limits").read_text()
+            (line,) = (each for each in limits.splitlines() if each.startswith("Max core file"))
+            assert line.split()[4:6] == ["0", "0"]
         assert process.end() == 0
 
 

@@ -71,18 +71,32 @@ class Found:
 def look(path: Path) -> Found:
     """Open a database as any program would, which replays its log, and look at all of it."""
     try:
+        ids, checked = _accepted(Path(f"{path}.inbox"))
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
-            checked = [row[0] for row in database.execute("PRAGMA quick_check(3)")]
+            checked += [row[0] for row in database.execute("PRAGMA quick_check(3)")]
+            checked = [each for each in checked if each != "ok"]
             if not database.execute(_MADE).fetchone()[0]:
-                return Found(corrupt=() if checked == ["ok"] else tuple(checked))
-            ids = {row[0] for row in database.execute("SELECT id FROM deliveries")}
+                return Found(frozenset(ids), tuple(checked))
+            ids |= {row[0] for row in database.execute("SELECT id FROM deliveries")}
             ids |= unread(row[0] for row in database.execute("SELECT records FROM inbox"))
+            ids |= unread(row[0] for row in database.execute("SELECT record FROM suspects"))
             halves = tuple(
                 name for name, query in HALVES.items() if database.execute(query).fetchone()[0]
             )
     except sqlite3.DatabaseError as error:
         return Found(corrupt=(str(error),))
-    return Found(frozenset(ids), () if checked == ["ok"] else tuple(checked), halves)
+    return Found(frozenset(ids), tuple(checked), halves)
+
+
+def _accepted(path: Path) -> tuple[set[str], list[str]]:
+    """What lies in the inbox, and what is said of its file."""
+    if not path.exists():
+        return set(), []
+    with closing(sqlite3.connect(path, isolation_level=None)) as inbox:
+        checked = [row[0] for row in inbox.execute("PRAGMA quick_check(3)")]
+        made = inbox.execute("SELECT count(*) FROM sqlite_master WHERE name='inbox'").fetchone()
+        rows = inbox.execute("SELECT records FROM inbox") if made[0] else []
+        return unread(row[0] for row in rows), checked
 
 
 def assert_kept(path: Path, acknowledged: Iterable[str]) -> Found:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +16,10 @@ from tests.e2e.processes import Process
 from tests.faults.load import Ledger, load
 from tests.faults.plants import SMALL_LOG, script
 from tests.faults.service import a_service, starting
+from tests.waiting import until
 
 DATABASE, LOG = "t.db", "t.db-wal"
+INBOX, INBOX_LOG = "t.db.inbox", "t.db.inbox-wal"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +53,14 @@ def base(folder: Path, *, killed: bool) -> Path:
     with a_service(folder, script="" if killed else script(SMALL_LOG)) as service:
         with load(service.port, name="base") as driver:
             driver.until(100)
-        service.end(9 if killed else 15)
+        if killed:  # both at one moment: the one that is left would fold the log
+            worker = service.worker()
+            os.kill(worker, signal.SIGSTOP)
+            service.end(signal.SIGKILL)
+            os.kill(worker, signal.SIGKILL)
+            until(lambda: not Path(f"/proc/{worker}").exists())
+        else:
+            service.end(signal.SIGTERM)
     return folder
 
 

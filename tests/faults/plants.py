@@ -29,11 +29,13 @@ Journal.submit = early
 """The answer is sent while the commit is under way."""
 
 SMALL_LOG = """
+import app.store.arrivals.inbox_file as inbox_file
 import app.store.database.log_length as log_length
 
+inbox_file.FOLD_PAGES = 60
 log_length.FOLD_PAGES = 120
 """
-"""The log is folded every so many pages, so that a short recording has many folds in it."""
+"""Both logs are folded every so many pages, so that a short recording has many folds in it."""
 
 KEEPS_LOG = """
 from app.store.database.log_length import LogLength
@@ -45,12 +47,13 @@ LogLength.may_give_room = lambda log: False
 UNGUARDED = """
 import app.store.store as store
 
-async def nothing(store):
-    pass
+async def nothing(*given):
+    return []
 
 store._drop_cached_pages = lambda path: None
 store.Store.look = nothing
-store.Store._checkpoint = nothing
+store.InboxFile.damage = nothing
+store._sync_file = nothing
 """
 """A start that opens the database as it finds it: the page cache is not dropped, the file is not
 looked at, and the log is neither folded nor synced."""
@@ -106,13 +109,14 @@ import app.operations.folding.worker as worker
 folding = worker.refold_due
 
 async def refold_due(desk, **words):
-    if desk.store.journal.committed >= 20:
+    done = await folding(desk, **words)
+    if done:
         raise RuntimeError("planted")
-    return await folding(desk, **words)
+    return done
 
 worker.refold_due = refold_due
 """
-"""The task that folds dies after some deliveries."""
+"""The task that folds dies after the first orders."""
 
 STEPWISE_FOLD = """
 import os
@@ -150,5 +154,10 @@ SystemClock.now = lambda clock: now(clock) + {seconds} * 1_000_000 * os.path.exi
 
 
 def script(*plants: str) -> str:
-    """The program with these planted in it."""
+    """What plants these in every process of the program: see `starting`."""
+    return "\n".join(plants)
+
+
+def program(*plants: str) -> str:
+    """The program with these planted in it, for `python -c`."""
     return "\n".join([*plants, "from app.__main__ import main", "main()"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from tests.app.web.driving import environ
 from tests.e2e.processes import Process
 from tests.store.made import put_new
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 needs_strace = pytest.mark.skipif(
     shutil.which("strace") is None, reason="there is no strace: apt-get install strace"
@@ -37,6 +38,12 @@ class Service:
         """Send it a signal and wait for its end. Returns its exit code."""
         self.signal(number)
         return self.process.code()
+
+    def worker(self) -> int:
+        """The process behind it that reads, once it is there."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        until(lambda: children.read_text().split())
+        return int(children.read_text().split()[0])
 
     def stands_still(self) -> bool:
         """Whether it was stopped where it was, and has not been let go on."""
@@ -63,7 +70,7 @@ def a_service(
     It begins with a database of the newest version, unless it is told of another; where a tracer
     looks, with none, so that what makes one is seen too.
 
-    script  Python that runs in its place, to plant something before it begins
+    script  Python that each of its processes runs first, to plant something
     under   the words of a tracer in front of it
     """
     if not under and "DATABASE_URL" not in more:
@@ -79,13 +86,25 @@ def starting(
     folder: Path, *, script: str = "", under: Sequence[str] = (), **more: str
 ) -> Iterator[Process]:
     """The same, that need not come so far as to serve."""
-    start = ["-c", script] if script else ["-m", "app"]
-    words = [*under, sys.executable, *start, "serve", "--port", "0"]
-    process = Process(words, environ(folder, **more))
-    try:
-        yield process
-    finally:
-        _end(process, traced=bool(under))
+    words = [*under, sys.executable, "-m", "app", "serve", "--port", "0"]
+    with planted(script) as environment:
+        process = Process(words, environ(folder, **more) | environment)
+        try:
+            yield process
+        finally:
+            _end(process, traced=bool(under))
+
+
+@contextmanager
+def planted(script: str) -> Iterator[dict[str, str]]:
+    """The environment variables of processes that run this before anything else: the program's, and
+    those that it starts."""
+    if not script:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "sitecustomize.py").write_text(script)
+        yield {"PYTHONPATH": folder}
 
 
 def _end(process: Process, *, traced: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.injecting import DATABASE, LOG, base, copied
+from tests.faults.injecting import DATABASE, INBOX, INBOX_LOG, LOG, base, copied
 from tests.faults.plants import KEEPS_CACHED_LOG, UNGUARDED, script
 from tests.faults.service import needs_strace, starting
 from tests.faults.trace import SYNCS
@@ -50,7 +50,8 @@ def started(source: Path, folder: Path, *plants: str) -> list[Step]:
 def steps(lines: Sequence[str], folder: Path) -> list[Step]:
     """What a trace has to say of the database. A read and a write count from their beginning, a
     drop and a sync once they have returned."""
-    files = {str(folder / DATABASE): DATABASE, str(folder / LOG): LOG, str(folder): FOLDER}
+    files = {str(folder / name): name for name in (DATABASE, LOG, INBOX, INBOX_LOG)}
+    files[str(folder)] = FOLDER
     found: list[Step] = []
     begun: dict[str, Step] = {}
     for line in lines:
@@ -84,32 +85,41 @@ def wrong(found: list[Step]) -> list[str]:
     """Which of the steps before the first listener are not there, or come too late."""
     assert LISTENING in found
     before = found[: found.index(LISTENING)]
-    reads = [number for number, (kind, _) in enumerate(before) if kind == "read"]
-    assert reads, "the database was not read"
+    return [
+        sentence
+        for file, log in ((DATABASE, LOG), (INBOX, INBOX_LOG))
+        for sentence in _wrong_with(before, file, log)
+    ]
+
+
+def _wrong_with(before: list[Step], file: str, log: str) -> list[str]:
+    reads = [number for number, step in enumerate(before) if step == ("read", file)]
+    assert reads, f"{file} was not read"
     dropped = before[: reads[0]]
     sentences = [
-        f"{file} is read as the page cache shows it"
-        for file in (DATABASE, LOG)
-        if ("drop", file) not in dropped
+        f"{each} is read as the page cache shows it"
+        for each in (file, log)
+        if ("drop", each) not in dropped
     ]
-    writes = [number for number, step in enumerate(before) if step == ("write", DATABASE)]
+    writes = [number for number, step in enumerate(before) if step == ("write", file)]
     first, last = (writes[0], writes[-1]) if writes else (len(before), 0)
     if not writes:
-        sentences.append(f"{LOG} is not folded")
-    if ("sync", LOG) not in before[:first]:
-        sentences.append(f"{LOG} is not synced before it is folded")
+        sentences.append(f"{log} is not folded")
+    if ("sync", log) not in before[:first]:
+        sentences.append(f"{log} is not synced before it is folded")
     synced = before[last:]
-    if ("sync", DATABASE) not in synced:
-        sentences.append(f"{DATABASE} is not synced")
+    if ("sync", file) not in synced:
+        sentences.append(f"{file} is not synced")
     # SQLite syncs the folder too, but before it has folded the log.
-    elif ("sync", FOLDER) not in synced[synced.index(("sync", DATABASE)) :]:
+    elif ("sync", FOLDER) not in synced[synced.index(("sync", file)) :]:
         sentences.append(f"{FOLDER} is not synced")
     return sentences
 
 
 def test_nobody_is_listened_to_before_the_disk_is_certain(killed: Path, tmp_path: Path) -> None:
-    """Both files are dropped from the page cache before either is read; both are synced, the log
-    before it is folded and the database afterwards, and then their folder."""
+    """The database and the inbox: file and log are dropped from the page cache before either is
+    read; both are synced, the log before it is folded and the file afterwards, and then their
+    folder."""
     found = started(killed, tmp_path / "case")
     assert wrong(found) == []
 
@@ -117,15 +127,19 @@ def test_nobody_is_listened_to_before_the_disk_is_certain(killed: Path, tmp_path
 def test_a_log_that_is_read_from_the_page_cache_is_caught(killed: Path, tmp_path: Path) -> None:
     """It is the file that an error leaves ahead of the disk most often."""
     found = started(killed, tmp_path / "case", KEEPS_CACHED_LOG)
-    assert wrong(found) == [f"{LOG} is read as the page cache shows it"]
+    assert wrong(found) == [f"{log} is read as the page cache shows it" for log in (LOG, INBOX_LOG)]
 
 
 def test_a_start_without_its_guard_is_caught(killed: Path, tmp_path: Path) -> None:
     """None of the steps is there."""
     assert wrong(started(killed, tmp_path / "case", UNGUARDED)) == [
-        f"{DATABASE} is read as the page cache shows it",
-        f"{LOG} is read as the page cache shows it",
-        f"{LOG} is not folded",
-        f"{LOG} is not synced before it is folded",
-        f"{DATABASE} is not synced",
+        sentence
+        for file, log in ((DATABASE, LOG), (INBOX, INBOX_LOG))
+        for sentence in (
+            f"{file} is read as the page cache shows it",
+            f"{log} is read as the page cache shows it",
+            f"{log} is not folded",
+            f"{log} is not synced before it is folded",
+            f"{file} is not synced",
+        )
     ]

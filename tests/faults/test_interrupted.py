@@ -4,6 +4,7 @@ it acknowledged is there, and it never goes on as half a service."""
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -26,6 +27,7 @@ from tests.faults.plants import (
     FAILING_WORKER,
     STEPWISE_FOLD,
     WATCHFUL,
+    program,
     script,
     stepping,
 )
@@ -59,20 +61,69 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
     assert_kept(tmp_path / "t.db", driver.ledger.deliveries)
 
 
-@pytest.mark.parametrize(
-    ("plant", "part"), [(FAILING_JOURNAL, b"the journal"), (FAILING_WORKER, b"the fold worker")]
-)
-def test_a_part_that_dies_takes_the_service_along(tmp_path: Path, plant: str, part: bytes) -> None:
+def test_a_receiver_ends_with_its_part(tmp_path: Path) -> None:
     """The process ends with an error that names the part, and nothing acknowledged is lost."""
-    with a_service(tmp_path, script=script(plant)) as service:
+    with a_service(tmp_path, script=script(FAILING_JOURNAL)) as service:
         with load(service.port) as driver:
             driver.until(100_000)
         assert service.process.code() == UNREACHABLE
         last = bytes(service.process.log).splitlines()[-1]
-    assert last == b"tallyhook: %b failed; see the log, then start again" % part
+    assert last == b"tallyhook: the journal failed; see the log, then start again"
     assert len(driver.ledger.acknowledged) >= 20
     assert driver.ledger.statuses() <= {200, 503}
     assert_kept(tmp_path / "t.db", driver.ledger.deliveries)
+
+
+def test_a_worker_ends_with_its_part_and_is_started_again(tmp_path: Path) -> None:
+    """Deliveries are taken all the same, since they are only kept; readiness says that nothing is
+    read, and the next start reads all of it."""
+    with a_service(tmp_path, script=script(FAILING_WORKER)) as service:
+        with load(service.port) as driver:
+            driver.until(50)
+            until(lambda: b"has not been running" in service.process.request("GET", "/readyz")[2])
+            assert len(driver.ledger.acknowledged) >= 50
+        assert driver.ledger.statuses() == {200}
+        assert b"the process that reads the inbox has ended" in service.process.log
+        assert service.end(signal.SIGTERM) == 0
+    with a_service(tmp_path):
+        until(lambda: _unread(tmp_path / "t.db") == 0)
+    assert_kept(tmp_path / "t.db", driver.ledger.deliveries)
+
+
+def _unread(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"ATTACH '{path}.inbox' AS inbox")
+        counted = database.execute(
+            "SELECT count(*) FROM inbox.inbox WHERE seq > "
+            "(SELECT value FROM counters WHERE name='inbox position')"
+        )
+        return int(counted.fetchone()[0])
+
+
+@pytest.mark.parametrize("pauses_s", [(0.0, 0.3), (0.5, 0.0), (0.1, 2.0)])
+def test_either_process_is_killed_first(tmp_path: Path, pauses_s: tuple[float, float]) -> None:
+    """Under load, again and again: the reader alone, the receiver alone, whose reader then ends by
+    itself; what was acknowledged is there, read once, and no reader is left behind."""
+    promised = set[str]()
+    for life in range(4):
+        with a_service(tmp_path) as service, load(service.port, name=f"life-{life}") as driver:
+            driver.until(60)
+            time.sleep(pauses_s[0])
+            os.kill(service.worker(), signal.SIGKILL)
+            driver.until(len(driver.ledger.acknowledged) + 30)
+            time.sleep(pauses_s[1])
+            child = service.worker()
+            assert service.end(signal.SIGKILL) == -signal.SIGKILL
+        until(lambda child=child: not Path(f"/proc/{child}").exists())
+        promised |= driver.ledger.deliveries
+        assert_kept(tmp_path / "t.db", promised)
+    with a_service(tmp_path) as service:
+        until(lambda: _unread(tmp_path / "t.db") == 0)
+        assert service.end(signal.SIGTERM) == 0
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        stored = {row[0] for row in database.execute("SELECT id FROM deliveries")}
+    assert promised <= stored
+    assert_kept(tmp_path / "t.db", promised)
 
 
 def test_told_to_stop_under_load(tmp_path: Path) -> None:
@@ -105,7 +156,7 @@ def test_killed_in_a_long_rebuild(tmp_path: Path) -> None:
 
 def _killed_in_a_rebuild(folder: Path, folds: int) -> None:
     """Let a rebuild come as far as its n-th fold, and no further."""
-    words, pipe = [sys.executable, "-c", script(STEPWISE_FOLD), "refold", "--all"], subprocess.PIPE
+    words, pipe = [sys.executable, "-c", program(STEPWISE_FOLD), "refold", "--all"], subprocess.PIPE
     rebuild = subprocess.Popen(words, env=_settings(folder), stdin=pipe, stdout=pipe, bufsize=0)
     with rebuild:
         assert rebuild.stdin is not None

@@ -10,10 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.faults.check import assert_kept, look
-from tests.faults.injecting import DATABASE, LOG, base, copied, faulty, start, under_load
+from tests.faults.injecting import (
+    DATABASE,
+    INBOX,
+    INBOX_LOG,
+    LOG,
+    base,
+    copied,
+    faulty,
+    start,
+    under_load,
+)
 from tests.faults.load import load
 from tests.faults.plants import EARLY, SMALL_LOG, script
 from tests.faults.service import a_service, needs_strace
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -66,16 +77,20 @@ def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
 
 
 POINTS = [
-    *((f"fdatasync:signal=KILL:when={n}", LOG) for n in (1, 3, 20)),
-    *((f"pwrite64:signal=KILL:when={n}", LOG) for n in (1, 40, 241)),
+    *((f"fdatasync:signal=KILL:when={n}", INBOX_LOG) for n in (1, 3, 20)),
+    *((f"pwrite64:signal=KILL:when={n}", INBOX_LOG) for n in (1, 40, 241)),
+    ("fdatasync:signal=KILL:when=1", INBOX),
+    ("pwrite64:signal=KILL:when=1", INBOX),
+    *((f"fdatasync:signal=KILL:when={n}", LOG) for n in (1, 8)),
+    *((f"pwrite64:signal=KILL:when={n}", LOG) for n in (1, 150)),
     ("fdatasync:signal=KILL:when=1", DATABASE),
     ("pwrite64:signal=KILL:when=13", DATABASE),
 ]
 ALL_POINTS = [
-    *((f"fdatasync:signal=KILL:when={n}", LOG) for n in range(1, 101)),
-    *((f"pwrite64:signal=KILL:when={n}", LOG) for n in range(1, 501)),
-    *((f"fdatasync:signal=KILL:when={n}", DATABASE) for n in (1, 2)),
-    *((f"pwrite64:signal=KILL:when={n}", DATABASE) for n in range(1, 31)),
+    (f"{call}:signal=KILL:when={n}", file)
+    for call, last in (("fdatasync", 100), ("pwrite64", 500))
+    for file in (INBOX_LOG, LOG)
+    for n in range(1, last + 1)
 ]
 
 
@@ -86,15 +101,20 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def killed_at(source: Path, folder: Path, inject: str, file: str) -> None:
-    """The kill comes, and nothing else ends the process; nothing acknowledged is lost."""
+    """The kill comes, and nothing else ends the process; nothing acknowledged is lost. What writes
+    to the database is started again each time, and killed again, while deliveries are taken."""
     copied(source, folder)
     with faulty(folder, inject=inject, file=file) as (process, case):
         assert case.served, process.log
-        under_load(process, case, acks=3_000)
-        assert process.code() == -signal.SIGKILL
-    last = case.trace.read_text().splitlines()[-1]
-    assert inject.partition(":")[0] in last, "the kill was not injected"
-    assert last.endswith("= ?"), "the kill was not injected"
+        if file in (INBOX, INBOX_LOG):
+            under_load(process, case, acks=3_000)
+            assert process.code() == -signal.SIGKILL
+        else:
+            under_load(process, case, acks=300)
+            until(lambda: b"the process that reads the inbox has ended" in process.log)
+            assert process.popen.poll() is None
+    killed = [line for line in case.trace.read_text().splitlines() if line.endswith("= ?")]
+    assert any(inject.partition(":")[0] in line for line in killed), "the kill was not injected"
     await start(folder)
     assert_kept(folder / "t.db", case.ledger.deliveries)
 

@@ -10,7 +10,7 @@ import pytest
 
 from reconcile.instants import SECOND, Instant
 from tests.faults.check import assert_kept
-from tests.faults.injecting import LOG, Case, faulty
+from tests.faults.injecting import INBOX_LOG, LOG, Case, faulty
 from tests.faults.load import CONNECTIONS, Answer, load
 from tests.faults.plants import PATIENT
 from tests.faults.service import needs_strace
@@ -45,10 +45,10 @@ class Held:
         return [each for each in self.case.ledger.answers if self.began < each.at < self.ended]
 
 
-def held(folder: Path, *, plant: str = "", seconds: int = HELD_S) -> Held:
+def held(folder: Path, *, file: str = INBOX_LOG, plant: str = "", seconds: int = HELD_S) -> Held:
     """Load before, while and after a sync is held up."""
     inject = f"fdatasync:delay_enter={seconds}s:when={SYNC}"
-    with faulty(folder, inject=inject, file=LOG, plant=plant) as (process, case):
+    with faulty(folder, inject=inject, file=file, plant=plant) as (process, case):
         with load(process.port, name="held") as driver:
             driver.until_it(lambda: 503 in driver.ledger.statuses() or _delayed(case))
             ready, _, said = process.request("GET", "/readyz")
@@ -83,6 +83,14 @@ def test_a_sync_that_is_held_up_keeps_no_sender_waiting(tmp_path: Path) -> None:
           "acknowledged before and after, none lost")  # fmt: skip
 
 
+def test_a_database_that_is_held_up_refuses_nobody(tmp_path: Path) -> None:
+    """Deliveries rest on the inbox: they are taken as ever, and read when the database answers."""
+    found = held(tmp_path, file=LOG)
+    assert len(found.meanwhile) > 10 * CONNECTIONS
+    assert {each.status for each in found.case.ledger.answers} == {200}
+    assert_kept(tmp_path / "t.db", found.case.ledger.deliveries)
+
+
 def test_a_service_that_is_patient_is_caught(tmp_path: Path) -> None:
     """The same look at one that lets all wait until the disk is there again."""
     found = held(tmp_path, plant=PATIENT, seconds=6)
@@ -94,7 +102,7 @@ def test_a_slow_disk_is_no_reason_to_refuse(tmp_path: Path) -> None:
     """Where every sync takes 50 ms, whoever comes is taken."""
     inject = "fdatasync:delay_enter=50ms"
     with (
-        faulty(tmp_path, inject=inject, file=LOG) as (process, case),
+        faulty(tmp_path, inject=inject, file=INBOX_LOG) as (process, case),
         load(process.port, name="slow") as driver,
     ):
         driver.until(200)

@@ -126,7 +126,7 @@ def with_room(folder: Path, *, seconds: int) -> None:
 def with_room_for_few(folder: Path, *, seconds: int) -> None:
     """A burst at a service whose queue it fills."""
     messages, requests = written(RATE * seconds)
-    with serving(folder, JOURNAL_QUEUE=str(FEW), JOURNAL_BATCH=str(FEW // 2)) as process:
+    with serving(folder, INBOX_QUEUE=str(FEW), INBOX_BATCH=str(FEW // 2)) as process:
         burst, waiting = sent_held(process, requests, folder / "t.db.writing")
         assert process.end() == 0
     statuses = check(folder, burst, messages)

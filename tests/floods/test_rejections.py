@@ -87,7 +87,7 @@ def test_a_full_queue_is_told_and_loses_nothing(tmp_path: Path) -> None:
     def send(number: int) -> bytes:
         return ask(process, genuine(json.dumps(of_order(f"O-{number}", f"e-{number}")).encode()))
 
-    with serving(tmp_path, JOURNAL_QUEUE="1", JOURNAL_BATCH="1") as process:
+    with serving(tmp_path, INBOX_QUEUE="1", INBOX_BATCH="1") as process:
         with (tmp_path / "t.db.writing").open("r+b") as writing, ThreadPoolExecutor(24) as pool:
             fcntl.flock(writing, fcntl.LOCK_EX)  # nobody writes until the queue was full
             sent = [pool.submit(send, number) for number in range(120)]

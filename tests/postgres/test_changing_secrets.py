@@ -44,7 +44,7 @@ class Receivers:
         settings = load_settings(environ(self._folder, **words), serving=True)
         stack = AsyncExitStack()
         service = await stack.enter_async_context(
-            open_service(settings, clock=self._clock, with_worker=False)
+            open_service(settings, clock=self._clock, work="reading")
         )
         transport = httpx2.ASGITransport(app=service.application)
         client = httpx2.AsyncClient(transport=transport, base_url="http://service")

@@ -21,7 +21,7 @@ from app.operations.desk import Desk
 from app.operations.evidence.evidence_key import open_signer
 from app.operations.evidence.seal import seal_all
 from app.operations.evidence.verify_log import verify_log
-from app.operations.folding.refold import refold_all
+from app.operations.folding.rebuild import refold_all
 from app.operations.keeping.check_store import check_store
 from app.operations.orders.read_feed import Published, read_feed
 from app.providers.source import Source
@@ -132,7 +132,7 @@ async def _read(desk: Desk) -> Stored:
             ),
             deliveries={row[0]: (row[1], row[2], row[3]) for row in deliveries},
             events=await _column(connection, "SELECT event_id, digest FROM events"),
-            due=await count_due(connection, now=now),
+            due=await count_due(connection, now=now, enough=10**6),
         )
 
 

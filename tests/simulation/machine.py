@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from app.bootstrap import Service, store_settings
+from app.bootstrap import Service, store_settings, working_parts
 from app.bootstrap_serving import SHUTDOWN_S
 from app.checkout.client import CheckoutClient, ClientSettings
 from app.clock import Clock
@@ -107,16 +107,16 @@ class Process:
         async with open_store(store_settings(settings), purpose="serving") as store:
             self.client = CheckoutClient(machine.checkout, transport=machine.outward)
             self.desk = Desk(store=store, policy=settings.policy(), clock=machine.clock)
-            service = Service(
-                store,
+            parts = working_parts(
+                self.desk,
                 settings,
                 sources=machine.sources,
-                clock=machine.clock,
-                policy=self.desk.policy,
-                with_worker=True,
+                client=None,
                 askers={},
-                checkout=self.client,
                 signer=await open_signer(self.desk, machine.key),
+            )
+            service = Service(
+                self.desk, settings, sources=machine.sources, parts=parts, checkout=self.client
             )
             async with self.client, service.running():
                 self.service = service

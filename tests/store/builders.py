@@ -21,7 +21,7 @@ from app.evidence.keys import EvidenceKey
 from app.operations.desk import Desk
 from app.operations.evidence.seal import Signer, seal_all
 from app.providers.reading import Reading, Unreadable
-from app.store.arrivals.inbox import Received
+from app.store.arrivals.framing import Received
 from app.store.arrivals.intake import Arrival, Ready
 from app.store.arrivals.rejections import Rejection
 from app.store.folding.histories import gather, scan
@@ -100,6 +100,7 @@ class Remembering:
     """A source that reads an arrival as the event it was made of."""
 
     asks = True
+    private_query = False
 
     def read(self, body: bytes, *, digest: str, **request: object) -> Reading:
         """The event that has this body."""

@@ -18,9 +18,10 @@ import pytest
 from app.errors import NotFoundError
 from app.operations import pace
 from app.operations.desk import Desk
-from app.operations.folding import holds, refold
+from app.operations.folding import holds, rebuild, refold
 from app.operations.folding.holds import hold_if_due, release, release_all
-from app.operations.folding.refold import refold_all, refold_due
+from app.operations.folding.rebuild import refold_all
+from app.operations.folding.refold import refold_due
 from app.operations.folding.take_up_policy import TakingUp
 from app.operations.orders.read_orders import explain_order, list_orders
 from app.operations.watching.refused_ages import RefusedAges
@@ -200,14 +201,15 @@ class HoldContract:
         """Hold and publication are one transaction: both are there, or neither."""
         await before_the_upgrade(store, "A")
         name = {"before": "hold_back", "between": "publish", "after": "publish"}[step]
-        sound: Callable[..., Any] = getattr(refold, name)
+        module: Any = rebuild if rebuilt and name == "publish" else refold
+        sound: Callable[..., Any] = getattr(module, name)
 
         async def broken(*arguments: Any, **words: Any) -> None:
             if step == "after":
                 await sound(*arguments, **words)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(refold, name, broken)
+        monkeypatch.setattr(module, name, broken)
         at = desk(store, at=20)
         with pytest.raises(KeyboardInterrupt):
             await (refold_all(at, progress=quiet) if rebuilt else started(at))

@@ -22,7 +22,6 @@ from app.operations.people.manage_tokens import (
 from app.operations.people.people import trail
 from app.operations.watching.health import refusal
 from app.store.arrivals import journal
-from app.store.arrivals.inbox import unread_rows
 from app.store.arrivals.rejections import Rejection, RejectionRing
 from app.store.database import schema, writer
 from app.store.sql.mapping import delivery_of, record_of
@@ -67,7 +66,8 @@ class KeepingContract:
         monkeypatch.setattr(journal, "PATIENCE_S", 0.2)
         begun, behind, late = (arrival(said(name, order="A")) for name in ("e1", "e2", "e3"))
         async with opened(url) as store:
-            async with store.writing():  # as long as a disk that hangs
+            inbox = store.receiving.inbox.writer
+            async with inbox.transaction():  # as long as a disk that hangs
                 first = asyncio.create_task(submit(store, begun))
                 for _ in range(20):
                     await asyncio.sleep(0)  # until it is a batch
@@ -80,10 +80,8 @@ class KeepingContract:
                 assert store.journal.depth == 0
                 assert await refusal(desk(store)) == store.journal.stalled
             await soon(lambda: store.journal.stalled is None)
-            async with store.reading() as connection:
-                kept = [
-                    item for row in await unread_rows(connection, limit=9) for item in row.items
-                ]
+            rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
+            kept = [item for row in rows for item in row.items or ()]
             assert [item.delivery_id for item in kept] == [begun.delivery_id]
             assert await refusal(desk(store)) is None
             assert await submit(store, behind) == "accepted"

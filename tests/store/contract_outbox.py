@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from app.operations.folding import refold
-from app.operations.folding.refold import refold_all, refold_due
+from app.operations.folding.rebuild import refold_all
+from app.operations.folding.refold import refold_due
 from app.store.folding.outbox import (
     Fate,
     Notification,
@@ -51,10 +52,10 @@ def names(taken: list[Notification]) -> list[tuple[str, str]]:
     return sorted((each.published.order, each.published.outcome) for each in taken)
 
 
-async def counts(store: Store) -> tuple[int, int]:
+async def counts(store: Store, *, enough: int = 9) -> tuple[int, int]:
     """(waiting, given up)"""
     async with store.reading() as connection:
-        return await notification_counts(connection)
+        return await notification_counts(connection, enough=enough)
 
 
 class OutboxContract:
@@ -113,6 +114,7 @@ class OutboxContract:
         assert found.published == lost.published
         await settle(store, Fate(sent=lost, delivered=True), at=61)
         assert await counts(store) == (2, 0)
+        assert await counts(store, enough=1) == (1, 0)
         await settle(store, Fate(sent=found, delivered=True), at=62)
         assert await counts(store) == (1, 0)
         async with store.reading() as connection:

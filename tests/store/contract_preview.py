@@ -13,8 +13,15 @@ from reconcile.policy import Policy
 from tests.store.builders import arrival, desk, keep, opened, said
 from tests.store.contract_holds import before_the_upgrade, hold_records, rules_of_before, started
 from tests.store.contract_ledgers import paid
-from tests.store.contract_retention import to_first_version
-from tests.store.old_versions import VERSIONS, Contents, bring_to, contents, is_tally, version_of
+from tests.store.contract_retention import NOT_BEFORE, to_first_version
+from tests.store.old_versions import (
+    VERSIONS,
+    Contents,
+    bring_to,
+    contents,
+    is_tally,
+    version_of,
+)
 
 
 class PreviewContract:
@@ -109,7 +116,7 @@ def _put(connection: Connection, kept: Contents) -> None:
     for name, found in kept.items():
         there = {each["name"] for each in inspect(connection).get_columns(name)}
         for row in found:
-            if name == "counters" and is_tally(row["name"]):
+            if (name == "counters" and is_tally(row["name"])) or row.get("name") in NOT_BEFORE:
                 continue  # no earlier version had it
             chosen = {key: value for key, value in row.items() if key in there}
             connection.execute(insert(table(name, *map(column, chosen))), chosen)

@@ -11,7 +11,8 @@ from sqlalchemy import inspect
 
 from app.errors import StoreUnavailable
 from app.operations.folding.prove import prove_orders
-from app.operations.folding.refold import refold_all, refold_until_quiet
+from app.operations.folding.rebuild import refold_all
+from app.operations.folding.refold import refold_until_quiet
 from app.operations.folding.reindex import reindex
 from app.operations.keeping.check_store import check_store
 from app.operations.keeping.prune import (
@@ -55,6 +56,9 @@ LATER = 40 * DAY // SECOND
 TRUTH = ("deliveries", "events", "links", "contested", "records", "revisions")
 PRICE = Money(minor=150_000, currency="KES")
 PAID: dict[str, Any] = {"order": "A", "payment": "p", "session": "s", "money": PRICE}
+
+NOT_BEFORE = ("inbox", "id")
+"""Facts of a database that no earlier version knew."""
 
 
 async def pruned(store: Store, *, at: int = LATER, dry_run: bool = False) -> Pruning:
@@ -240,7 +244,9 @@ class RetentionContract:
                 await connection.run_sync(fill_first_version)
             before = await dump(store, *old, leave_out=NEW_COLUMNS)
             assert await store.upgrade() == ("0001", schema.newest_version())
-            assert await dump(store, *old, leave_out=NEW_COLUMNS) == before
+            after = await dump(store, *old, leave_out=NEW_COLUMNS)
+            after["meta"] = [row for row in after["meta"] if row[0] not in NOT_BEFORE]
+            assert after == before
             assert await rows(store, "SELECT DISTINCT pruned_at FROM deliveries") == [(None,)]
             async with store.reading() as connection:
                 assert await connection.run_sync(differences) == []

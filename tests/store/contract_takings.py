@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from app.operations.finance import takings
 from app.operations.finance.takings import overlay_of, refresh_takings, takings_now, takings_then
-from app.operations.folding.refold import refold_all
+from app.operations.folding.rebuild import refold_all
 from app.operations.keeping.check_store import check_store
 from app.store.finance.takings import KeyRange, flat_takings
 from app.store.folding.histories import scan

@@ -8,8 +8,9 @@ from alembic import command
 from sqlalchemy import Connection, column, insert, inspect, select, table
 
 from app.store.database import schema
+from app.store.database.made import Made
 from app.store.store import Store
-from tests.store.contract_retention import fill_first_version, to_first_version
+from tests.store.contract_retention import NOT_BEFORE, fill_first_version, to_first_version
 
 Contents = dict[str, list[dict[str, Any]]]
 """The rows of each table, in an order that does not depend on how they were written."""
@@ -24,6 +25,8 @@ LARGE = 2**62
 async def make_version(store: Store, version: str) -> Contents:
     """What the program of that version left, with rows that it and the first version wrote. Returns
     all that is in it."""
+    if store.path is not None:
+        Made(store.path).forget()  # what is made now is another database
     async with store.writing() as connection:
         await connection.run_sync(to_first_version)
         await schema.stamp_environment(connection, "sandbox")
@@ -88,6 +91,11 @@ def _read(connection: Connection, columns: dict[str, list[str]]) -> Contents:
     for name, names in columns.items():
         asking = select(*map(column, names)).select_from(table(name))
         rows = connection.execute(asking).mappings()
-        kept = [dict(row) for row in rows if not (name == "counters" and is_tally(row["name"]))]
+        kept = [
+            dict(row)
+            for row in rows
+            if not (name == "counters" and is_tally(row["name"]))
+            and not (name == "meta" and row["name"] in NOT_BEFORE)
+        ]
         found[name] = sorted(kept, key=repr)
     return found

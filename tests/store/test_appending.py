@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from app.errors import StoreUnavailable
-from app.store.arrivals.intake import Arrival
+from app.store.arrivals.intake import Arrival, Ready
 from app.store.database import engine
 from app.store.store import Store
 from tests.store.builders import arrival, keep, opened, rows, said
@@ -30,7 +30,6 @@ def url(tmp_path: Path) -> str:
 
 
 WRONG: dict[str, dict[str, Any]] = {
-    "a known id": {"delivery_id": "dlv_first"},
     "a wrong kind": {"headers": b"bytes"},
     "nothing": {"digest": None},
 }
@@ -87,3 +86,13 @@ async def test_a_temporary_file_is_caught(url: str, monkeypatch: pytest.MonkeyPa
         await keep(store, *wide("first"))
         with no_more_files(), pytest.raises(StoreUnavailable, match="open files"):
             await keep(store, *wide("new"))
+
+
+async def test_a_known_delivery_is_passed_over(store: Store) -> None:
+    """Its row of the inbox was read before, by a database that was put back since: it is no
+    redelivery, and nothing is written."""
+    first = arrival(said("first", order="A"))
+    await keep(store, first)
+    assert await store.append([Ready(None, [first])]) == []
+    for table in ("deliveries", "events", "unsealed"):
+        assert await rows(store, f"SELECT count(*) FROM {table}") == [(1,)], table

@@ -19,8 +19,9 @@ import pytest
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.operations.keeping.check_store import check_store
 from app.operations.people.manage_tokens import issue_token
-from app.store.arrivals.inbox import items_in
+from app.store.arrivals.framing import items_in
 from app.store.database import locks
+from app.store.database.writer import Writer
 from app.store.store import Store, StoreSettings, open_store
 from tests.store.builders import SOURCES, arrival, desk, keep, opened, rejection, rows, said, submit
 from tests.waiting import PATIENCE_S
@@ -42,6 +43,7 @@ def on_disk(path: Path) -> set[str]:
     """The deliveries that another process would find now, through a connection of its own."""
     with closing(sqlite3.connect(path)) as other:
         kept = {row[0] for row in other.execute("SELECT id FROM deliveries")}
+    with closing(sqlite3.connect(f"{path}.inbox")) as other:
         rows = [row[0] for row in other.execute("SELECT records FROM inbox")]
     return kept | {item.delivery_id for row in rows for item in items_in(row)}
 
@@ -162,32 +164,43 @@ async def refuses_for_good(store: Store, known: Any) -> None:
 
 
 @asynccontextmanager
-async def a_failing_disk(store: Store) -> AsyncIterator[None]:
+async def a_failing_disk(writer: Writer, file: Path) -> AsyncIterator[None]:
     """What would make the log longer fails."""
-    assert store.path is not None
-    with files_cannot_grow(store.path.with_name("t.db-wal").stat().st_size):
+    with files_cannot_grow(file.with_name(f"{file.name}-wal").stat().st_size):
         yield
 
 
 @asynccontextmanager
-async def a_read_only_database(store: Store) -> AsyncIterator[None]:
+async def a_read_only_file(writer: Writer, file: Path) -> AsyncIterator[None]:
     """From now on SQLite refuses to write, as to a file that can only be opened for reading."""
-    async with store.writing() as connection:
+    async with writer.transaction() as connection:
         await connection.exec_driver_sql("PRAGMA query_only=ON")
     yield
 
 
-@pytest.mark.parametrize("fault", [a_failing_disk, a_read_only_database])
-async def test_a_fault_of_the_disk_poisons(store: Store, path: Path, fault: Any) -> None:
-    """After one such error nothing more is acknowledged, even where the disk works again."""
+@pytest.mark.parametrize("fault", [a_failing_disk, a_read_only_file])
+@pytest.mark.parametrize("where", ["inbox", "database"])
+async def test_a_fault_of_the_disk_poisons(
+    store: Store, path: Path, fault: Any, where: str
+) -> None:
+    """After one such error, under whichever file, nothing more is acknowledged, even where the disk
+    works again."""
     told: list[str] = []
-    store.writer.on_poison = told.append
+    store.on_poison = told.append
     known = said("e1", order="A")
     await keep(store, arrival(known))
+    await submit(store, arrival(known))
     before = on_disk(path)
-    async with fault(store):
-        with pytest.raises(StorePoisoned):
-            await submit(store, arrival(said("e2", order="A"), body=b"x" * 100_000))
+    new = arrival(said("e2", order="A"), body=b"x" * 100_000)
+    if where == "inbox":
+        assert store.inbox_file is not None
+        async with fault(store.inbox_file.writer, store.inbox_file.path):
+            with pytest.raises(StorePoisoned):
+                await submit(store, new)
+    else:
+        async with fault(store.writer, path):
+            with pytest.raises(StorePoisoned):
+                await keep(store, new)
     await refuses_for_good(store, known)
     assert on_disk(path) == before
     assert len(told) == 1
@@ -248,37 +261,38 @@ async def test_a_damaged_page_poisons(
 
 @asynccontextmanager
 async def a_full_disk(store: Store) -> AsyncIterator[None]:
-    """The database may not grow by a page."""
-    async with store.writing() as connection:
+    """The inbox may not grow by a page."""
+    async with store.receiving.inbox.writer.transaction() as connection:
         pages = (await connection.exec_driver_sql("PRAGMA page_count")).scalar_one()
         await connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
     yield
-    async with store.writing() as connection:
+    async with store.receiving.inbox.writer.transaction() as connection:
         await connection.exec_driver_sql("PRAGMA max_page_count=1000000")
 
 
 @asynccontextmanager
-async def a_busy_database(store: Store) -> AsyncIterator[None]:
+async def a_busy_inbox(store: Store) -> AsyncIterator[None]:
     """A program that knows nothing of our lock is writing."""
-    async with store.writing() as connection:
+    async with store.receiving.inbox.writer.transaction() as connection:
         await connection.exec_driver_sql("PRAGMA busy_timeout=20")
-    other = sqlite3.connect(store.path, isolation_level=None)
+    assert store.inbox_file is not None
+    other = sqlite3.connect(store.inbox_file.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     yield
     other.execute("ROLLBACK")
     other.close()
 
 
-@pytest.mark.parametrize("trouble", [a_full_disk, a_busy_database])
+@pytest.mark.parametrize("trouble", [a_full_disk, a_busy_inbox])
 async def test_passing_trouble_passes(store: Store, trouble: Any, path: Path) -> None:
-    """While the disk is full or the database busy, arrivals are refused; afterwards all is well."""
+    """While the disk is full or the inbox busy, arrivals are refused; afterwards all is well."""
     big = arrival(said("e1", order="A"), body=b"x" * 500_000)
     async with trouble(store):
         for _ in range(2):
             with pytest.raises(StoreUnavailable):
                 await submit(store, big)
-    assert store.writer.poison is None
-    assert await keep(store, big) == ["stored"]
+    assert store.poison is None
+    assert await submit(store, big) == "accepted"
     assert on_disk(path) == {big.delivery_id}
 
 
@@ -315,8 +329,9 @@ async def test_one_writer_at_a_time_among_processes(
     fcntl.flock(other, fcntl.LOCK_EX)
     item = arrival(said("e1", order="A"))
     with pytest.raises(StoreUnavailable, match="another process"):
-        await submit(store, item)
+        await keep(store, item)
     assert on_disk(path) == set()
+    assert await submit(store, arrival(said("e2", order="A"))) == "accepted"  # nobody waits for it
     fcntl.flock(other, fcntl.LOCK_UN)
     os.close(other)
     assert await keep(store, item) == ["stored"]

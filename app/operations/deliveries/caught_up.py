@@ -7,7 +7,6 @@ from typing import Final
 
 from app.errors import StoreUnavailable
 from app.operations.desk import Desk
-from app.store.arrivals.inbox import backlog
 from reconcile.instants import SECOND
 
 READ_WITHIN_S: Final = 2.0
@@ -21,22 +20,21 @@ async def behind_s(desk: Desk) -> int:
     """0 once all has been read that was accepted before the call, for which it waits up to
     READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to be read."""
     store = desk.store
-    async with store.reading() as connection:
-        found = await backlog(connection)
+    end = await store.inbox.end()
     loop = asyncio.get_running_loop()
-    ends, last = loop.time() + READ_WITHIN_S, found.last
-    while found.last is not None and loop.time() < ends:
+    ends = loop.time() + READ_WITHIN_S
+    while True:
         store.read.clear()
+        found = await store.inbox.backlog(up_to=end)
+        if found.oldest is None:
+            return 0
+        if loop.time() >= ends:
+            return max(1, (desk.clock.now() - found.oldest) // SECOND)
         try:
             async with asyncio.timeout(_PAUSE_S):
                 await store.read.wait()
         except TimeoutError:
-            pass
-        async with store.reading() as connection:
-            found = await backlog(connection, up_to=last)
-    if found.oldest is None:
-        return 0
-    return max(1, (desk.clock.now() - found.oldest) // SECOND)
+            continue
 
 
 async def must_have_read(desk: Desk) -> None:

@@ -15,7 +15,7 @@ from app.operations.deliveries.header_text import read_headers, write_headers
 from app.providers.places import Headers
 from app.providers.reading import Reading, Unreadable
 from app.providers.source import Reply, Source
-from app.store.arrivals.inbox import Received
+from app.store.arrivals.framing import Received
 from app.store.arrivals.intake import Arrival, Whole
 from reconcile.events import Event
 from reconcile.instants import Instant

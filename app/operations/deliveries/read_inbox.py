@@ -2,19 +2,23 @@
 
     1 take     rows of the inbox, the oldest first                     store/arrivals/inbox.py
     2 read     each delivery as its source's profile reads it now      judge_delivery.py
-    3 append   events, links and due marks, and let those rows go,
+    3 append   events, links and due marks, and take those rows out,
                in one transaction                                      store/arrivals/intake.py
 
 A repeat is harmless: what was not committed is still in the inbox. What cannot be read is stored as
-`unreadable`; nothing that was accepted is dropped. A row that the database refuses is split, so
-that each of its deliveries stands alone; one that is refused alone three times is set aside, kept
-and told of, and the others go on.
+`unreadable`; nothing that was accepted is dropped.
+
+Rows under which a reader ended, or which the database refuses, become suspects: each of their
+records is read alone, and a try of it is committed before it begins. One that has failed three
+times alone is set aside, kept and reported, its orders are held where they are known, and the
+others go on. That a reader ended is seen by the next one: it counts its beginnings, and whoever
+appends anything sets the count to nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,17 +27,23 @@ import structlog
 from app.errors import StorePoisoned, StoreUnavailable
 from app.logs import Line
 from app.operations.deliveries.judge_delivery import read_delivery
+from app.operations.deliveries.poisoned import hold_orders, orders_of, release_orders
 from app.operations.desk import Desk
 from app.providers.source import Source
+from app.store.arrivals.framing import Item, Received
 from app.store.arrivals.inbox import (
     MOST_TRIES,
-    Received,
+    Suspect,
     Unread,
     count_try,
-    split_row,
-    unread_rows,
+    counter,
+    next_suspects,
+    put_counter,
+    suspect,
+    uncount_try,
 )
-from app.store.arrivals.intake import Arrival, Ready, StoredVerdict
+from app.store.arrivals.intake import STARTS, Arrival, Ready, StoredVerdict
+from app.store.sql.statements import PlainConnection, run
 from reconcile.instants import MILLISECOND
 
 log = structlog.get_logger()
@@ -43,17 +53,26 @@ _log_delivery = Line(
     *("delivery", "source", "verdict", "event_id", "kind", "order", "digest", "duration_ms"),
 )
 
-AT_ONCE: Final = 256
-"""Deliveries appended in one transaction: while it lasts no sender is acknowledged."""
+AT_ONCE: Final = 512
+"""Records appended in one transaction: a few milliseconds, for a `PUT` may wait for it."""
 
-LOOK_S: Final = 1.0
-"""Longest sleep: other receivers fill the inbox without a signal."""
+AT_ONCE_BYTES: Final = 4 * 1024 * 1024
+"""The same in bytes of bodies, which are written once more."""
+
+LOOK_S: Final = 0.05
+"""Longest sleep: receivers on other machines fill the inbox without a signal."""
+
+TURN_S: Final = 0.5
+"""Between two tries to be the one who reads."""
 
 TRY_AGAIN_S: Final = 0.5
-"""Pause after the store could not take a round's work: a full disk or a busy database."""
+"""Pause after the store could not take what was read: a full disk or a busy database."""
 
-Count = Callable[[str, StoredVerdict], None]
-"""Told the source and the verdict of each delivery that was read."""
+BEAT_S: Final = 5.0
+"""Between two signs of life where there is nothing to read, on a database of several processes."""
+
+BEAT: Final = "reader beat"
+"""The counter that says when the reader was last seen, for receivers that run without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,61 +82,140 @@ class ReaderContext:
     desk: Desk
     sources: Mapping[str, Source]
     environment: str
-    count: Count
 
 
 class Reader:
-    """Reads the inbox until it is stopped. `alive` tells readiness whether it is running."""
+    """Reads the inbox until it is stopped, while no other process does. `alive` tells readiness
+    whether it is running."""
 
     def __init__(self, context: ReaderContext) -> None:
         self._context = context
         self._store = context.desk.store
         self._stopping = False
+        self._draining = False
+        self._began = False
+        self._tried: set[int] = set()
+        """Suspects of which a try was counted that has not ended in any way yet."""
+        self._seen_at = 0.0
         self.alive = False
 
-    def stop(self) -> None:
-        """End once the inbox is empty, or cannot be read."""
-        self._stopping = True
+    def stop(self, *, drain: bool = True) -> None:
+        """End; where it drains, once the inbox is empty or cannot be read."""
+        self._stopping, self._draining = True, drain
         self._store.accepted.set()
 
     async def run(self) -> None:
         """Read until stopped, or until an error that stays."""
         self.alive = True
         try:
-            while True:
+            while not (self._stopping and not self._draining):
                 self._store.accepted.clear()
                 try:
-                    done = await read_some(self._context)
+                    if not await self._store.turn.take():
+                        self._began = False
+                        pause = TURN_S
+                    else:
+                        pause = 0.0 if await self._round() else LOOK_S
                 except StoreUnavailable as error:
                     log.warning("the inbox is not read", reason=error.reason)
-                    if self._stopping:
-                        return
-                    await asyncio.sleep(TRY_AGAIN_S)
-                    continue
-                if not done:
-                    if self._stopping:
-                        return
-                    await self._wait()
+                    pause = TRY_AGAIN_S
+                if pause and self._stopping:
+                    break
+                await self._pause(pause)
+            await self._end()
         finally:
             self.alive = False
+            await self._store.turn.release()
 
-    async def _wait(self) -> None:
+    async def _pause(self, seconds: float) -> None:
+        if seconds:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._store.accepted.wait()
+            except TimeoutError:
+                return
+
+    async def _round(self) -> int:
+        """One look. Returns how much there was to do."""
+        if not self._began:
+            await self._begin()
+        await self._beat()
+        return await self._read_suspect() or await read_some(self._context)
+
+    async def _begin(self) -> None:
+        starts = await self._store.writer.commit(_begin)
+        if starts > 1:  # the one before ended without having appended anything
+            rows = await self._store.inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
+            if rows and not await self._suspects():
+                log.warning("a reader has ended under these rows", count=len(rows))
+                await self._store.writer.commit(suspect, rows)
+        self._began = True
+
+    async def _end(self) -> None:
+        """Ended by itself: what is unread is no suspect."""
+        if self._began:
+            try:
+                await self._store.writer.commit(put_counter, STARTS, 0)
+            except StoreUnavailable as error:
+                log.warning("the inbox is not read", reason=error.reason)
+
+    async def _beat(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._store.shared and now - self._seen_at >= BEAT_S:
+            at = self._context.desk.clock.now()
+            await self._store.writer.commit(put_counter, BEAT, at)
+            self._seen_at = now
+
+    async def _suspects(self) -> list[Suspect]:
+        async with self._store.reading() as connection:
+            return await run(connection, next_suspects, aside=False, limit=1)
+
+    async def _read_suspect(self) -> int:
+        """Read the next suspect alone, if there is one."""
+        for one in await self._suspects():
+            if one.item is None or (one.tries >= MOST_TRIES and one.seq not in self._tried):
+                await hold_orders(self._context.desk, one, orders=one.orders)
+                return 1
+            if one.seq not in self._tried:
+                await self._store.writer.commit(count_try, one)
+                self._tried.add(one.seq)
+            await self._read_alone(one, one.item)
+            self._tried.discard(one.seq)
+            return 1
+        return 0
+
+    async def _read_alone(self, one: Suspect, item: Item) -> None:
+        ready = _ready(self._context, one, [item])
         try:
-            async with asyncio.timeout(LOOK_S):
-                await self._store.accepted.wait()
-        except TimeoutError:
-            return
+            await _append(self._context, [ready])
+        except (StoreUnavailable, StorePoisoned):
+            raise
+        except Exception as error:
+            why = await self._store.cannot_append()
+            if why is not None:  # it is not what is in this one
+                await self._store.writer.commit(uncount_try, one)
+                self._tried.discard(one.seq)
+                raise StoreUnavailable(why, reason="refused") from error
+            log.error("a delivery cannot be appended", delivery=item.delivery_id, exc_info=error)
+            if one.tries + 1 >= MOST_TRIES:
+                orders = await orders_of(self._context.desk, ready.arrivals)
+                await hold_orders(self._context.desk, one, orders=orders)
+        else:
+            await release_orders(self._context.desk, one.orders)
 
 
 async def read_some(context: ReaderContext) -> int:
     """Read the next rows and append what they say. Returns how many rows that were."""
     store = context.desk.store
-    async with store.reading() as connection:
-        rows = await unread_rows(connection, limit=AT_ONCE)
+    rows = await store.inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
     if not rows:
         return 0
+    if any(row.items is None for row in rows):
+        log.error("a row of the inbox is damaged")
+        await store.writer.commit(suspect, rows)
+        return len(rows)
     try:
-        await _append(context, rows)
+        await _append(context, [_ready(context, row, row.items or ()) for row in rows])
     except (StoreUnavailable, StorePoisoned):
         raise
     except Exception as error:
@@ -125,47 +223,34 @@ async def read_some(context: ReaderContext) -> int:
         why = await store.cannot_append()
         if why is not None:  # it is not what is in these rows
             raise StoreUnavailable(why, reason="refused") from error
-        for row in rows:
-            await _append_alone(context, row)
+        await store.writer.commit(suspect, rows)
     return len(rows)
 
 
-async def _append_alone(context: ReaderContext, row: Unread) -> None:
-    """One of several rows of which one is refused: appended, split, or tried once more."""
-    try:
-        await _append(context, [row])
-    except (StoreUnavailable, StorePoisoned):
-        raise
-    except Exception as error:
-        writer = context.desk.store.writer
-        if len(row.items) > 1:
-            await writer.commit(split_row, row)
-            return
-        await writer.commit(count_try, row)
-        if row.tries + 1 >= MOST_TRIES:
-            log.error("a delivery is set aside", delivery=row.items[0].delivery_id, exc_info=error)
+def _begin(connection: PlainConnection) -> int:
+    starts = counter(connection, STARTS) + 1
+    put_counter(connection, STARTS, starts)
+    return starts
 
 
-async def _append(context: ReaderContext, rows: Sequence[Unread]) -> None:
-    ready = [_ready(context, row) for row in rows]
+async def _append(context: ReaderContext, ready: Sequence[Ready]) -> None:
     for arrival, verdict in await context.desk.store.append(ready):
-        _told(context, arrival, verdict)
+        _log_read(context, arrival, verdict)
 
 
-def _ready(context: ReaderContext, row: Unread) -> Ready:
+def _ready(context: ReaderContext, row: Unread | Suspect, items: Sequence[Item]) -> Ready:
     """What is to be appended of one row."""
     arrivals: list[Arrival] = []
-    for item in row.items:
+    for item in items:
         if isinstance(item, Received):
             source = context.sources.get(item.source)
             arrivals += read_delivery(source, item, environment=context.environment)
-    rejections = [item for item in row.items if not isinstance(item, Received)]
+    rejections = [item for item in items if not isinstance(item, Received)]
     return Ready(row, arrivals, rejections)
 
 
-def _told(context: ReaderContext, arrival: Arrival, verdict: StoredVerdict) -> None:
+def _log_read(context: ReaderContext, arrival: Arrival, verdict: StoredVerdict) -> None:
     event = arrival.event
-    context.count(arrival.source, verdict)
     _log_delivery(
         arrival.delivery_id,
         arrival.source,

@@ -33,7 +33,7 @@ from app.operations.deliveries.judge_delivery import (
 from app.operations.deliveries.rejection_rate import RejectionRate
 from app.operations.watching.refused_ages import AGES, RefusedAges
 from app.providers.source import Reply, Source
-from app.store.arrivals.inbox import Received
+from app.store.arrivals.framing import Received
 from app.store.arrivals.journal import Journal
 from app.store.arrivals.rejections import Rejection
 from reconcile.instants import Instant

@@ -24,7 +24,7 @@ from app.operations.desk import Desk
 from app.operations.pace import Pace
 from app.operations.people.people import note_deed, who_may
 from app.providers.source import Reply, Source
-from app.store.arrivals.inbox import Received
+from app.store.arrivals.framing import Received
 from app.store.arrivals.intake import Arrival, keep_arrivals
 from app.store.arrivals.rejections import Rejection, kept_rejections, let_go
 from reconcile.instants import Instant

@@ -1,11 +1,9 @@
 """Seals what is kept for ever: every delivery, record, revision and deed becomes a leaf of the log.
 
-    1 find     some rows without a leaf, on a snapshot
-    2 hash     their documents, each with a salt, in small portions; the tiles that they complete
-    3 sign     the new head as a checkpoint
-    4 write    leaves, hashes, checkpoint, in one transaction, if nobody else added meanwhile
-
-It yields to the door: while deliveries pour in, it seals no faster than most doors take them.
+1 find     some rows without a leaf, on a snapshot
+2 hash     their documents, each with a salt, in small portions; the tiles that they complete
+3 sign     the new head as a checkpoint
+4 write    leaves, hashes, checkpoint, in one transaction, if nobody else added meanwhile
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Final
 
 import structlog
@@ -36,13 +33,6 @@ PORTION: Final = 128
 REST_S: Final = 1.0
 """Seconds between two looks where nothing was left to seal, and so between two checkpoints."""
 
-BUSY_REST_S: Final = 0.7
-"""Seconds between two rounds while the door is busy. So few and large ones keep up with 5,000
-deliveries a second, and the door seldom waits for a commit that is not its own."""
-
-BUSY_DELIVERIES: Final = 50
-"""Deliveries committed since the last round from which on the door counts as busy."""
-
 log = structlog.get_logger()
 
 
@@ -60,16 +50,6 @@ class Sealer:
     def __init__(self, desk: Desk, signer: Signer) -> None:
         self._desk = desk
         self._signer = signer
-        self._seen = 0
-
-    async def round(self) -> int:
-        """One batch, and a rest after it while the door is busy. Returns how many were sealed."""
-        journal = self._desk.store.journal
-        sealed = await self.seal_some()
-        if sealed and journal.committed - self._seen >= BUSY_DELIVERIES:
-            await self._rest(BUSY_REST_S)
-        self._seen = journal.committed
-        return sealed
 
     async def seal_some(self) -> int:
         """Seal a batch; 0 where nothing is left, or where another sealer was first."""
@@ -105,15 +85,6 @@ class Sealer:
             at=self._desk.clock.now(),
             note=signed_checkpoint(self._signer.key, checkpoint),
         )
-
-    async def _rest(self, seconds: float) -> None:
-        """Rest, but no longer than the load lasts."""
-        journal, ends = self._desk.store.journal, perf_counter() + seconds
-        while (left := ends - perf_counter()) > 0:
-            committed = journal.committed
-            await asyncio.sleep(min(left, 0.05))
-            if self._desk.store.closing.is_set() or journal.committed == committed:
-                return
 
 
 def leaves_for(rows: Sequence[Sealable], *, first: int) -> list[Leaf]:

@@ -116,7 +116,7 @@ async def hold_back(
     histories = await gather(connection, said)
     now = desk.clock.now()
     held = {
-        order: _held(order, at=_after_all(history, now), record_id=new_id("rec_", now))
+        order: _held(order, at=instant_after_all(history, now), record_id=new_id("rec_", now))
         for order, history in histories.items()
         if only_by_new_rules(history, said[order], policy=desk.policy)
     }
@@ -155,7 +155,7 @@ def _with(history: History, record: Record) -> History:
     return replace(history, records=history.records | {record})
 
 
-def _after_all(history: History, now: Instant) -> Instant:
+def instant_after_all(history: History, now: Instant) -> Instant:
     """After all that is recorded of it, even where that was dated by a clock that was ahead: of a
     hold and a release the later counts."""
     return max([now, *(record.recorded_at + 1 for record in history.records)])
@@ -234,7 +234,7 @@ async def _release(
 
 
 def _released(hold: Hold, history: History, *, now: Instant, author: str) -> Record:
-    at = _after_all(history, now)
+    at = instant_after_all(history, now)
     return Record(
         record_id=new_id("rec_", now),
         recorded_at=at,

@@ -1,4 +1,4 @@
-"""Folds due orders and publishes what changed; rebuilds all ledgers from what is stored.
+"""Folds due orders and publishes what changed.
 
 One mechanism wakes an order for new evidence and for the passing of a deadline alike: its due
 mark. Publishing compares generations, so evidence that arrives during a fold is never missed.
@@ -14,7 +14,6 @@ import structlog
 from app.operations.desk import Desk
 from app.operations.folding.holds import hold_back
 from app.operations.folding.take_up_policy import tell_of_several
-from app.store.arrivals.inbox import backlog
 from app.store.database.engine import Connection
 from app.store.folding.due_marks import (
     Due,
@@ -23,19 +22,14 @@ from app.store.folding.due_marks import (
     due_orders,
     marks_of,
     marks_without_reason,
-    put_marks_right,
     unchanged,
 )
-from app.store.folding.folded_by import forget_policy, note_folded, note_policy, rules_of
-from app.store.folding.histories import SideStream, contested_with, gather, scan, side_stream
+from app.store.folding.folded_by import note_folded, rules_of
+from app.store.folding.histories import contested_with, gather
 from app.store.folding.ledgers import (
-    ALL_POSITIONS,
     Publication,
-    drop_ledgers_without_history,
-    drop_takings,
     latest_positions,
     new_publication,
-    position_in,
     publish,
 )
 from app.store.folding.outbox import LEASE, call_up_notifications
@@ -47,11 +41,6 @@ from reconcile.policy import Policy, policy_text
 from reconcile.revise import Position, position_of, revise
 
 log = structlog.get_logger()
-
-REBUILT_AT_ONCE: Final = 4_000
-"""Ledgers written together: as many as one statement takes, for each transaction waits for the
-disk; and always as many, so that the database has the statement ready."""
-
 
 PUT_ASIDE: Final = 10 * MINUTE
 """When an order that could not be folded is tried again; also when new evidence arrives."""
@@ -72,7 +61,7 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
     Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
     Whoever else folded an order in the meantime has published it; then this fold is let go.
     """
-    now = await _publishable(desk)
+    now = await publishable(desk)
     due = await _taken(desk, now=now, limit=limit)
     if not due:
         return 0
@@ -89,7 +78,7 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
         publications = [decided(each, before.get(each.order), rules=rules) for each in current]
         await publish(
             connection,
-            await _with_holds(connection, desk, publications),
+            await with_holds(connection, desk, publications),
             due=marks,
             put_aside_until=now + PUT_ASIDE,
             notify=now if desk.store.notifies else None,
@@ -100,12 +89,11 @@ async def refold_due(desk: Desk, *, limit: int) -> int:
     return len(due)
 
 
-async def _publishable(desk: Desk) -> Instant:
+async def publishable(desk: Desk) -> Instant:
     """The latest instant as of which anything may be published: now, or just before the arrival of
     the oldest delivery that was accepted and is not read yet. It might say otherwise."""
     now = desk.clock.now()
-    async with desk.store.reading() as connection:
-        oldest = (await backlog(connection)).oldest
+    oldest = (await desk.store.inbox.backlog()).oldest
     return now if oldest is None else min(now, oldest - 1)
 
 
@@ -174,7 +162,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
     )
 
 
-async def _with_holds(
+async def with_holds(
     connection: Connection, desk: Desk, publications: Sequence[Publication]
 ) -> list[Publication]:
     """The publications, where only new rules make an order fulfillable with its hold, which is
@@ -197,71 +185,6 @@ def _turns_fulfillable(publication: Publication) -> bool:
     """Whether it says that an order may be fulfilled of which it was published that it may not."""
     before = None if publication.revision is None else publication.revision.before
     return publication.position.fulfillable and before is not None and not before.fulfillable
-
-
-async def refold_all(desk: Desk, *, progress: Callable[[int], None]) -> int:
-    """Rebuild every ledger from the stored history, in memory that does not grow with it.
-
-    `progress` is told how many orders were folded since it was last called. A revision is
-    published where the rebuilt ledger differs from what was published before.
-    """
-    now, rules = desk.clock.now(), rules_of(policy_text(desk.policy))
-    folded = 0
-    async with desk.store.writing() as connection:
-        # Ledgers stay until they are replaced: they say by which rules each order was folded.
-        await drop_takings(connection)
-        # Broken off, it leaves orders of both policies; the next start sets all of them due.
-        await forget_policy(connection)
-    async with desk.store.reading() as connection:
-        published = await side_stream(connection, ALL_POSITIONS)
-        waiting: list[Publication] = []
-        aside: list[str] = []
-        async for histories in scan(connection):
-            for history in histories:
-                ledger = _folded(desk, history, now=now)
-                if ledger is None:
-                    aside.append(history.order)
-                    continue
-                before = await _latest(published, history.order)
-                waiting.append(decided(ledger, before, rules=rules))
-                if len(waiting) == REBUILT_AT_ONCE:
-                    await _publish_rebuilt(desk, waiting)
-                    folded += len(waiting)
-                    progress(len(waiting))
-                    waiting = []
-        await _publish_rebuilt(desk, waiting)
-        await _put_aside(desk, aside, until=now + PUT_ASIDE)
-        progress(len(waiting))
-    async with desk.store.writing() as connection:
-        await drop_ledgers_without_history(connection)
-        await note_policy(connection, policy_text(desk.policy))
-    return folded + len(waiting)
-
-
-async def _latest(published: SideStream, order: str) -> Position | None:
-    """What was last published of an order; the stream is at it, or beyond."""
-    if published.upcoming is None or published.upcoming > order:
-        return None
-    rows = await published.take(order)
-    return position_in(rows[-1]) if rows else None
-
-
-async def _publish_rebuilt(desk: Desk, publications: Sequence[Publication]) -> None:
-    if publications:
-        async with desk.store.writing() as connection:
-            notify = desk.clock.now() if desk.store.notifies else None
-            publications = await _with_holds(connection, desk, publications)
-            await publish(connection, publications, notify=notify)
-            first, last = publications[0].order, publications[-1].order
-            await put_marks_right(connection, first=first, last=last)
-
-
-async def _put_aside(desk: Desk, orders: Sequence[str], *, until: Instant) -> None:
-    """Let orders that could not be folded come up again."""
-    if orders:
-        async with desk.store.writing() as connection:
-            marks = await marks_of(connection, orders, to_write=True)
-            await publish(connection, [], due=marks, put_aside_until=until)
 
 
 async def refold_until_quiet(desk: Desk, *, limit: int, progress: Callable[[int], None]) -> int:

@@ -1,16 +1,11 @@
 """The fold worker: folds due orders as they come due, for as long as it runs.
 
 It begins by setting every order due where the merchant has changed what a fold depends on.
-
-It yields to the door. While deliveries pour in it rests many times as long as it worked, because
-an acknowledgement has a sender waiting for it and a published ledger has not; when they stop it
-catches up. Reads of one order never wait for it: they fold for themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter
 from typing import Final
 
 import structlog
@@ -35,15 +30,6 @@ TRY_AGAIN_S: Final = 1.0
 
 STEP: Final[Duration] = SECOND
 """A clock that goes back by more has been set; by less it is only kept right."""
-
-REST_SHARE: Final = 12.0
-"""Under load the worker rests this many times as long as it worked: at most 1/13 of one core."""
-
-BUSY_DELIVERIES: Final = 50
-"""Deliveries committed during a rest or a round from which on the door counts as busy."""
-
-SMALL_BATCH: Final = 50
-"""Orders folded at a time while the door is busy, so that no acknowledgement waits long."""
 
 
 class FoldWorker:
@@ -78,19 +64,10 @@ class FoldWorker:
             self.alive = False
 
     async def _round(self) -> None:
-        journal = self._store.journal
-        committed, began = journal.committed, perf_counter()
         self._store.evidence_arrived.clear()
         await self._after_a_clock_that_was_ahead()
-        done = await self._taking_up.some() or await self._fold(committed)
-        worked = perf_counter() - began
-        if done == 0:
+        if not (await self._taking_up.some() or await self._fold()):
             await self._wait()
-        elif journal.committed - committed >= BUSY_DELIVERIES or journal.depth:
-            await self._rest(worked * REST_SHARE)
-        else:
-            await asyncio.sleep(0)
-        self._seen = committed
 
     async def _after_a_clock_that_was_ahead(self) -> None:
         """At the start, and when the clock has been set back."""
@@ -101,27 +78,11 @@ class FoldWorker:
                 log.warning("orders waited for a clock that was ahead", count=count)
         self._latest = now
 
-    async def _fold(self, committed: int) -> int:
-        folded = await refold_due(self._desk, limit=self._size(committed))
+    async def _fold(self) -> int:
+        folded = await refold_due(self._desk, limit=self._batch)
         if folded:
             log.debug("folded", count=folded)
         return folded
-
-    _seen = 0
-
-    def _size(self, committed: int) -> int:
-        busy = committed - self._seen >= BUSY_DELIVERIES
-        return min(SMALL_BATCH, self._batch) if busy else self._batch
-
-    async def _rest(self, seconds: float) -> None:
-        """Rest, but no longer than the load lasts."""
-        journal = self._store.journal
-        ends = perf_counter() + seconds
-        while (left := ends - perf_counter()) > 0:
-            committed = journal.committed
-            await asyncio.sleep(min(left, 0.05))
-            if self._stopping or (journal.committed == committed and not journal.depth):
-                return
 
     async def _wait(self) -> None:
         """Until evidence arrives, the next mark comes due, or a second has gone by."""

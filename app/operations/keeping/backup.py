@@ -13,7 +13,9 @@ from typing import Final, TypeVar
 
 from app.errors import ConfigurationError, StoreUnavailable, UsageError
 from app.operations.desk import Desk
+from app.store.arrivals.inbox_file import SUFFIX as INBOX
 from app.store.database.engine import is_sqlite, sqlite_path
+from app.store.database.made import SUFFIX as MADE
 from app.store.keeping.backup import Contents, Progress, copied, put_in_place
 
 Result = TypeVar("Result")
@@ -23,7 +25,10 @@ _POSTGRESQL: Final = (
     "archive of its log to return to any moment"
 )
 
-_OURS: Final = ("", "-wal", "-shm", "-journal", ".serving", ".writing", ".waiting")
+_OURS: Final = (
+    *(f"{file}{name}" for file in ("", INBOX) for name in ("", "-wal", "-shm", "-journal")),
+    *(".serving", ".writing", ".waiting", ".reading", MADE),
+)
 """The files of a database: no backup may take their place."""
 
 
@@ -32,8 +37,13 @@ async def rewrite(desk: Desk) -> None:
     PostgreSQL."""
     if desk.store.shared:
         raise UsageError("PostgreSQL has its own: VACUUM (FULL) of the tables, which locks them")
-    await desk.store.writer.rewrite()
-    await desk.store.writer.checkpoint()
+    file = desk.store.inbox_file
+    writers = [desk.store.writer]
+    if file is not None and file.is_there():
+        writers.append(file.writer)
+    for writer in writers:
+        await writer.rewrite()
+        await writer.checkpoint()
 
 
 async def back_up(

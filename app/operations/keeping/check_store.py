@@ -32,6 +32,7 @@ from app.operations.folding.reindex import read_again
 from app.operations.keeping.replay_erasures import journal_state
 from app.providers.source import Source
 from app.store.arrivals.deliveries import RawDelivery, raw_deliveries
+from app.store.arrivals.inbox import count_set_aside
 from app.store.database.integrity import damage
 from app.store.finance.takings import Fresh, row_of, stored_takings
 from app.store.folding.comparing import (
@@ -50,6 +51,7 @@ from app.store.folding.indexing import index_again
 from app.store.folding.ledgers import latest_positions, ledger_row
 from app.store.folding.published import feed_gaps
 from app.store.folding.tallies import differing_tallies
+from app.store.sql.statements import run
 from app.words import counted
 from reconcile.fold import fold
 from reconcile.history import History
@@ -153,6 +155,7 @@ class _Check:
 
     async def run(self) -> Report:
         self._add(await self._damage() or await self._desk.store.strange_objects())  # 1
+        self._add(await self._inbox())
         if not self._report.found:
             async with self._desk.store.reading() as connection:
                 self._ahead(await rows_to_check(connection))
@@ -167,6 +170,20 @@ class _Check:
                 return await damage(connection, thorough=True)
         except StorePoisoned as error:  # damage of a kind that ends the file's own check
             return [str(error).partition(";")[0]]
+
+    async def _inbox(self) -> list[str]:
+        store = self._desk.store
+        file = store.inbox_file
+        found = await file.damage() if file is not None and file.is_there() else []
+        async with store.reading() as connection:
+            aside = await run(connection, count_set_aside)
+        if aside:
+            are = "delivery is" if aside == 1 else "deliveries are"
+            found.append(
+                f"{aside} accepted {are} set aside, which nothing could read: see the log, then "
+                "`tallyhook deliveries poisoned --retry`"
+            )
+        return found
 
     def _add(self, problems: Sequence[str]) -> None:
         for problem in problems:

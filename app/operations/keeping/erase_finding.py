@@ -17,7 +17,13 @@ from app.errors import NotFoundError, UsageError
 from app.masking import hint_pattern, masked_phone, written_pattern
 from app.operations.desk import Desk
 from app.operations.keeping.erase_rules import Kept, Rules, kept_order
-from app.operations.keeping.erase_unknown import Judging, judge_refused, judge_strays, kept_wholes
+from app.operations.keeping.erase_unknown import (
+    Judging,
+    judge_refused,
+    judge_set_aside,
+    judge_strays,
+    kept_wholes,
+)
 from app.operations.keeping.prune import Settled, prune_orders
 from app.operations.orders.customers import phones_of
 from app.operations.people.people import note_deed
@@ -310,7 +316,8 @@ class Finding:
         erasure.orders = [each for each in erasure.orders if each.order not in beside]
         erasure.deliveries = [each for each in unowned.going if each not in beside]
         erasure.rejections = refused.going
-        erasure.kept += [*beside.values(), *unowned.kept, *refused.kept]
+        aside = await judge_set_aside(connection, named)
+        erasure.kept += [*beside.values(), *unowned.kept, *refused.kept, *aside]
 
 
 class Erasing:
@@ -364,10 +371,12 @@ class Erasing:
                 )
 
     async def tidy(self) -> bool:
-        """Empty the database's log. False where a reader holds it up."""
+        """Empty the log of the database and of the inbox. False where a reader holds it up."""
+        store = self._desk.store
+        inbox = await store.tidy_inbox()
         for _ in range(TRIES):
-            if await self._desk.store.writer.tidy(TABLES):
-                return True
+            if await store.writer.tidy(TABLES):
+                return inbox
             await anyio.sleep(PAUSE_S)
         return False
 

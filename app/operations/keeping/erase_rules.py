@@ -32,6 +32,7 @@ Why = Literal[
     "unread",
     "beside_unread",
     "in_the_reference",
+    "set_aside",
     "changed",
 ]
 
@@ -48,6 +49,8 @@ SENTENCES: Final[Mapping[Why, str]] = {
     "beside_unread": "the request that brought it holds an event that could not be read yet ({}): "
     "correct the profile, run `tallyhook reindex` and ask again",
     "in_the_reference": "its reference is, or holds, the number: ledgers are kept",
+    "set_aside": "it was accepted and could not be read: see the log, then `tallyhook deliveries "
+    "poisoned --retry`, and ask again",
     "changed": "something was said of it meanwhile: ask again",
 }
 

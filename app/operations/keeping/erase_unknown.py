@@ -7,11 +7,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Final
 
 from app.operations.keeping.erase_rules import Kept, Rules, kept_since, kept_unknown
+from app.store.arrivals.inbox import next_suspects
 from app.store.database.engine import Connection
 from app.store.keeping.erasing import owners, rejections_that_hold, unread_beside
+from app.store.sql.statements import run
 from reconcile.instants import Instant
+
+MOST_ASIDE: Final = 10_000
+"""Deliveries looked at that are set aside; there should be none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,4 +94,14 @@ async def kept_wholes(
         others = set[str]().union(*(unread.get(each, ()) for each in deliveries)) - gone
         if others:
             found[what] = Kept(what=what, why="beside_unread", detail=min(others))
+    return found
+
+
+async def judge_set_aside(connection: Connection, named: re.Pattern[str]) -> list[Kept]:
+    """Accepted deliveries that nothing could read, and that hold what the pattern finds."""
+    found = []
+    for one in await run(connection, next_suspects, aside=True, limit=MOST_ASIDE):
+        if named.search(one.record.decode("utf-8", "replace")):
+            name = f"row {one.seq}" if one.item is None else one.item.delivery_id
+            found.append(Kept(what=name, why="set_aside"))
     return found

@@ -31,6 +31,8 @@ class Pruner:
         self._desk = desk
         self._retention = retention
         self._stopping = asyncio.Event()
+        self.alive = False
+        """Tells readiness whether it is running."""
 
     def stop(self) -> None:
         """End after the page under way."""
@@ -39,14 +41,18 @@ class Pruner:
     async def run(self) -> None:
         """Pass after pass. What goes wrong is logged and tried again with the next pass: that
         something is kept for longer is no reason to receive nothing."""
-        while not self._stopping.is_set():
-            try:
-                await self._pass()
-            except StoreUnavailable as error:
-                log.warning("nothing pruned", error_class=type(error).__name__)
-            except Exception as error:
-                log.error("pruning failed", exc_info=error)
-            await self._rest(PASS_S)
+        self.alive = True
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self._pass()
+                except StoreUnavailable as error:
+                    log.warning("nothing pruned", error_class=type(error).__name__)
+                except Exception as error:
+                    log.error("pruning failed", exc_info=error)
+                await self._rest(PASS_S)
+        finally:
+            self.alive = False
 
     async def _pass(self) -> None:
         pruning = Pruning(before=None)

@@ -31,6 +31,8 @@ from app.operations.keeping.replay_erasures import (
     replay_after_restore,
 )
 from app.operations.people.people import note_deed, owner
+from app.store.arrivals.inbox import adopt, adopt_if_other
+from app.store.arrivals.inbox_file import identity_at
 from app.store.database.engine import Connection
 from app.store.database.facts import note_server
 from app.store.folding.published import first_after_restore, go_on_from, head_of
@@ -167,6 +169,7 @@ async def restore(
                 async with open_store(settings, purpose="alone") as store:  # 3
                     erased = await erase_again(store)  # 4
                     replaced = replaced_by(database, now=now)
+                    await store.writer.commit(adopt_if_other, identity_at(database))
                     followed = await follow_on(store, at=now, replaced=replaced)  # 5
             keep_as = f"{database.name}.replaced-{now // SECOND}"
             kept = in_place(part, database, keep_as=keep_as)  # 6
@@ -207,6 +210,25 @@ async def follow_on(store: Store, *, at: Instant, replaced: Replaced | None) -> 
             facts={"head": head, "first": first},
         )
     return Followed(head=head, first=first, may=may, gone=gone)
+
+
+async def adopt_inbox(desk: Desk) -> int:
+    """Have the database go on with the inbox that lies beside it, whatever it read before: all that
+    is in it counts as unread, and what is stored already is passed over. Opened `alone`. Returns
+    how many records are in it. Raises UsageError for PostgreSQL, where the inbox is a table."""
+    store = desk.store
+    if store.path is None:
+        raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
+    await store.writer.commit(adopt, identity_at(store.path))
+    async with store.writing() as connection:
+        await note_deed(
+            connection,
+            owner(),
+            action="inbox_adopted",
+            subject="inbox",
+            at=desk.clock.now(),
+        )
+    return (await store.inbox.backlog()).records
 
 
 async def _go_on(

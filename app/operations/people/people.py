@@ -57,6 +57,7 @@ Action = Literal[
     "pruned",
     "price_changed",
     "restored",
+    "inbox_adopted",
 ]
 
 _FINANCE: Final = frozenset[Role]({"finance", "admin"})
@@ -91,6 +92,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "pruned": _ADMIN,
     "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
     "restored": _ADMIN,
+    "inbox_adopted": _ADMIN,
 }
 """What each role may do: the whole of it, as data."""
 

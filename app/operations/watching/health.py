@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
 from app.operations.watching.refused_ages import RefusedAges
-from app.store.arrivals.inbox import backlog, count_set_aside
+from app.store.arrivals.inbox import count_set_aside
+from app.store.arrivals.intake import read_counts
 from app.store.arrivals.journal import FAULTS
 from app.store.database.facts import server_moved
 from app.store.database.safety import unsafe_standbys
@@ -16,16 +18,24 @@ from app.store.evidence.unsealed import count_unsealed, log_size
 from app.store.folding.due_marks import count_due, next_due
 from app.store.folding.outbox import notification_counts
 from app.store.folding.tallies import outcome_counts
+from app.store.sql.statements import run
 from app.store.watching import events_taken
 from reconcile.instants import SECOND
 from reconcile.ledger import OUTCOMES
+
+COUNTED: Final = 100_000
+"""Orders that are due, and notifications, are counted up to here whenever somebody asks: to count
+millions would take a third of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreState:
     """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
 
-    unread   records that were accepted and are not read yet; aside: those that are set aside
+    due      COUNTED where there are more; so it is with `notifications`
+    unread   records that were accepted and are not read yet, and their bytes
+    aside    those that are set aside
+    read     deliveries that were read, by source and verdict
     faults   batches of deliveries in a row that could not be written
     notifications  how many wait for the shop, and how many were given up
     sealed   how many leaves the log has, and how many rows wait for one
@@ -36,7 +46,9 @@ class StoreState:
     due: int
     queue: int
     unread: int
+    unread_bytes: int
     aside: int
+    read: Mapping[tuple[str, str], int]
     faults: int
     outcomes: Mapping[str, int]
     free: int | None
@@ -59,13 +71,14 @@ async def refusal(desk: Desk) -> str | None:
     Raises StoreUnavailable or StorePoisoned when the store cannot even be read.
     """
     store = desk.store
-    if store.writer.poison is not None:
-        raise StorePoisoned(store.writer.poison)
+    if store.poison is not None:
+        raise StorePoisoned(store.poison)
     async with store.reading() as connection:
         await next_due(connection)
     if store.journal.stalled is not None:
         return store.journal.stalled  # the check would wait, too
     try:
+        await store.receiving.inbox.writer.check()
         await store.writer.check()
     except StoreUnavailable as error:
         return str(error)
@@ -77,8 +90,7 @@ async def refusal(desk: Desk) -> str | None:
 async def reader_behind(desk: Desk, *, limit_s: int) -> str | None:
     """Why what is acknowledged is not to be believed to be read: the oldest delivery in the inbox
     has waited too long, one sentence; None where it has not."""
-    async with desk.store.reading() as connection:
-        oldest = (await backlog(connection)).oldest
+    oldest = (await desk.store.inbox.backlog()).oldest
     waited = 0 if oldest is None else (desk.clock.now() - oldest) // SECOND
     if waited < limit_s:
         return None
@@ -103,15 +115,18 @@ async def store_state(desk: Desk) -> StoreState:
     store, refuses = desk.store, await refusal(desk)
     async with store.reading() as connection:
         counts = dict.fromkeys(OUTCOMES, 0) | await outcome_counts(connection)
-        due = await count_due(connection, now=desk.clock.now())
-        unread, aside = await backlog(connection), await count_set_aside(connection)
-        notifications = await notification_counts(connection)
+        due = await count_due(connection, now=desk.clock.now(), enough=COUNTED)
+        aside, read = await run(connection, count_set_aside), await run(connection, read_counts)
+        notifications = await notification_counts(connection, enough=COUNTED)
         sealed = await log_size(connection), await count_unsealed(connection)
+    unread = await store.inbox.backlog()
     return StoreState(
         due=due,
         queue=store.journal.depth,
         unread=unread.records,
+        unread_bytes=unread.size,
         aside=aside,
+        read=read,
         faults=store.journal.faults + store.append_faults,
         outcomes=counts,
         free=store.writer.space.free_bytes(),

@@ -16,7 +16,7 @@ import structlog
 from app.operations.desk import Desk
 from app.operations.watching import unread
 from app.operations.watching.alarm import Alarm
-from app.operations.watching.health import everything_refused
+from app.operations.watching.health import COUNTED, everything_refused
 from app.operations.watching.no_order import LOOKED_AT, PATIENCE, Paid, Seen, no_order
 from app.operations.watching.refused_ages import RefusedAges
 from app.operations.watching.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, silence
@@ -123,7 +123,7 @@ async def _shop_away(watched: Watched) -> Alarm | None:
         return None
     async with watched.desk.store.reading() as connection:
         health = await away(connection, watched.destination)
-        waiting, dead = await notification_counts(connection)
+        waiting, dead = await notification_counts(connection, enough=COUNTED)
     if health is None or watched.desk.clock.now() - health.since < SHOP_PATIENCE:
         return None
     return shop_away(health, waiting=waiting, dead=dead)

@@ -9,18 +9,19 @@ The steps are numbered; each reads or writes for the whole batch at once:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.arrivals.confirmations import note_confirmations
-from app.store.arrivals.inbox import Unread
+from app.store.arrivals.inbox import Suspect, Unread, take_out, take_suspect_out
 from app.store.arrivals.links import Linking, LinkMemory, Links
 from app.store.arrivals.phones import PhoneNote, phone_note, write_phone_notes
-from app.store.arrivals.rejections import Rejection
-from app.store.database.locks_shared import LINKING, take_lock
+from app.store.arrivals.rejections import Rejection, RejectionRing
+from app.store.database.locks_shared import LINKING, REFUSING, take_lock
 from app.store.evidence.leaves import DELIVERY
 from app.store.evidence.unsealed import mark_unsealed
 from app.store.sql.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
@@ -122,19 +123,103 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """One row of the inbox, read: what is to be appended and let go with it. row: None of what came
-    another way."""
+    """What was read of one row of the inbox, or of one suspect: what is to be appended, and taken
+    out with it. row: None of what came another way."""
 
-    row: Unread | None
+    row: Unread | Suspect | None
     arrivals: Sequence[Arrival]
     rejections: Sequence[Rejection] = ()
 
 
 class Appended(NamedTuple):
-    """The verdict of each arrival, and links that are committed when the arrivals are."""
+    """Arrivals that are new by their ids, the verdict of each, and links that are committed when
+    they are."""
 
+    arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
     links: Links
+
+
+def append_ready(
+    connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory, ring: RejectionRing
+) -> Appended:
+    """Take rows out of the inbox and append what they say."""
+    # Both locks before any row is locked.
+    take_lock(connection, LINKING)
+    if any(each.rejections for each in ready):
+        take_lock(connection, REFUSING)
+    given = [each.row for each in ready if isinstance(each.row, Unread)]
+    rows = {row.seq for row in take_out(connection, given)}
+    ours = [each for each in ready if _is_ours(connection, each.row, rows)]
+    arrivals = _unknown(connection, [arrival for each in ours for arrival in each.arrivals])
+    rejections = [rejection for each in ours for rejection in each.rejections]
+    appended = Appended([], [], {})
+    if arrivals:
+        appended = append(connection, arrivals, memory)
+    if rejections:
+        ring.append(connection, rejections)
+    count_read(connection, appended)
+    return appended
+
+
+def _is_ours(
+    connection: PlainConnection, row: Unread | Suspect | None, rows: Collection[int]
+) -> bool:
+    if isinstance(row, Suspect):
+        return take_suspect_out(connection, row)
+    return row is None or row.seq in rows
+
+
+def _unknown(connection: PlainConnection, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    """Those of which the id is not stored, each once. One is after a restore, where a row is read
+    again: it is no redelivery."""
+    known = {
+        row[0]
+        for row in select_rows(
+            connection,
+            sql="SELECT id FROM deliveries WHERE id IN ({})",
+            values=[arrival.delivery_id for arrival in arrivals],
+        )
+    }
+    found = {each.delivery_id: each for each in arrivals if each.delivery_id not in known}
+    return list(found.values())
+
+
+READ: Final = "read "
+"""Counters of deliveries that were read from the inbox: `read shop duplicate`."""
+
+
+def count_read(connection: PlainConnection, appended: Appended) -> None:
+    """Count what was read; and that the reader came this far. Last in a transaction: its rows stay
+    locked until the commit, and are locked in the order of their names."""
+    counted = Counter(
+        f"{READ}{arrival.source} {verdict}"
+        for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
+    )
+    insert_rows(
+        connection,
+        table="counters",
+        columns=("name", "value"),
+        rows=sorted(counted.items()),
+        conflict="ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value",
+    )
+    connection.ask("UPDATE counters SET value=0 WHERE name=? AND value<>0", (STARTS,))
+
+
+STARTS: Final = "reader starts"
+"""The counter of readers that began and have not appended anything yet."""
+
+
+def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
+    """How many deliveries were read, by source and verdict."""
+    rows = connection.ask(
+        "SELECT name, value FROM counters WHERE name >= 'read ' AND name < 'read!'"
+    )
+    found = {}
+    for name, value in rows:
+        source, _, verdict = name.removeprefix(READ).rpartition(" ")
+        found[source, verdict] = value
+    return found
 
 
 def append(
@@ -144,7 +229,7 @@ def append(
     take_lock(connection, LINKING)
     judged = _judge(connection, arrivals, memory)
     _write(connection, judged)
-    return Appended(judged.verdicts, judged.linking.links)
+    return Appended(arrivals, judged.verdicts, judged.linking.links)
 
 
 def _judge(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:

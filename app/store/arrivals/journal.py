@@ -15,8 +15,9 @@ from typing import Final
 import structlog
 
 from app.errors import StorePoisoned, StoreUnavailable
-from app.store.arrivals.inbox import Item, Received, keep_items
-from app.store.database.writer import Writer
+from app.store.arrivals.framing import Item, Received
+from app.store.arrivals.inbox import keep_row
+from app.store.arrivals.inbox_writer import InboxWriter
 from app.store.sql.statements import run
 
 log = structlog.get_logger()
@@ -43,7 +44,7 @@ class Journal:
 
     def __init__(
         self,
-        writer: Writer,
+        inbox: InboxWriter,
         *,
         queue_limit: int,
         batch_limit: int,
@@ -53,7 +54,7 @@ class Journal:
         batch_limit: arrivals in one transaction, which bounds how long the others wait.
         on_commit: called with the number of arrivals after each commit.
         """
-        self._writer = writer
+        self._inbox = inbox
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit
         self._on_commit = on_commit
@@ -185,8 +186,8 @@ class Journal:
         if self.faults < FAULTS:
             return None
         try:
-            async with self._writer.transaction() as connection:
-                await run(connection, keep_items, [_TRIAL])
+            async with self._inbox.writer.transaction() as connection:
+                await run(connection, keep_row, [_TRIAL])
                 raise _TakenBack
         except _TakenBack:
             self._mended()
@@ -207,7 +208,7 @@ class Journal:
         _tell([answer for _, answer in waiting], StoreUnavailable(self.stalled, reason="slow"))
 
     async def _commit(self, items: list[Item]) -> None:
-        await self._writer.commit(keep_items, items)
+        await self._inbox.keep(items)
         self.committed += sum(isinstance(item, Received) for item in items)
         self._on_commit(len(items))
 

@@ -50,18 +50,15 @@ class Rejection:
 
 
 class RejectionRing:
-    """Appends and trims. On SQLite, where nobody else writes, it counts in memory what it wrote
-    and `load` counts what is there."""
+    """Appends and trims. On SQLite, where nobody else adds to it, what is there is counted once,
+    and then in memory."""
 
     def __init__(self, *, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._count = 0
         self._bytes = 0
-
-    async def load(self, connection: AsyncConnection) -> None:
-        """Count what the ring holds."""
-        await run(connection, self._count_kept)
+        self._counted = False
 
     def _count_kept(self, connection: PlainConnection) -> None:
         rows = connection.ask(
@@ -76,6 +73,9 @@ class RejectionRing:
         if connection.dialect != "sqlite":  # other processes write to it, too
             take_lock(connection, REFUSING)
             self._count_kept(connection)
+        elif not self._counted:
+            self._count_kept(connection)
+            self._counted = True
         insert_rows(
             connection,
             table="rejections",
@@ -85,6 +85,8 @@ class RejectionRing:
                  r.body, r.problem)
                 for r in rejections
             ],
+            # After a restore rows of the inbox may be read a second time.
+            conflict="ON CONFLICT (id) DO NOTHING",
         )  # fmt: skip
         self._count += len(rejections)
         self._bytes += sum(_kept(len(r.body), len(r.headers)) for r in rejections)

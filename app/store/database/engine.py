@@ -50,11 +50,13 @@ def is_sqlite(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> Path:
-    """The database file of an SQLite URL. Raises ConfigurationError for one in memory."""
+    """The database file of an SQLite URL, by its own name where that is a link to it: locks, log
+    and inbox lie beside the file. Raises ConfigurationError for one in memory."""
     database = make_url(url).database
     if not database or database == ":memory:":
         raise ConfigurationError(["TALLYHOOK_DATABASE_URL: name a file; memory keeps nothing"])
-    return Path(database)
+    path = Path(database)
+    return path.resolve() if path.is_symlink() else path
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
@@ -86,14 +88,14 @@ def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncE
     return engine
 
 
-def reading_engine(url: str) -> AsyncEngine:
+def reading_engine(url: str, *, readers: int = READERS) -> AsyncEngine:
     """The engine of connections that can only read."""
     if not is_sqlite(url):
-        return postgresql.reading_engine(url, readers=READERS)
+        return postgresql.reading_engine(url, readers=readers)
     engine = create_async_engine(
         _read_only(url),
         poolclass=AsyncAdaptedQueuePool,
-        pool_size=READERS,
+        pool_size=readers,
         max_overflow=0,
         connect_args=_sqlite_arguments(),
     )

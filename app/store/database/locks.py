@@ -1,6 +1,7 @@
 """Locks between processes on one SQLite file.
 
-`ServiceLock` is held for as long as a process serves: a second one is refused. `WriteLock` is held
+`ServiceLock` is held for as long as a process serves: a second one is refused. Whoever reads the
+inbox holds another such file. `WriteLock` is held
 for one transaction, so that a command such as `tokens add` can write while the service runs.
 With it, no process ever checkpoints while another commits, which SQLite before 3.51.3 can
 survive only by luck (its WAL-reset bug needs exactly that pair).
@@ -39,33 +40,66 @@ _PLACE: Final = struct.Struct("hhqqi4x")
 """The kernel's `struct flock`: kind, whence, start, length, process (0 for locks of this sort)."""
 
 
-class ServiceLock:
-    """Exclusive for the life of a serving process."""
+class HeldFile:
+    """Exclusive for the life of a process, or until it is released."""
 
-    def __init__(self, database: Path) -> None:
-        self._path = database.with_name(database.name + ".serving")
+    def __init__(self, database: Path, suffix: str) -> None:
+        self._path = database.with_name(database.name + suffix)
         self._file: int | None = None
 
-    def take(self) -> None:
-        """Raises ConfigurationError when another process serves this database."""
+    @property
+    def held(self) -> bool:
+        """Whether it is ours."""
+        return self._file is not None
+
+    def take(self) -> bool:
+        """Whether it is ours now; False while another process has it."""
+        if self._file is not None:
+            return True
         descriptor = _opened(self._path)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _flock(descriptor):
             os.close(descriptor)
-            raise ConfigurationError(
-                [
-                    "TALLYHOOK_DATABASE_URL: another process already serves "
-                    f"{self._path.with_suffix('')}; stop it first, or use PostgreSQL to run several"
-                ]
-            ) from None
+            return False
         self._file = descriptor
+        return True
 
     def release(self) -> None:
         """Give it back; harmless when it was not taken."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+class ServiceLock:
+    """Exclusive for the life of a serving process."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._file = HeldFile(database, ".serving")
+
+    def take(self) -> None:
+        """Raises ConfigurationError when another process serves this database."""
+        if not self._file.take():
+            raise ConfigurationError(
+                [
+                    "TALLYHOOK_DATABASE_URL: another process already serves "
+                    f"{self._database}; stop it first, or use PostgreSQL to run several"
+                ]
+            )
+
+    @contextmanager
+    def if_free(self) -> Iterator[bool]:
+        """Whether nobody else serves; then nobody does until the block ends."""
+        held = self._file.held
+        try:
+            yield self._file.take()
+        finally:
+            if not held:
+                self._file.release()
+
+    def release(self) -> None:
+        """Give it back; harmless when it was not taken."""
+        self._file.release()
 
 
 class WriteLock:

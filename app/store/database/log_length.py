@@ -46,10 +46,16 @@ _MX_FRAME = 16
 class LogLength:
     """Reads the count from the log's index, a file that all connections share."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
+        """fold_pages: when the log is folded, in place of FOLD_PAGES."""
         self._path = database.with_name(database.name + "-shm")
         self._file: int | None = None
         self._insist_from = 0.0
+        self._given = fold_pages
+
+    @property
+    def _fold_pages(self) -> int:
+        return FOLD_PAGES if self._given is None else self._given
 
     def pages(self) -> int:
         """In the log since it was last begun anew. Only while a connection is open."""
@@ -59,14 +65,14 @@ class LogLength:
 
     def excess_bytes(self) -> int:
         """What the log has grown by beyond its length. Only while a connection is open."""
-        return max(0, self.pages() - FOLD_PAGES) * PAGE_BYTES
+        return max(0, self.pages() - self._fold_pages) * PAGE_BYTES
 
     def folding_due(self) -> Mode | None:
         """How the log is to be folded now, after a commit; None where it is not."""
         pages = self.pages()
-        if pages < FOLD_PAGES:
+        if pages < self._fold_pages:
             return None
-        return "RESTART" if pages >= 2 * FOLD_PAGES and self._may_insist() else "PASSIVE"
+        return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
 
     def may_give_room(self) -> bool:
         """Whether emptying the log could free what a full disk needs, and was not just tried."""

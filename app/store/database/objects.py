@@ -35,8 +35,8 @@ Migrate = Callable[[Connection, str], None]
 """Runs the migrations up to a version, inside the caller's transaction."""
 
 MADE: Final[dict[str, str]] = {
-    "sqlite": "821664f182810165c3767c1560c6d30d43c76d104278d73829c968105e44e832",
-    "postgresql": "dde1174f0b5ca97c5bc7b3214642f9c661d0839e4c7b585daeae51a8502c4fa9",
+    "sqlite": "e0d2cd9c523f392478c50f33a451d35a04b8d837c07c0fbb9822e80486bc77eb",
+    "postgresql": "fcdfe996db633dad85b92ae8bab66817b160e1ad56ce674c7fe2ce6f2e1d901b",
 }
 """Digest of what all migrations make of an empty database, by dialect."""
 

@@ -16,8 +16,8 @@ from app.store.sql.statements import PlainConnection, Result, run
 if TYPE_CHECKING:
     import asyncpg
 
-Purpose = Literal["serving", "alone", "upgrading", "writing", "reading"]
-"""What a store is opened for: see `open_store`. Only the first two keep others away."""
+Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "reading"]
+"""What a store is opened for: see `open_store`. Only the first three keep others away."""
 
 CONNECT_S: Final = 5
 """How long a connection may take to be made."""
@@ -42,7 +42,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
     What goes through the whole database may take as long as it takes.
     """
     arrays.tables()  # now, not while the first batch waits
-    hurried = purpose in ("serving", "writing")
+    hurried = purpose in ("serving", "working", "writing")
     limits = _limits(STATEMENT_MS) if hurried else {}
     # A table that grows a thousandfold within a minute is not what the planner was told of; every
     # statement of the journal has its index.
@@ -99,13 +99,13 @@ def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str,
 
 def _take_place(cursor: Any, purpose: Purpose) -> None:
     """Serve beside others that serve, or rebuild alone. The lock is the connection's."""
-    if purpose not in ("serving", "alone"):
+    if purpose not in ("serving", "working", "alone"):
         return
-    kind = "_shared" if purpose == "serving" else ""
+    kind = "" if purpose == "alone" else "_shared"
     cursor.execute(f"SELECT pg_try_advisory_lock{kind}({SERVING})")
     if cursor.fetchone()[0]:
         return
-    if purpose == "serving":
+    if purpose != "alone":
         raise StoreUnavailable("another process rebuilds this database; try again when it is done")
     raise UsageError("another process serves this database; stop all of them first")
 

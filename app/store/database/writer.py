@@ -20,6 +20,7 @@ from app.store.database.engine import BUSY_TIMEOUT_MS
 from app.store.database.faults import as_store_error, driver_errors
 from app.store.database.locks import WriteLock
 from app.store.database.log_length import LogLength, Mode, fold_log
+from app.store.database.place import Place
 from app.store.database.space import Space
 from app.store.sql.statements import (
     Plain,
@@ -60,12 +61,20 @@ class Writer:
     """Serialises transactions. After a storage I/O error it refuses for ever."""
 
     def __init__(
-        self, engine: AsyncEngine, *, lock: WriteLock | None, log: LogLength | None, space: Space
+        self,
+        engine: AsyncEngine,
+        *,
+        lock: WriteLock | None,
+        log: LogLength | None,
+        place: Place | None,
+        space: Space,
     ) -> None:
-        """lock, log: between processes on one SQLite file, and its write-ahead log's length."""
+        """lock, log, place: between processes on one SQLite file, its write-ahead log's length, and
+        where both lie."""
         self._engine = engine
         self._between_processes = lock
         self._log = log
+        self._place = place
         self.space = space
         self._turn = asyncio.Lock()
         self._connection: AsyncConnection | None = None
@@ -121,6 +130,7 @@ class Writer:
                     await self._take()
                     connection = await self._connected()
                     yield connection
+                    self.check_place()
                     await self._fold_long_log(connection)
                 except driver_errors() as error:
                     meaning = self.judged(error)
@@ -131,6 +141,14 @@ class Writer:
                     self._release()
         finally:
             self._turn.release()
+
+    def check_place(self) -> None:
+        """Are the files still those that were opened? Asked after each commit, before anybody hears
+        of it. Raises StorePoisoned, for good."""
+        loss = None if self._place is None else self._place.loss()
+        if loss is not None:
+            self.fail(loss)
+            raise StorePoisoned(loss)
 
     async def _wait_for_turn(self) -> None:
         """Raises StoreUnavailable where another writer does not come to an end: whoever asks is not
@@ -143,6 +161,12 @@ class Writer:
             raise StoreUnavailable(
                 "another write has not ended for some seconds; try again", reason="busy"
             ) from None
+
+    async def connect(self) -> None:
+        """Make the connection now, with all that is asked of a new one. Raises as `transaction`
+        does."""
+        async with self._alone():
+            pass
 
     async def checkpoint(self) -> bool:
         """Fold SQLite's write-ahead log into the file, and sync both.
@@ -249,6 +273,8 @@ class Writer:
                     raise StorePoisoned(str(error)) from error
                 raise
             self._connected_before = True
+            if self._place is not None:
+                self._place.note()
         return self._connection
 
     async def _give_up_connection(self) -> None:

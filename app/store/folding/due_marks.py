@@ -100,10 +100,14 @@ async def next_due(connection: AsyncConnection) -> Instant | None:
     return cast(Instant | None, row[0])
 
 
-async def count_due(connection: AsyncConnection, *, now: Instant) -> int:
-    """How many orders are due at `now` and not yet folded."""
+async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -> int:
+    """How many orders are due at `now` and not yet folded; no more than `enough`."""
     row = await connection.execute(
-        text("SELECT count(*) FROM order_due WHERE due_at <= :now"), {"now": now}
+        text(
+            "SELECT count(*) FROM (SELECT 1 FROM order_due WHERE due_at <= :now LIMIT :enough) "
+            "AS found"
+        ),
+        {"now": now, "enough": enough},
     )
     return int(row.scalar_one())
 

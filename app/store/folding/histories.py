@@ -7,8 +7,8 @@ order, in memory that does not grow with their number.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -226,27 +226,74 @@ class SideStream:
         return found
 
 
-async def side_stream(connection: AsyncConnection, sql: str) -> SideStream:
+class Range(NamedTuple):
+    """Orders by their keys: those after `after`, up to and with `last`; None: to the end."""
+
+    after: str = ""
+    last: str | None = None
+
+    def condition(self, column: str) -> str:
+        """What holds of them, in SQL, with the values of `values`."""
+        return f"{column} > :after" + ("" if self.last is None else f" AND {column} <= :last")
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The bounds."""
+        return {"after": self.after} | ({} if self.last is None else {"last": self.last})
+
+
+ALL_ORDERS: Final = Range()
+
+
+async def ranges(connection: AsyncConnection, *, events: int) -> AsyncIterator[Range]:
+    """All orders, in ranges that have about so many events each."""
+    after, more = "", True
+    step = text(_STEP)
+    while more:
+        found = await connection.scalar(step, {"after": after, "events": events})
+        more = found is not None
+        yield Range(after, found)
+        after = found or ""
+
+
+_STEP: Final = (
+    "SELECT order_key FROM events WHERE order_key > :after ORDER BY order_key "
+    "LIMIT 1 OFFSET :events"
+)
+
+
+async def side_stream(
+    connection: AsyncConnection, sql: str, values: Mapping[str, str] | None = None
+) -> SideStream:
     """Open a query whose first column is the order it is ordered by."""
-    side = SideStream(stream(connection, sql, at_once=ROWS_AT_ONCE))
+    side = SideStream(stream(connection, sql, at_once=ROWS_AT_ONCE, values=values))
     await side.start()
     return side
 
 
-async def scan(connection: AsyncConnection) -> AsyncIterator[list[History]]:
+async def scan(
+    connection: AsyncConnection, orders: Range = ALL_ORDERS
+) -> AsyncIterator[list[History]]:
     """Every order's history in key order, some hundreds at a time."""
+    here = orders.condition("events.order_key")
     duplicates = await side_stream(
-        connection, _DUPLICATES + "events.order_key IS NOT NULL ORDER BY events.order_key"
+        connection, f"{_DUPLICATES}{here} ORDER BY events.order_key", orders.values
     )
+    here = orders.condition("records.order_key")
     records = await side_stream(
         connection,
-        f"SELECT records.order_key, {RECORD_SELECT} FROM records ORDER BY records.order_key",  # noqa: S608
+        f"SELECT records.order_key, {RECORD_SELECT} FROM records WHERE {here} "  # noqa: S608
+        "ORDER BY records.order_key",
+        orders.values,
     )
-    contested = {
-        str(row[0]) for row in await connection.exec_driver_sql("SELECT order_key FROM contested")
-    }
+    here = orders.condition("order_key")
+    rows = await connection.execute(
+        text(f"SELECT order_key FROM contested WHERE {here}"),  # noqa: S608
+        orders.values,
+    )
+    contested = {str(row[0]) for row in rows}
     sides = (duplicates, records, contested)
-    async for groups in _groups(connection):
+    async for groups in _groups(connection, orders):
         histories = []
         for order, deliveries in groups:
             while records.upcoming is not None and records.upcoming < order:
@@ -259,12 +306,15 @@ async def scan(connection: AsyncConnection) -> AsyncIterator[list[History]]:
     yield rest
 
 
-async def _groups(connection: AsyncConnection) -> AsyncIterator[list[tuple[str, list[Delivery]]]]:
+async def _groups(
+    connection: AsyncConnection, orders: Range
+) -> AsyncIterator[list[tuple[str, list[Delivery]]]]:
     """First deliveries grouped by order, in key order."""
-    events = f"SELECT {EVENT_SELECT} FROM events WHERE order_key IS NOT NULL ORDER BY order_key"  # noqa: S608
+    here = orders.condition("order_key")
+    events = f"SELECT {EVENT_SELECT} FROM events WHERE {here} ORDER BY order_key"  # noqa: S608
     order: str | None = None
     deliveries: list[Delivery] = []
-    async for rows in stream(connection, events, at_once=ROWS_AT_ONCE):
+    async for rows in stream(connection, events, at_once=ROWS_AT_ONCE, values=orders.values):
         groups = []
         for row in rows:
             if row[0] != order:

@@ -79,10 +79,14 @@ ALL_SAID = (
 )
 """For a scan: of several rows of one order, the last is what was last said."""
 
-ALL_POSITIONS = (
-    "SELECT order_key, outcome, fulfillable, substance FROM revisions ORDER BY order_key, seq"
-)
-"""For a scan: of several positions of one order, the last is the latest."""
+
+def positions_of(condition: str) -> str:
+    """For a scan of orders of which this holds: of several positions of one order, the last is the
+    latest."""
+    return (
+        "SELECT order_key, outcome, fulfillable, substance FROM revisions "  # noqa: S608
+        f"WHERE {condition} ORDER BY order_key, seq"
+    )
 
 
 # --- positions and publishing --------------------------------------------------------------------

@@ -341,12 +341,16 @@ def _entry(row: Sequence[Any]) -> Entry:
     )
 
 
-async def notification_counts(connection: AsyncConnection) -> tuple[int, int]:
-    """How many wait, and how many were given up."""
+async def notification_counts(connection: AsyncConnection, *, enough: int) -> tuple[int, int]:
+    """How many wait, and how many were given up; of either no more than `enough`."""
     counts = []
     for state in ("waiting", "dead"):
         found = await connection.execute(
-            text(f"SELECT count(*) FROM notifications WHERE {_CONDITIONS[state]}")  # noqa: S608
+            text(
+                "SELECT count(*) FROM (SELECT 1 FROM notifications "  # noqa: S608
+                f"WHERE {_CONDITIONS[state]} LIMIT :enough) AS found"
+            ),
+            {"enough": enough},
         )
         counts.append(int(found.scalar_one()))
     return counts[0], counts[1]

@@ -2,9 +2,11 @@
 
     1 lock    the temporary file beside the target, so that two copies cannot mix
     2 copy    one snapshot, page by page, by SQLite's own backup; writers go on meanwhile
-    3 sync    the copy, and drop what the page cache holds of it
-    4 look    at the copy as the disk has it: its structure, its stamp, its counts
-    5 name    it, and sync its directory
+    3 add     what was accepted and is not read in that snapshot: rows of the inbox, of which
+              a snapshot was begun before; what is read in between is in both, and read once
+    4 sync    the copy, and drop what the page cache holds of it
+    5 look    at the copy as the disk has it: its structure, its stamp, its counts
+    6 name    it, and sync its directory
 
 The source is read through SQLite only, on a connection that cannot write or checkpoint. Its one
 read transaction lasts for the whole copy: otherwise every commit of a service would make the
@@ -23,6 +25,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.errors import StoreUnavailable, UsageError
+from app.store.arrivals.inbox import POSITION
+from app.store.arrivals.inbox_file import path_of
+from app.store.database.made import SUFFIX as MADE
 from app.words import counted, printable
 from reconcile.instants import Instant, format_instant
 
@@ -32,7 +37,7 @@ PAGES_AT_ONCE: Final = 1_000
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
 """What SQLite may leave beside a file. One that is of another file would be played into it."""
 
-_LOCKS: Final = (".serving", ".writing", ".waiting")
+_LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 """What a store leaves beside a file that it had open."""
 
 Progress = Callable[[int, int], None]
@@ -105,10 +110,12 @@ def copied(
         os.ftruncate(descriptor, 0)
         if thorough:
             _require_whole_pages(source)
-        _copy(source, part, progress)  # 2
-        os.fsync(descriptor)  # 3
+        with _unread_beside(source) as inbox:
+            _copy(source, part, progress)  # 2
+            _add_unread(inbox, part)  # 3
+        os.fsync(descriptor)  # 4
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        yield part, _contents_of(part, called=source, thorough=thorough)  # 4
+        yield part, _contents_of(part, called=source, thorough=thorough)  # 5
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StoreUnavailable(f"the copy {target} cannot be written: {reason}") from error
@@ -119,7 +126,7 @@ def copied(
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Give a finished copy its name (5). It replaces what has that name, in one step."""
+    """Give a finished copy its name (6). It replaces what has that name, in one step."""
     os.replace(part, target)
     sync_folder(target)
 
@@ -198,6 +205,36 @@ def _require_whole_pages(source: Path) -> None:
         return
     if source.stat().st_size % size:
         raise StoreUnavailable(f"{source} is cut off: its last page is not whole")
+
+
+@contextmanager
+def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
+    """A snapshot of the inbox beside a database; None where there is none."""
+    path = path_of(source)
+    if not path.exists():
+        yield None
+        return
+    try:
+        with closing(reading(path)) as inbox:
+            inbox.execute("BEGIN")
+            inbox.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from now on
+            yield inbox
+    except (sqlite3.Error, ValueError) as error:
+        raise StoreUnavailable(f"{path} cannot be copied: {_one_line(error)}") from error
+
+
+def _add_unread(inbox: sqlite3.Connection | None, part: Path) -> None:
+    """Put the rows that the copy had not read into its own table."""
+    if inbox is None:
+        return
+    with closing(sqlite3.connect(part)) as copy, copy:
+        row = copy.execute("SELECT value FROM counters WHERE name=?", (POSITION,)).fetchone()
+        unread = inbox.execute(_UNREAD, (0 if row is None else row[0],))
+        copy.executemany(_ADD_UNREAD, unread)
+
+
+_UNREAD: Final = "SELECT count, received_at, size, records FROM inbox WHERE seq > ? ORDER BY seq"
+_ADD_UNREAD: Final = "INSERT INTO inbox (count, received_at, size, records) VALUES (?, ?, ?, ?)"
 
 
 def _copy(source: Path, part: Path, progress: Progress) -> None:

@@ -20,6 +20,7 @@ TABLES: Final = (
     "inbox",
     "phones",
     "rejections",
+    "suspects",
     "unanswered",
 )
 """Those in which an erasure empties or deletes rows."""

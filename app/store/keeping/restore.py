@@ -31,6 +31,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable, StrangeSchema
 from app.store.database.engine import BUSY_TIMEOUT_MS
 from app.store.database.locks import ServiceLock, WriteLock
+from app.store.database.made import Made
 from app.store.database.schema import known_versions
 from app.store.keeping.backup import (
     COMPANIONS,
@@ -130,6 +131,7 @@ def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
         _set_aside(database, kept)
     for name in COMPANIONS:
         Path(f"{database}{name}").unlink(missing_ok=True)
+    Made(database).forget()  # the next start notes what is there then
     sync_folder(database)
     put_in_place(part, database)
     return kept

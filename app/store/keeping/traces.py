@@ -10,15 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from app.store.arrivals.inbox_file import path_of
+
 AT_ONCE: Final = 1024 * 1024
 """Bytes in memory at a time."""
 
 
 def files_with(path: Path, sought: Sequence[bytes], *, log_only: bool = False) -> list[Path]:
-    """Those of the database's file, its log and the log's index that hold one of these bytes.
-    `log_only`: without the database's file."""
-    names = ("-wal", "-shm", "-journal") if log_only else ("", "-wal", "-shm", "-journal")
-    files = [path.with_name(path.name + name) for name in names]
+    """Those of the files of the database and of its inbox, with their logs and the logs' indexes,
+    that hold one of these bytes. `log_only`: without the database's own file, which may be long."""
+    names = ("", "-wal", "-shm", "-journal")
+    files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
+    if log_only:
+        files.remove(path)
     return [each for each in files if each.exists() and _holds(each, sought)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from sqlalchemy import BigInteger, Column, Index, Integer, UniqueConstraint, text
 from sqlmodel import Field
 
@@ -36,23 +38,44 @@ class CounterRow(Table, table=True):
     value: int = big_column()
 
 
-class InboxRow(Table, table=True):
-    """Requests that were accepted in one commit and are not read yet, deliveries and refused ones,
-    framed one behind the other. `tries`: how often they could not be appended."""
-
-    __tablename__ = "inbox"
-    # A number that came again could be taken for the row that a reader has in its hands.
-    __table_args__ = {**STRICT, "sqlite_autoincrement": True}  # noqa: RUF012
-    seq: int | None = Field(
+def _numbered() -> Any:
+    return Field(
         default=None,
         sa_column=Column(
             BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
         ),
     )
+
+
+# A number that came again could be taken for the row that a reader has in its hands.
+NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
+
+
+class InboxRow(Table, table=True):
+    """Requests that were accepted in one commit and are not read yet, deliveries and refused ones,
+    framed one behind the other: `count` records in `size` bytes, the oldest from `received_at`."""
+
+    __tablename__ = "inbox"
+    __table_args__ = NUMBERED
+    seq: int | None = _numbered()
     count: int = big_column()
     received_at: int = big_column()
-    tries: int = big_column()
+    size: int = big_column()
     records: bytes = blob_column(null=False)
+
+
+class SuspectRow(Table, table=True):
+    """One record of the inbox that is read alone, because a reader ended or failed over it. `aside`
+    is 1 where it is read no more; `orders`, a line each, are then held."""
+
+    __tablename__ = "suspects"
+    __table_args__ = NUMBERED
+    seq: int | None = _numbered()
+    received_at: int = big_column()
+    tries: int = big_column()
+    aside: int = big_column()
+    orders: str = text_column()
+    record: bytes = blob_column(null=False)
 
 
 class DeliveryRow(Table, table=True):

@@ -45,6 +45,7 @@ class DyingStore:
     def __init__(self, store: Store, fate: Fate) -> None:
         self._store, self._fate = store, fate
         self.environment, self.evidence_arrived = store.environment, store.evidence_arrived
+        self.inbox, self.read = store.inbox, store.read
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Any]:

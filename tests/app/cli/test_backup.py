@@ -42,13 +42,21 @@ def orders_in(path: Path) -> list[str]:
         return [row[0] for row in found]
 
 
+OWN = (
+    *(f"t.db{name}" for name in (".serving", ".writing", ".waiting", ".reading", ".made")),
+    *("t.phone.key", "t.erasures", "t.erasures.key"),
+)
+"""What lies beside every database that was served."""
+
+
 def names(folder: Path) -> set[str]:
-    """The files in a folder, without the locks, logs, keys and journal of the database itself."""
-    return (
-        {each.name for each in folder.iterdir()}
-        - {f"t.db{name}" for name in (".serving", ".writing", ".waiting", "-wal", "-shm")}
-        - {"t.phone.key", "t.erasures", "t.erasures.key"}
-    )
+    """The files in a folder, without the locks, logs, inbox, keys and journal of the database
+    itself."""
+    return {
+        each.name
+        for each in folder.iterdir()
+        if not each.name.startswith(("t.db-", "t.db.inbox")) and each.name not in OWN
+    }
 
 
 def flip(path: Path) -> None:

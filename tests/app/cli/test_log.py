@@ -147,8 +147,7 @@ async def test_the_service_seals_by_itself_and_says_how_far(tmp_path: Path) -> N
         leaves = [line for line in told.splitlines() if line.startswith("tallyhook_log_leaves ")]
         assert float(leaves[0].split()[1]) >= 3
         assert await driver.ready()
-        assert driver.service.sealing is not None
-        sealing = driver.service.sealing
+        sealing = dict(driver.service.parts)["the task that seals the evidence"]
         sealing.stop()
         await soon(lambda: not sealing.alive)
         answer = json.loads((await driver.client.get("/readyz")).content)
@@ -161,6 +160,6 @@ async def test_a_receiver_without_a_worker_needs_no_key_and_is_ready_with_a_back
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(of_order("O-1", "e1"))
         assert await driver.ready()
-        assert driver.service.sealing is None
+        assert "the task that seals the evidence" not in dict(driver.service.parts)
         assert not (tmp_path / "t.evidence.key").exists()
         assert "tallyhook_log_waiting 1.0" in (await driver.client.get("/metrics")).text

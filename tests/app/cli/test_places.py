@@ -34,7 +34,7 @@ def one_sentence(ended: Ended, code: int) -> str:
 
 @pytest.mark.parametrize(
     "words",
-    [["serve", "--port", "0"], ["worker"], ["db", "upgrade"], ["tokens", "add", "x"], ["refold"],
+    [["serve", "--port", "0"], ["db", "upgrade"], ["tokens", "add", "x"], ["refold"],
      ["refold", "--all"], ["reindex"], *READING],
     ids=" ".join,
 )  # fmt: skip
@@ -53,7 +53,7 @@ PASSWORD = "hunter2-of-the-database"
 
 @pytest.mark.parametrize(
     "words",
-    [["serve", "--port", "0"], ["worker"], ["db", "upgrade"], ["orders", "list"], ["db", "check"]],
+    [["serve", "--port", "0"], ["db", "upgrade"], ["orders", "list"], ["db", "check"]],
     ids=" ".join,
 )
 def test_a_server_that_is_not_there(

@@ -223,7 +223,7 @@ def test_an_index_that_leaves_a_row_out_is_damage(
         backed_up,
         "PRAGMA writable_schema=ON",
         "CREATE TABLE kept AS SELECT sql FROM sqlite_master WHERE name='ix_events_order_key'",
-        "UPDATE sqlite_master SET sql = sql || ' WHERE event_id <> ''e-A''' "
+        "UPDATE sqlite_master SET sql = sql || ' AND event_id <> ''e-A''' "
         "WHERE name='ix_events_order_key'",
         "PRAGMA writable_schema=RESET",
         "REINDEX ix_events_order_key",

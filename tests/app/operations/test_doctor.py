@@ -30,7 +30,7 @@ from app.operations.folding.refold import refold_until_quiet
 from app.providers.doctor import Account, Patient, diagnose
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.store.arrivals.inbox import Received
+from app.store.arrivals.framing import Received
 from reconcile.instants import SECOND
 from tests.app.cli.test_commands import Run, run
 from tests.app.web.driving import KEY, SECRET, driving, environ, event, signed

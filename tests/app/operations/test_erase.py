@@ -21,7 +21,8 @@ from app.operations.evidence.seal import seal_all
 from app.operations.evidence.verify_log import verify_log
 from app.operations.finance.imports import Request, import_book
 from app.operations.folding.prove import prove_orders
-from app.operations.folding.refold import refold_all, refold_until_quiet
+from app.operations.folding.rebuild import refold_all
+from app.operations.folding.refold import refold_until_quiet
 from app.operations.folding.reindex import reindex
 from app.operations.keeping.backup import back_up
 from app.operations.keeping.check_store import check_store
@@ -238,8 +239,9 @@ async def test_a_redelivery_is_still_a_duplicate_and_its_body_is_not_stored(driv
     again = await driver.send(paid("ORD-1", "e1"))
     assert again.json()["verdict"] == "duplicate"
     # It was in the inbox until it was read, and is in the log until that is emptied.
-    assert held(driver.path.parent, PHONE) <= {"t.db-wal"}
+    assert held(driver.path.parent, PHONE) <= {"t.db-wal", "t.db.inbox-wal", "t.db.inbox"}
     assert await driver.service.store.writer.checkpoint()
+    assert await driver.service.store.tidy_inbox()
     assert held(driver.path.parent, PHONE) == set()
     assert driver.rows("SELECT count(*) FROM phones WHERE thing = 'ORD-1'") == [(0,)]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +13,14 @@ import pytest
 from app.errors import StoreUnavailable
 from app.operations.deliveries import caught_up, read_inbox
 from app.operations.deliveries.caught_up import must_have_read
-from app.operations.deliveries.poisoned import poisoned, read_again
+from app.operations.deliveries.poisoned import poisoned, retry
 from app.operations.deliveries.read_inbox import ReaderContext, read_some
 from app.operations.folding.refold import refold_due
-from app.store.arrivals.inbox import (
-    DamagedRow,
-    Received,
-    items_in,
-    keep_items,
-    unread_rows,
-)
+from app.operations.keeping.check_store import check_store
+from app.store.arrivals.framing import DamagedRow, Received, framed, items_in
 from app.store.arrivals.intake import Ready
 from reconcile.instants import DAY, HOUR, SECOND
-from tests.app.web.driving import Driver, driving, event, of_order
+from tests.app.web.driving import Driver, driving, event, of_order, reader_of
 from tests.reconcile.build import T
 from tests.store.builders import arrival, received, rejection, said
 from tests.waiting import soon
@@ -44,7 +41,7 @@ def standing_still(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def context(driver: Driver) -> ReaderContext:
     """What the service's own reader works with."""
-    found: ReaderContext = driver.service.reader._context
+    found: ReaderContext = reader_of(driver.service)._context
     return found
 
 
@@ -111,7 +108,7 @@ async def test_over_a_reader_that_nobody_waits_for_it_is(
     async def now_at_once(desk: Any) -> int:
         return int(desk.clock.now())
 
-    standing_still.setattr("app.operations.folding.refold._publishable", now_at_once)
+    standing_still.setattr("app.operations.folding.refold.publishable", now_at_once)
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e0", "pending"))
         await read_some(context(driver))
@@ -130,13 +127,12 @@ async def test_a_row_is_read_once_however_many_read(
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1"))
         store = driver.service.store
-        async with store.reading() as connection:
-            rows = await unread_rows(connection, limit=9)
-        ready = [read_inbox._ready(context(driver), row) for row in rows]
+        rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
+        ready = [read_inbox._ready(context(driver), row, row.items or ()) for row in rows]
         both = await asyncio.gather(store.append(ready), store.append(ready))
         assert sorted(len(each) for each in both) == [0, 1]
         assert driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
-        assert driver.rows("SELECT count(*) FROM inbox") == [(0,)]
+        assert (await store.inbox.backlog()).records == 0
 
 
 async def test_a_delivery_whose_source_is_gone_is_kept(
@@ -146,7 +142,7 @@ async def test_a_delivery_whose_source_is_gone_is_kept(
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1"))
         old = context(driver)
-        await read_some(ReaderContext(old.desk, {}, old.environment, count=old.count))
+        await read_some(ReaderContext(old.desk, {}, old.environment))
         assert driver.rows("SELECT verdict, problem FROM deliveries") == [
             ("unreadable", "no source of this name is configured any more")
         ]
@@ -164,39 +160,130 @@ async def test_one_that_the_database_refuses_is_set_aside(tmp_path: Path) -> Non
             )
         sent = [driver.send(of_order(f"O-{n}", f"e{n}")) for n in range(5)]
         assert {answer.status_code for answer in await asyncio.gather(*sent)} == {200}
-        await soon(lambda: driver.rows("SELECT count(*) FROM inbox WHERE tries >= 3") == [(1,)])
+        await soon(lambda: driver.rows("SELECT count(*) FROM suspects WHERE aside=1") == [(1,)])
         assert driver.rows("SELECT event_id FROM events ORDER BY 1") == [
             ("e0",), ("e1",), ("e3",), ("e4",)
         ]  # fmt: skip
         (aside,) = await poisoned(driver.desk)
-        assert b"e2" in aside.body
+        assert aside.item is not None
+        assert b"e2" in aside.item.body
         assert "tallyhook_inbox_set_aside 1.0" in (await driver.client.get("/metrics")).text
         async with store.writing() as connection:
             await connection.exec_driver_sql("DROP TRIGGER no")
-        await read_again(driver.desk)
+        await retry(driver.desk)
         store.accepted.set()
         await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(5,)])
         assert await poisoned(driver.desk) == []
 
 
+async def test_its_order_is_held_until_it_was_read(tmp_path: Path) -> None:
+    """The order may have lost its money by what could not be read: nobody ships on it meanwhile."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
+        await driver.send(event("e1"))
+        assert (await driver.api("GET", "/orders/ORD-1")).json()["fulfillable"]
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql(
+                "CREATE TRIGGER no BEFORE INSERT ON events WHEN NEW.event_id = 'e2' "
+                "BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        nameless = event("e2", "refunded", order=None)  # the order is known by its payment
+        assert (await driver.send(nameless)).json()["verdict"] == "accepted"
+        await soon(lambda: driver.rows("SELECT aside FROM suspects") == [(1,)])
+        held = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert not held["fulfillable"]
+        assert "held_back" in [finding["code"] for finding in held["findings"]]
+        report = await check_store(
+            driver.desk, sources=driver.service.sources, progress=lambda count: None
+        )
+        assert any("set aside" in problem for problem in report.problems)
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql("DROP TRIGGER no")
+        assert await retry(driver.desk) == 1
+        await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(2,)])
+        await soon(lambda: driver.rows("SELECT kind FROM records WHERE kind='released'"))
+        read = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert "held_back" not in [finding["code"] for finding in read["findings"]]
+        assert read["outcome"] == "refunded"
+
+
+def begin(path: Path, starts: int) -> None:
+    """So many readers have begun, and ended before they had appended anything."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT OR REPLACE INTO counters VALUES ('reader starts', ?)", (starts,))
+
+
+@pytest.mark.parametrize("starts", [0, 1], ids=["the one before read", "the one before died"])
+async def test_rows_under_which_a_reader_died_are_read_one_by_one(
+    tmp_path: Path, starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each delivery by itself, with its try committed before."""
+    tried: list[int] = []
+    appending = read_inbox._append
+
+    async def counted(context: ReaderContext, ready: Any) -> None:
+        found = driver_rows(tmp_path, "SELECT sum(tries) FROM suspects")
+        tried.append(found[0][0] or 0)
+        await appending(context, ready)
+
+    async with driving(tmp_path, with_worker=False) as driver:
+        monkeypatch.setattr(read_inbox, "read_some", nothing)
+        await asyncio.gather(*(driver.send(of_order(f"O-{n}", f"e{n}")) for n in range(3)))
+    monkeypatch.undo()
+    begin(tmp_path / "t.db", starts)
+    monkeypatch.setattr(read_inbox, "_append", counted)
+    async with driving(tmp_path, with_worker=False) as driver:
+        await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(3,)])
+        assert tried == ([1, 1, 1] if starts else [0])
+        assert driver.rows("SELECT count(*) FROM suspects") == [(0,)]
+        assert driver.rows("SELECT value FROM counters WHERE name='reader starts'") == [(0,)]
+
+
+def driver_rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    """What another connection finds."""
+    with closing(sqlite3.connect(folder / "t.db")) as database:
+        return database.execute(sql).fetchall()
+
+
+async def test_one_under_which_three_readers_died_is_read_no_more(tmp_path: Path) -> None:
+    """Whoever begins then sets it aside without reading it, and reads the others."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e0"))
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database, database:
+        record = framed([received(arrival(said("e1", order="A")))])
+        row = (int(T), 3, 0, "", record)
+        database.execute(
+            "INSERT INTO suspects (received_at, tries, aside, orders, record) "
+            "VALUES (?, ?, ?, ?, ?)",
+            row,
+        )
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e2"))
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
+        assert driver.rows("SELECT tries, aside FROM suspects") == [(3, 1)]
+        assert await driver.ready()
+
+
+async def test_a_damaged_row_is_kept_and_holds_up_nobody(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        store = driver.service.store
+        async with store.receiving.inbox.writer.transaction() as connection:
+            await connection.exec_driver_sql(
+                "INSERT INTO inbox (count, received_at, size, records) VALUES (1, 1, 3, x'00ff00')"
+            )
+        await driver.send(event("e1"))
+        await soon(lambda: driver.rows("SELECT aside, record FROM suspects") == [(1, b"\0\xff\0")])
+        assert driver.rows("SELECT verdict FROM deliveries") == [("stored",)]
+
+
 def test_what_is_framed_is_read_again() -> None:
     """Any mix of deliveries and refused ones, in their order; a row that was cut is told of."""
-    written: list[bytes] = []
-
-    class Kept:
-        dialect = "sqlite"
-
-        def ask(self, _sql: str, values: Any = ()) -> list[Any]:
-            written.append(values[-1])
-            return []
-
     items: list[Any] = [
         received(arrival(said("e1", order="A"))),
         rejection(body=b"\x00\xff", headers="é: ü"),
         Received(delivery_id="d", received_at=T, source="s", headers="", body=b"", url="/w?x=%00é"),
     ]
-    keep_items(Kept(), items)
-    (row,) = written
+    row = framed(items)
     assert list(items_in(row)) == items
     for length in range(1, len(row)):
         try:

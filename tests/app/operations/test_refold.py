@@ -13,7 +13,8 @@ import pytest
 
 from app.logs import configure_logging
 from app.operations.folding import refold
-from app.operations.folding.refold import PUT_ASIDE, refold_all, refold_due, refold_until_quiet
+from app.operations.folding.rebuild import refold_all
+from app.operations.folding.refold import PUT_ASIDE, refold_due, refold_until_quiet
 from reconcile.instants import SECOND
 from reconcile.policy import Policy
 from tests.app.web.driving import Driver, driving, event, of_order

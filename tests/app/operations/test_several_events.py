@@ -189,7 +189,7 @@ async def test_a_profile_that_finds_several_where_one_was_kept_says_so(tmp_path:
 
 async def test_a_batch_that_is_larger_than_the_queue_is_stored(tmp_path: Path) -> None:
     """However few deliveries may wait, and however few are written at once."""
-    async with service(tmp_path, JOURNAL_QUEUE="2", JOURNAL_BATCH="2") as driver:
+    async with service(tmp_path, INBOX_QUEUE="2", INBOX_BATCH="2") as driver:
         assert (await send(driver, *map(item, range(9))))["verdict"] == "stored"
         assert driver.rows("SELECT count(*) FROM events") == [(9,)]
 

@@ -28,7 +28,7 @@ from app.providers.profile import load_profile, shipped_profiles
 from app.providers.reading import Reading, Unreadable
 from app.providers.refusal import Reason, Refusal
 from app.providers.source import Reply, Source
-from app.store.arrivals.inbox import Received
+from app.store.arrivals.framing import Received
 from reconcile.instants import SECOND
 from tests.app.providers.test_payloads import ARRIVAL, LINES, sent
 from tests.app.providers.test_profile_vectors import ANSWER, VECTORS

@@ -16,12 +16,14 @@ from typing import Any
 
 import httpx2
 
-from app.bootstrap import Service, open_service
+from app.bootstrap import Service, Work, open_service
 from app.clock import SetClock
 from app.config import load_settings
 from app.operations.deliveries.caught_up import behind_s
+from app.operations.deliveries.read_inbox import Reader
 from app.operations.desk import Desk
 from app.operations.people.manage_tokens import issue_token
+from app.store.sql.statements import PlainConnection, run
 from reconcile.instants import SECOND, Instant, format_instant
 from tests.reconcile.build import T
 from tests.store.made import put_new
@@ -117,20 +119,29 @@ class Body(httpx2.AsyncByteStream):
         yield self._content
 
 
+def reader_of(service: Service) -> Reader:
+    """What reads the inbox in the service's own process."""
+    return next(part for _, part in service.parts if isinstance(part, Reader))
+
+
+def _verdicts(connection: PlainConnection, name: str) -> list[tuple[str]]:
+    sql = "SELECT verdict FROM deliveries WHERE id=? OR id LIKE ?"
+    return connection.ask(sql, (name, f"{name}-%"))
+
+
 class Following(httpx2.AsyncBaseTransport):
     """Asks the application, and after each delivery waits until it was read. An answer `accepted`
     is handed on with the verdict that reading gave: so a test sees at once what became of it."""
 
-    def __init__(self, service: Service, path: Path, *, raising: bool) -> None:
+    def __init__(self, service: Service, *, raising: bool) -> None:
         self._service = service
-        self._path = path
         self._inner = httpx2.ASGITransport(app=service.application, raise_app_exceptions=raising)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         answer = await self._inner.handle_async_request(request)
         if not request.url.path.startswith("/webhooks/") or answer.status_code == 503:
             return answer
-        if self._service.reader.alive:
+        if reader_of(self._service).alive:
             await behind_s(self._service.desk)  # a refused one is in the inbox, too
         if answer.status_code != 200:
             return answer
@@ -139,10 +150,8 @@ class Following(httpx2.AsyncBaseTransport):
         if told is None:
             return httpx2.Response(200, headers=list(answer.headers.raw), stream=Body(body))
         name = told[1].decode("ascii")
-        with closing(sqlite3.connect(self._path)) as database:
-            rows = database.execute(
-                "SELECT verdict FROM deliveries WHERE id=? OR id LIKE ?", (name, f"{name}-%")
-            ).fetchall()
+        async with self._service.store.reading() as connection:
+            rows = await run(connection, _verdicts, name)
         verdict = min((each for (each,) in rows), key=TELLING.index, default="accepted")
         said = json.dumps({"verdict": verdict, "delivery": name}).encode()
         headers = {"content-type": "application/json", "content-length": str(len(said))}
@@ -203,8 +212,9 @@ async def driving(
     settings = load_settings(environ(folder, **more), serving=True)
     clock = SetClock(at)
     put_new(folder / "t.db")
-    async with open_service(settings, clock=clock, with_worker=with_worker) as service:
-        transport = Following(service, folder / "t.db", raising=raising)
+    work: Work = "all" if with_worker else "reading"
+    async with open_service(settings, clock=clock, work=work) as service:
+        transport = Following(service, raising=raising)
         async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
             desk = replace(service.desk, phone_key=None)
             yield Driver(service, client, clock, desk, folder / "t.db")

@@ -17,12 +17,7 @@ from app.store.store import Store
 from app.store.unanswered import Unanswered, note_unanswered
 from reconcile.instants import MINUTE
 from tests.app.web.driving import Driver, driving, event
-from tests.store.test_journal import (
-    a_busy_database,
-    a_failing_disk,
-    a_full_disk,
-    a_read_only_database,
-)
+from tests.store.test_journal import a_busy_inbox, a_failing_disk, a_full_disk, a_read_only_file
 from tests.waiting import soon
 
 TOO_LITTLE_ROOM = (
@@ -80,13 +75,15 @@ async def test_a_worker_outlives_passing_trouble(
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"), [(a_failing_disk, "I/O error"), (a_read_only_database, "is read-only")]
+    ("fault", "reason"), [(a_failing_disk, "I/O error"), (a_read_only_file, "is read-only")]
 )
 async def test_a_poisoned_store(tmp_path: Path, fault: Any, reason: str) -> None:
     """After one such error nothing is acknowledged, readiness is red, the service asks to end."""
     async with driving(tmp_path, with_worker=False) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
-        async with fault(driver.service.store):
+        inbox = driver.service.store.inbox_file
+        assert inbox is not None
+        async with fault(inbox.writer, inbox.path):
             answer = await driver.send(event("e2", note={"filler": "x" * 100_000}))
         assert answer.status_code == 503
         for body in (event("e1"), event("e3"), b"{}"):
@@ -105,7 +102,7 @@ async def fill_the_last_page(store: Store) -> None:
         for number in range(1_000):
             name = f"{number:x}".rjust(size, "-")
             try:
-                async with store.writing() as connection:
+                async with store.receiving.inbox.writer.transaction() as connection:
                     await connection.exec_driver_sql(
                         "INSERT OR IGNORE INTO counters (name, value) VALUES (?, 2)", (name,)
                     )
@@ -114,7 +111,7 @@ async def fill_the_last_page(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "reason"), [(a_full_disk, "disk is full"), (a_busy_database, "busy")]
+    ("trouble", "reason"), [(a_full_disk, "disk is full"), (a_busy_inbox, "busy")]
 )
 async def test_readiness_tries_after_a_failed_commit(
     tmp_path: Path, trouble: Any, reason: str
@@ -169,6 +166,8 @@ async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.M
     async with driving(tmp_path) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
+        inbox = driver.service.store.receiving.inbox
+        await soon(lambda: inbox.records == 0)  # none is unread that needs room
         free[0] = 64 * 1024 * 1024 - 1
         for _ in range(2):
             answer = await driver.send(event("e2"))
@@ -182,6 +181,7 @@ async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.M
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
         free[0] += 1
         assert (await driver.send(event("e2"))).status_code == 200
+        await soon(lambda: inbox.records == 0)
         assert await broken(driver) == (200, [])
         assert "tallyhook_store_writable 1.0" in (await driver.client.get("/metrics")).text
 
@@ -233,7 +233,8 @@ async def test_deliveries_that_cannot_be_written_again_and_again(
     three in a row readiness, figures and log say so; until one is written, or would be."""
     async with driving(tmp_path, with_worker=False) as driver:
         assert (await driver.send(event("e0"))).status_code == 200
-        async with driver.service.store.writing() as connection:
+        inbox = driver.service.store.receiving.inbox.writer
+        async with inbox.transaction() as connection:
             await connection.exec_driver_sql(
                 "CREATE TRIGGER no BEFORE INSERT ON inbox BEGIN SELECT RAISE(ABORT, 'no'); END"
             )
@@ -250,7 +251,7 @@ async def test_deliveries_that_cannot_be_written_again_and_again(
         assert "tallyhook_write_faults 3.0" in figures
         assert "tallyhook_store_writable 0.0" in figures
         assert log.getvalue().count("deliveries cannot be written") == 1
-        async with driver.service.store.writing() as connection:
+        async with inbox.transaction() as connection:
             await connection.exec_driver_sql("DROP TRIGGER no")
         assert await broken(driver) == (200, [])
         assert "deliveries can be written again" in log.getvalue()

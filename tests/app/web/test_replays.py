@@ -156,7 +156,8 @@ async def test_after_a_restore(tmp_path: Path, before: bool) -> None:
         clock = driver.clock
     await restore(url, file, replace=True, clock=clock, erase_again=nobody, **words)
     async with driving(tmp_path, with_worker=False) as driver:
-        assert await replayed(driver, T) == ("stored" if before else "duplicate")
+        # What the inbox still held when the backup was put back has been read from there again.
+        assert await replayed(driver, T) in (("stored", "duplicate") if before else ("duplicate",))
         await replay_at_every_edge(driver)
         assert (await effects(driver))[:3] == (1, 1, "succeeded")
 

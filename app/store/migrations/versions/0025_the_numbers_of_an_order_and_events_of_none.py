@@ -9,7 +9,7 @@ from alembic import op
 from app.store.database.one_way import downgrade as downgrade
 
 revision = "0025"
-down_revision = "0023"
+down_revision = "0024"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,195 @@
+"""The process behind a receiver: it reads the inbox, folds, seals and notifies. Started, watched
+and ended from here, and spoken to over a pair of sockets that says only that something happened.
+
+    parent → child   b"+" something was accepted or said      b"s" end when the inbox is empty
+    child → parent   b"r" the disk is sure, and it begins     b"+" something was read
+                     b"!" the disk has failed it, and it ends
+
+A child whose socket is closed ends: its parent is gone. It takes no signal for itself, since a
+Ctrl-C or a supervisor may signal both, and what was accepted is still to be read. One that ends by
+itself is started again, sooner at first and later each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Final
+
+import structlog
+
+from app.signals import Signal
+
+log = structlog.get_logger()
+
+AGAIN_S: Final = 0.2
+"""Until a child that has ended is started again; twice as long each time, up to MOST_S."""
+
+MOST_S: Final = 5.0
+
+STEADY_S: Final = 30.0
+"""A child that has run for so long is started again as soon as the first."""
+
+MISSED_S: Final = 5.0
+"""For which there may be none before readiness says so: one that starts needs a second."""
+
+STOP_S: Final = 20.0
+"""A child has so long to end; then it is killed. What it leaves unread is read at the next
+start."""
+
+_NEWS: Final = b"+"
+_STOP: Final = b"s"
+_READY: Final = b"r"
+_FAILED: Final = b"!"
+
+
+class WorkerProcess:
+    """Keeps one child running. `ready`: it has made sure of the disk, and has not ended."""
+
+    def __init__(
+        self, *, read: Signal, news: tuple[Signal, ...], failed: Callable[[str], None]
+    ) -> None:
+        """read: set when the child has read something; news: what the child is told of; failed:
+        told why, when the disk under the database has failed."""
+        self._failed = failed
+        self._read = read
+        self._news = news
+        self._process: asyncio.subprocess.Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._gone_at = monotonic()
+        self._stopping = asyncio.Event()
+        self.ready = False
+
+    def missing(self) -> str | None:
+        """Why nothing is read, one sentence; None while the child works, or is just starting."""
+        gone = monotonic() - self._gone_at
+        if self.ready or gone < MISSED_S:
+            return None
+        return (
+            "the process that reads what was accepted has not been running for "
+            f"{int(gone)} s: see the log"
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """A child at work; on leaving, it has read what was accepted, or was killed."""
+        for signalled in self._news:
+            signalled.elsewhere = self._tell
+        keeping = asyncio.create_task(self._keep())
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            await self._end()
+            await keeping
+
+    def _tell(self) -> None:
+        writer = self._writer
+        # What it has not heard yet says the same.
+        if writer is not None and not writer.transport.get_write_buffer_size():
+            writer.write(_NEWS)
+
+    async def _keep(self) -> None:
+        pause = AGAIN_S
+        while not self._stopping.is_set():
+            began = monotonic()
+            code = await self._live()
+            self.ready, self._gone_at = False, monotonic()
+            if self._stopping.is_set():
+                return
+            log.error("the process that reads the inbox has ended", code=code)
+            pause = AGAIN_S if monotonic() - began > STEADY_S else min(2 * pause, MOST_S)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
+            except TimeoutError:
+                continue
+
+    async def _live(self) -> int:
+        """One child from its start to its end. Returns its exit code."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "app", "worker", "--parent", str(theirs.fileno())),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+        reader, self._writer = await asyncio.open_connection(sock=ours)
+        try:
+            while heard := await _some(reader):
+                self.ready = self.ready or _READY in heard
+                if _NEWS in heard:
+                    self._read.hear()
+                if _FAILED in heard:
+                    self._failed("the process that reads the inbox met an error of the disk")
+        finally:
+            writer, self._writer = self._writer, None
+            writer.close()
+        return await self._process.wait()
+
+    async def _end(self) -> None:
+        if self._writer is not None:
+            self._writer.write(_STOP)
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        try:
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
+        except TimeoutError:
+            log.error("the process that reads the inbox does not end; it is killed")
+            process.kill()
+            await process.wait()
+
+
+class Parent:
+    """The same pair of sockets, for the child."""
+
+    def __init__(self, number: int) -> None:
+        """number: of the descriptor that was handed over."""
+        self._socket = socket.socket(fileno=number)
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def hear(
+        self, *, read: Signal, news: tuple[Signal, ...], stop: Callable[[bool], None]
+    ) -> None:
+        """Hear what the parent says until it is gone. stop: called with whether there is time to
+        read what was accepted."""
+        reader, self._writer = await asyncio.open_connection(sock=self._socket)
+        read.elsewhere = self._tell
+        self._writer.write(_READY)
+        while heard := await _some(reader):
+            for each in news:
+                each.hear()
+            if _STOP in heard:
+                stop(True)
+        stop(False)
+
+    def fail(self) -> None:
+        """Tell it that the disk has failed us: it is to acknowledge nothing more, either."""
+        if self._writer is not None:
+            self._writer.write(_FAILED)
+
+    def _tell(self) -> None:
+        writer = self._writer
+        if writer is not None and not writer.transport.get_write_buffer_size():
+            writer.write(_NEWS)
+
+
+def leave_signals_to_parent() -> None:
+    """Ignore what whoever started the parent says to both."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: None)
+
+
+async def _some(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(4_096)
+    except ConnectionError:
+        return b""

@@ -1,0 +1,96 @@
+"""A file of the database that is deleted or replaced under a running service: nothing more is
+acknowledged, and no start makes a new database in its place."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.clock import SystemClock
+from tests.e2e.processes import command, running, serving
+from tests.faults.load import CONNECTIONS, deliver, load
+
+UNREACHABLE = 4
+CONFIGURATION = 3
+
+
+def deleted(path: Path) -> None:
+    """Somebody has tidied up."""
+    path.unlink()
+
+
+def replaced(path: Path) -> None:
+    """Somebody has put a copy in its place."""
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+
+
+def log_deleted(path: Path) -> None:
+    """Somebody has deleted its write-ahead log."""
+    path.with_name(f"{path.name}-wal").unlink()
+
+
+@pytest.mark.parametrize("file", ["t.db.inbox", "t.db"])
+@pytest.mark.parametrize("what", [deleted, replaced, log_deleted])
+def test_a_file_that_vanishes_is_noticed(
+    tmp_path: Path, what: Callable[[Path], None], file: str
+) -> None:
+    """The service ends, and says which file. After the inbox was lost nothing is acknowledged; what
+    is acknowledged after the database was lies in the inbox."""
+    with serving(tmp_path) as process, load(process.port) as driver:
+        driver.until(50)
+        what(tmp_path / file)
+        told = len(driver.ledger.answers)
+        driver.until(100_000)  # until nobody answers
+        assert process.code() == UNREACHABLE
+    if file == "t.db.inbox":  # each connection may still be told of what was committed before
+        assert len(driver.ledger.acknowledged) <= told + CONNECTIONS
+    assert driver.ledger.statuses() <= {200, 503}
+    name = f"{file}-wal" if what is log_deleted else file
+    assert f"{name} {'was replaced' if what is replaced else 'is gone'}".encode() in process.log
+
+
+def test_a_database_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    """Until somebody says that it is meant; what lay in the inbox is then read."""
+    now = SystemClock().now()
+    with serving(tmp_path) as process:
+        process.send({"id": "unreadable"}, at=now)
+    (tmp_path / "t.db").unlink()
+    refused = command(tmp_path, "serve", "--port", "0")
+    assert refused.returncode == CONFIGURATION
+    assert b"t.db.made says that there was one" in refused.stderr
+    assert b"tallyhook db create --new" in refused.stderr
+    assert not (tmp_path / "t.db").exists()
+    assert command(tmp_path, "db", "create").returncode == CONFIGURATION
+    made = command(tmp_path, "db", "create", "--new")
+    assert (made.returncode, b"new, empty database" in made.stderr) == (0, True)
+    assert command(tmp_path, "db", "create", "--new").returncode == 2
+    with running(tmp_path, "serve", "--port", "0") as process:
+        assert deliver(process.port, "again")[0].status == 200
+
+
+def test_another_database_in_its_place_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        pass
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database, database:
+        database.execute("UPDATE meta SET value='db_other' WHERE name='id'")
+    refused = command(tmp_path, "serve", "--port", "0")
+    assert refused.returncode == CONFIGURATION
+    assert b"is another database than the one that was here" in refused.stderr
+
+
+def test_two_names_of_one_database_are_one_database(tmp_path: Path) -> None:
+    """A link to it leads to the same locks."""
+    with serving(tmp_path):
+        link = tmp_path / "link.db"
+        link.symlink_to(tmp_path / "t.db")
+        url = {"DATABASE_URL": f"sqlite+aiosqlite:///{link}"}
+        second = command(tmp_path, "serve", "--port", "0", **url)
+        assert second.returncode == CONFIGURATION
+        assert b"another process already serves" in second.stderr
+    assert list(tmp_path.glob("link.db*")) == [tmp_path / "link.db"]

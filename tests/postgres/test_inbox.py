@@ -1,0 +1,88 @@
+"""The inbox as a table: several receivers write to it, and rows are read however they commit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.operations.deliveries.read_inbox import Reader, ReaderContext, read_some
+from app.store.arrivals.inbox import keep_row, rows_after
+from app.store.sql.statements import run
+from app.store.store import Store
+from tests.postgres.conftest import ask_in_loop
+from tests.postgres.test_sharing import several
+from tests.store.builders import SOURCES, arrival, desk, received, rows, said, submit
+from tests.waiting import soon
+
+pytestmark = pytest.mark.postgres
+
+
+def context(store: Store) -> ReaderContext:
+    """What a reader works with."""
+    return ReaderContext(desk(store), SOURCES, "sandbox")
+
+
+async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -> None:
+    """Row 1 is written first and commits last; meanwhile row 2 is accepted and read. Whoever went
+    by the highest number that he has read would lose row 1."""
+    async with several(url) as (one, other):
+        async with one.receiving.inbox.writer.transaction() as connection:
+            first = [received(arrival(said("slow", order="A")))]
+            assert (await run(connection, keep_row, first))[0] == 1
+            await submit(other, arrival(said("fast", order="B")))
+            assert await read_some(context(other)) == 1
+            assert await rows(other, "SELECT event_id FROM events") == [("fast",)]
+        async with other.reading() as connection:  # the control: by the number of row 2
+            words = {"limit": 9, "most_bytes": 9_999, "in_file": False}
+            assert await run(connection, rows_after, 2, **words) == []
+        assert await read_some(context(other)) == 1
+        found = await rows(other, "SELECT event_id FROM events ORDER BY 1")
+        assert found == [("fast",), ("slow",)]
+        assert await rows(other, "SELECT count(*) FROM inbox") == [(0,)]
+
+
+async def test_two_that_read_the_same_rows_append_them_once(url: str) -> None:
+    """Though only one at a time should: the lock may be lost unnoticed."""
+    async with several(url) as stores:
+        for number in range(10):
+            batch = [arrival(said(f"e{number}-{each}", order="A")) for each in range(5)]
+            await asyncio.gather(*(submit(stores[0], each) for each in batch))
+            await asyncio.gather(*(read_some(context(store)) for store in stores))
+        while await read_some(context(stores[0])):
+            pass
+        verdicts = await rows(stores[0], "SELECT verdict, count(*) FROM deliveries GROUP BY 1")
+        assert verdicts == [("stored", 50)]
+
+
+async def test_one_reads_and_another_takes_over(url: str) -> None:
+    """By a lock of the connection: where that ends, the other has it."""
+    async with several(url) as stores:
+        readers = [Reader(context(store)) for store in stores]
+        first = asyncio.create_task(readers[0].run())
+        await soon(lambda: readers[0]._began)
+        second = asyncio.create_task(readers[1].run())
+        await submit(stores[1], arrival(said("e1", order="A")))
+        await until_stored(stores[1], 1)
+        assert not readers[1]._began
+        await ask_in_loop(
+            url,
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype='advisory' "
+            "AND objid=7411008 AND granted",
+        )
+        await submit(stores[1], arrival(said("e2", order="A")))
+        await until_stored(stores[1], 2)
+        readers[0].stop()
+        await first
+        await submit(stores[1], arrival(said("e3", order="A")))
+        await until_stored(stores[1], 3)
+        await soon(lambda: readers[1]._began)
+        readers[1].stop()
+        await second
+
+
+async def until_stored(store: Store, count: int) -> None:
+    """So many deliveries are stored."""
+    async with asyncio.timeout(30):
+        while await rows(store, "SELECT count(*) FROM deliveries") != [(count,)]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
