@@ -210,7 +210,7 @@ def _door(
 
 
 def _watchdog(desk: Desk, settings: Settings, ages: RefusedAges) -> tuple[Watchdog, Rounds]:
-    watchdog = Watchdog(Watched(desk, ages, destination(settings)))
+    watchdog = Watchdog(Watched(desk, ages, destination(settings), settings.inbox_alarm_s))
     looking = Rounds(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
     return watchdog, looking
 
@@ -223,12 +223,16 @@ Parts = Sequence[tuple[str, Part]]
 
 
 def reading_parts(
-    desk: Desk, settings: Settings, *, sources: Mapping[str, Source]
+    desk: Desk, settings: Settings, *, sources: Mapping[str, Source], askers: Mapping[str, Asker]
 ) -> list[tuple[str, Part]]:
-    """What brings deliveries from the inbox to the database."""
+    """What brings deliveries from the inbox to the database, and asks about those that need it."""
     assert settings.environment is not None
     reads = ReaderContext(desk, sources, settings.environment)
-    return [("the reader of the inbox", Reader(reads))]
+    parts: list[tuple[str, Part]] = [("the reader of the inbox", Reader(reads))]
+    if askers:
+        confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
+        parts.append(("the task that asks providers back", confirming(confirmer)))
+    return parts
 
 
 def working_parts(
@@ -242,11 +246,8 @@ def working_parts(
 ) -> list[tuple[str, Part]]:
     """All that is done with deliveries after they were accepted. `client` is what the shop is told
     with, `signer` who signs what is sealed; where one is None, another process does that."""
-    parts = reading_parts(desk, settings, sources=sources)
+    parts = reading_parts(desk, settings, sources=sources, askers=askers)
     parts.append(("the fold worker", FoldWorker(desk, batch=settings.worker_batch)))
-    if askers:
-        confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
-        parts.append(("the task that asks providers back", confirming(confirmer)))
     shop = shop_of(settings)
     if shop is not None and client is not None:
         parts.append(("the task that notifies the shop", notifying(desk, shop, client)))
@@ -285,6 +286,8 @@ class Service:
             *(("the task that asks for unknown sessions again", each) for each in asking),
             ("the watchdog", watching),
         ]
+        self.read_elsewhere = False
+        """Whether processes that somebody else starts read what is accepted."""
         self.worker_missing: Callable[[], str | None] = lambda: None
         """Why nothing of what is accepted is read, where another process is to do that."""
         self._journal_alive = False
@@ -314,6 +317,7 @@ class Service:
                 metrics=metrics,
                 watchdog=self.watchdog,
                 inbox_red_s=settings.inbox_red_s,
+                read_elsewhere=lambda: self.read_elsewhere,
             ),
         )
 
@@ -423,7 +427,7 @@ async def open_service(
         )
         parts: list[tuple[str, Part]] = []
         if work == "reading":
-            parts = reading_parts(desk, settings, sources=sources)
+            parts = reading_parts(desk, settings, sources=sources, askers=asking)
         elif work != "none":
             # Apart they are made anew; but what is wrong with their settings is told here.
             signer = await signer_of(desk, settings)
@@ -433,6 +437,7 @@ async def open_service(
             parts = made if work == "all" else []
         service = Service(desk, settings, sources=sources, parts=parts, checkout=checkout)
         await _begin_journal(desk)
+        service.read_elsewhere = work == "none"
         if work == "apart":
             behind = WorkerProcess(
                 read=store.read,

@@ -108,7 +108,8 @@ async def _database(settings: Settings) -> list[Sign]:
             )
             signs += checkup.of_erasure_journal(JOURNAL, await journal_state(desk))
             # What a running service refused for its age only that service knows.
-            raised = await alarms(Watched(desk, RefusedAges(), destination(settings)))
+            watched = Watched(desk, RefusedAges(), destination(settings), settings.inbox_alarm_s)
+            raised = await alarms(watched)
             signs += [checkup.of_alarm(name, alarm) for name, alarm in raised.items()]
             signs += checkup.of_tokens(await ending_soon(desk))
             free = store.writer.space.free_bytes()

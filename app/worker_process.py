@@ -98,7 +98,11 @@ class WorkerProcess:
         pause = AGAIN_S
         while not self._stopping.is_set():
             began = monotonic()
-            code = await self._live()
+            try:
+                code = await self._live()
+            except OSError as error:  # no memory, no descriptor: perhaps in a moment
+                log.error("the process that reads the inbox cannot be started", exc_info=error)
+                code = None
             self.ready, self._gone_at = False, monotonic()
             if self._stopping.is_set():
                 return

@@ -288,7 +288,10 @@ class Store:
     async def open_working(self) -> None:
         """For what works behind a receiver, which has brought the database up to date. On SQLite it
         makes sure of the disk, too: nothing is deleted from the inbox before."""
-        while self._sqlite and not await self.turn.take():  # noqa: ASYNC110  # a process has it
+        ends = monotonic() + SERVER_S
+        while self._sqlite and not await self.turn.take():
+            if monotonic() > ends:
+                raise StoreUnavailable("another process reads this inbox; end it", reason="busy")
             await asyncio.sleep(AGAIN_S)
         if self._path is not None:
             _drop_cached_pages(self._path)

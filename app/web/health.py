@@ -36,13 +36,16 @@ class Health:
         metrics: Metrics,
         watchdog: Watchdog,
         inbox_red_s: int,
+        read_elsewhere: Callable[[], bool] = lambda: False,
     ) -> None:
-        """inbox_red_s: how long a delivery may wait to be read before the service is not ready."""
+        """inbox_red_s: how long a delivery may wait to be read before the service is not ready;
+        read_elsewhere: whether processes read that somebody else starts."""
         self._desk = desk
         self._reasons = reasons
         self._metrics = metrics
         self._watchdog = watchdog
         self._inbox_red_s = inbox_red_s
+        self._read_elsewhere = read_elsewhere
 
     async def livez(self, request: Request) -> Response:
         """The process answers."""
@@ -61,7 +64,9 @@ class Health:
         try:
             refuses = await refusal(self._desk)
             refused = await self._watchdog.everything_refused()
-            behind = await reader_behind(self._desk, limit_s=self._inbox_red_s)
+            behind = await reader_behind(
+                self._desk, limit_s=self._inbox_red_s, elsewhere=self._read_elsewhere()
+            )
             reasons += [why for why in (refuses, refused, behind) if why]
             dangers = await unsafe(self._desk)
             golive = await unfinished(self._desk)

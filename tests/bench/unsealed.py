@@ -5,24 +5,45 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any
+import tempfile
+from pathlib import Path
+from typing import Any, Final
 
-from app import bootstrap
+from app import bootstrap, bootstrap_serving
 from app.cli.main import run
 from app.store.arrivals import intake
+
+_IN_CHILDREN: Final = f"""
+import sys
+
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.bench.unsealed import plant
+
+plant()
+"""
+"""What the process behind the service runs first."""
 
 
 async def nobody(*given: Any) -> None:
     """No one signs."""
 
 
-def nothing(*given: Any) -> Any:
-    """A script without statements."""
-    return iter(())
+def nothing(*given: Any) -> None:
+    """Nothing is marked."""
+
+
+def plant() -> None:
+    """From now on this process marks and seals nothing."""
+    bootstrap.signer_of = nobody  # type: ignore[assignment]
+    bootstrap_serving.signer_of = nobody  # type: ignore[assignment]
+    intake.mark_unsealed = nothing
 
 
 if __name__ == "__main__":
-    bootstrap.signer_of = nobody  # type: ignore[assignment]
-    intake.marking = nothing
-    sys.exit(run(["serve", "--port", sys.argv[1]]))
+    plant()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "sitecustomize.py").write_text(_IN_CHILDREN)
+        os.environ["PYTHONPATH"] = folder
+        sys.exit(run(["serve", "--port", sys.argv[1]]))

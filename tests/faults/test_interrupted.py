@@ -156,7 +156,8 @@ def test_killed_in_a_long_rebuild(tmp_path: Path) -> None:
 
 def _killed_in_a_rebuild(folder: Path, folds: int) -> None:
     """Let a rebuild come as far as its n-th fold, and no further."""
-    words, pipe = [sys.executable, "-c", program(STEPWISE_FOLD), "refold", "--all"], subprocess.PIPE
+    command_line = ("refold", "--all", "--jobs", "1")
+    words, pipe = [sys.executable, "-c", program(STEPWISE_FOLD), *command_line], subprocess.PIPE
     rebuild = subprocess.Popen(words, env=_settings(folder), stdin=pipe, stdout=pipe, bufsize=0)
     with rebuild:
         assert rebuild.stdin is not None

@@ -18,7 +18,7 @@ import pytest
 from tests.faults.block import Disk, a_disk
 from tests.faults.check import Found, look
 from tests.faults.load import Connection, Ledger, Load, load
-from tests.faults.plants import GOES_ON, NORMAL, SMALL_LOG, UNGUARDED, script
+from tests.faults.plants import GOES_ON, NORMAL, READS_NOTHING, SMALL_LOG, UNGUARDED, script
 from tests.faults.service import Service, a_service, starting
 from tests.waiting import PATIENCE_S
 
@@ -217,7 +217,8 @@ def test_a_start_that_trusts_the_page_cache_is_caught(tmp_path: Path) -> None:
     for number in range(2 * FAILURES):
         with a_disk(tmp_path / f"disk{number}") as disk:
             failed = served_until_it_fails(disk, number)
-            ledger = delivered_again_until_cut(disk, number, failed.unpromised, UNGUARDED)
+            plants = (UNGUARDED, READS_NOTHING)
+            ledger = delivered_again_until_cut(disk, number, failed.unpromised, *plants)
             left = found(disk, tmp_path / "copy")
         lost = left.lost(failed.acknowledged | ledger.deliveries)
         if lost or left.corrupt:

@@ -54,7 +54,7 @@ def buy(order: str) -> None:
 
     async def sending() -> None:
         settings = load_settings(serving=True)
-        async with open_service(settings, clock=SetClock(T), with_worker=False) as service:
+        async with open_service(settings, clock=SetClock(T), work="reading") as service:
             event = of_order(order, f"e-{order}")
             event["data"]["customer"] = {"phone": PHONE}
             body = json.dumps(event).encode()

@@ -20,7 +20,7 @@ import pytest
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.operations.folding import refold
 from app.operations.watching.health import refusal
-from app.store.arrivals.intake import KnownEvents
+from app.store.arrivals.intake import Appended, KnownEvents
 from app.store.database import engine, postgresql
 from app.store.database.safety import unsafe_standbys
 from app.store.database.writer import Writer
@@ -224,11 +224,11 @@ async def test_a_commit_that_is_believed_is_caught(
     """The control: who takes a broken connection for a commit acknowledges what is not there."""
     commit = Writer.commit
 
-    async def believing(writer: Writer, *words: Any) -> Any:
+    async def believing(writer: Writer, function: Any, ready: Any, **words: Any) -> Any:
         try:
-            return await commit(writer, *words)
+            return await commit(writer, function, ready, **words)
         except StoreUnavailable:
-            return ["stored"], {}
+            return Appended([each for row in ready for each in row.arrivals], ["stored"], {})
 
     monkeypatch.setattr(Writer, "commit", believing)
     with Proxy(server.folder) as proxy:

@@ -18,6 +18,7 @@ import pytest
 
 from app import bootstrap
 from app.operations.deliveries.confirm_events import Confirmer, confirm_due
+from app.operations.rounds import SideBySide
 from app.outbound.http import outgoing_client
 from reconcile.instants import HOUR
 from tests.app.operations.asking import stream
@@ -66,8 +67,9 @@ async def asking(
     def client(timeout_s: float) -> httpx2.AsyncClient:
         return outgoing_client(timeout_s=timeout_s, transport=httpx2.MockTransport(truth))
 
-    def on_demand(confirmer: Confirmer) -> None:
+    def on_demand(confirmer: Confirmer) -> SideBySide:
         truth.confirmers.append(confirmer)
+        return SideBySide([])  # nothing is asked by itself
 
     monkeypatch.setattr(bootstrap, "outgoing_client", client)
     monkeypatch.setattr(bootstrap, "confirming", on_demand)

@@ -17,6 +17,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,31 +35,37 @@ _WITHOUT_FILE = ("PRAGMA foreign", "PRAGMA busy", "BEGIN")
 """How statements begin that touch none: a transaction takes its snapshot with its first reading."""
 
 
-class Kill(Protocol):
-    """Ends the process: what of the log's bytes survives is `kept`; None: all."""
+FILES = ("t.db", "t.db.inbox")
+"""The database and its inbox; each has a log."""
 
-    def __call__(self, how: str, kept: int | None) -> None: ...
+Sizes = dict[str, int]
+"""Bytes of each file's log."""
+
+
+class Kill(Protocol):
+    """Ends the process: what of the logs' bytes survives is `kept`; None: all."""
+
+    def __call__(self, how: str, kept: Sizes | None) -> None: ...
 
 
 class Disk:
     """One process's view of the machine's disk, from its start to its end."""
 
     def __init__(
-        self, folder: Path, *, synced: int, chance: random.Random, faults: Faults, kill: Kill
+        self, folder: Path, *, synced: Sizes, chance: random.Random, faults: Faults, kill: Kill
     ) -> None:
-        """synced: how much of the log that is there would survive a power cut."""
+        """synced: how much of the logs that are there would survive a power cut."""
         self.folder = folder
         self.database = folder / "t.db"
         self.dead = False
         self.quiet = False
         self._cut_next = False
         """The power goes while the log is next being written."""
-        self._log = f"{folder}/t.db-wal"
         self.chance = chance
         self._faults = faults
         self._kill = kill
         self.synced = synced
-        self._size = self._log_size()
+        self._sizes = self._log_sizes()
         self._raw: list[sqlite3.Connection] = []
         self._connections: list[aiosqlite.Connection] = []
 
@@ -79,16 +86,18 @@ class Disk:
         if fate in ("killed before", "cut before"):
             self._end(fate)
             return
-        before = self._size
+        before = self._sizes
         result, error = _outcome(act)
         if isinstance(result, sqlite3.Connection):
             queue.raw = result
             self._raw.append(result)
-        grown = self._size = before if _only_reads(name, act) else self._log_size()
-        if self._cut_next and grown > before and not self.quiet:
-            self._kill("power cut in the middle of a commit", self.chance.randint(before, grown))
+        after = self._sizes = before if _only_reads(name, act) else self._log_sizes()
+        grown = [file for file in FILES if after[file] > before[file]]
+        if self._cut_next and grown and not self.quiet:
+            cut = {file: self.chance.randint(before[file], after[file]) for file in grown}
+            self._kill("power cut in the middle of a commit", self.surviving() | cut)
             return
-        self._note_sync(queue, before, grown)
+        self._note_sync(queue, before, after)
         if fate:
             self._end(fate)
             return
@@ -133,29 +142,37 @@ class Disk:
         else:
             self._kill("power cut", self.surviving())
 
-    def surviving(self) -> int:
-        """How much of the log a power cut leaves: what was synced, and some of the rest."""
-        size = self._log_size()
-        synced = min(self.synced, size)
-        return self.chance.choice((synced, self.chance.randint(synced, size)))
+    def surviving(self) -> Sizes:
+        """How much of the logs a power cut leaves: what was synced, and some of the rest."""
+        found = {}
+        for file, size in self._log_sizes().items():
+            synced = min(self.synced.get(file, 0), size)
+            found[file] = self.chance.choice((synced, self.chance.randint(synced, size)))
+        return found
 
-    def _log_size(self) -> int:
-        try:
-            return os.stat(self._log).st_size
-        except FileNotFoundError:
-            return 0
+    def _log_sizes(self) -> Sizes:
+        found = dict.fromkeys(FILES, 0)
+        for file in FILES:
+            with suppress(FileNotFoundError):
+                found[file] = os.stat(f"{self.folder}/{file}-wal").st_size
+        return found
 
-    def _note_sync(self, queue: DiskQueue, before: int, size: int) -> None:
-        if size < before or (size > before and queue.syncs_commits()):
-            self.synced = size
+    def _note_sync(self, queue: DiskQueue, before: Sizes, after: Sizes) -> None:
+        for file, size in after.items():
+            if size < before[file] or (size > before[file] and queue.syncs_commits()):
+                self.synced[file] = size
 
-    def moved(self, folder: Path, kept: int | None) -> None:
+    def moved(self, folder: Path, kept: Sizes | None) -> None:
         """Copy what survives into the next process's folder, and let go of the files."""
         folder.mkdir()
-        shutil.copyfile(self.database, folder / "t.db")
-        if os.path.exists(self._log):
-            log = Path(self._log).read_bytes()
-            (folder / "t.db-wal").write_bytes(log if kept is None else log[:kept])
+        for file in FILES:
+            path, log = self.folder / file, Path(f"{self.folder}/{file}-wal")
+            if path.exists():
+                shutil.copyfile(path, folder / file)
+            if log.exists():
+                there = log.read_bytes()
+                survives = there if kept is None else there[: kept[file]]
+                (folder / log.name).write_bytes(survives)
         if kept is not None:
             self.synced = kept
         self.dead = True

@@ -39,6 +39,13 @@ SEALING_IDLE_S = 24 * 3_600.0
 """The same, of what seals the evidence."""
 
 
+READING_IDLE_S = 12 * 3_600.0
+"""The same, of what reads the inbox, which is given a signal."""
+
+DELETING_IDLE_S = 3_600.0
+"""The same, of what looks at how far it was read."""
+
+
 @contextmanager
 def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]:
     """No chance but the seed's, no time but the loop's, no thread, no collection of garbage."""
@@ -49,13 +56,14 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "aiosqlite.core.Connection._connect": connecting,
         "app.ids._chances": [],
         "app.ids.os": SimpleNamespace(urandom=chance.randbytes),
-        "app.operations.folding.worker.perf_counter": loop.time,
         "app.operations.folding.worker.IDLE_S": WORKER_IDLE_S,
         "app.operations.checkout.ask_again.IDLE_S": ASKING_IDLE_S,
         "app.bootstrap.REST_S": WATCHING_IDLE_S,
         "app.bootstrap_evidence.REST_S": SEALING_IDLE_S,
         "app.operations.orders.read_feed.monotonic": loop.time,
-        "app.operations.evidence.seal.perf_counter": loop.time,
+        "app.operations.deliveries.read_inbox.LOOK_S": READING_IDLE_S,
+        "app.store.arrivals.inbox_writer.LOOK_S": DELETING_IDLE_S,
+        "app.store.arrivals.inbox_writer.monotonic": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
         "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),
         "app.store.database.space.os": SimpleNamespace(statvfs=_roomy),

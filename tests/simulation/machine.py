@@ -26,7 +26,7 @@ from app.operations.evidence.evidence_key import open_signer
 from app.providers.source import Source
 from app.store.store import open_store
 from tests.simulation.asgi import Packet, Reply, call
-from tests.simulation.disk import Disk
+from tests.simulation.disk import Disk, Sizes
 from tests.simulation.faults import Faults
 from tests.simulation.loop import OWNER
 from tests.simulation.trace import Trace
@@ -41,7 +41,7 @@ class Down(Exception):
 class Process:
     """One run of the service, from its start to its end. Tasks begun in its name end with it."""
 
-    def __init__(self, machine: Machine, folder: Path, *, synced: int) -> None:
+    def __init__(self, machine: Machine, folder: Path, *, synced: Sizes) -> None:
         self.machine = machine
         self.disk = Disk(
             folder,
@@ -71,7 +71,7 @@ class Process:
         """Whether what it does still reaches anybody."""
         return not self.disk.dead
 
-    def killed(self, how: str, kept: int | None) -> None:
+    def killed(self, how: str, kept: Sizes | None) -> None:
         """End at this instant; of the log on the disk `kept` bytes remain (None: all)."""
         if not self.alive:
             return
@@ -199,7 +199,7 @@ class Machine:
 
     async def run(self) -> None:
         """Keep a process running, for as long as the world lasts."""
-        folder, synced = self._root / "0", 0
+        folder, synced = self._root / "0", dict[str, int]()
         while not self.wrecked:
             process = self.process = Process(self, folder, synced=synced)
             process.disk.quiet = self.quiet

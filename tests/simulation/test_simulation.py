@@ -23,7 +23,7 @@ HAPPENS = frozenset(
         *("starts", "stops", "failed", "killed before", "killed after", "power cut"),
         *("power cut in the middle of a commit", "clock steps", "nobody there"),
         *("held", "lost", "gateway", "signature_invalid", "wrong_environment"),
-        *("stored", "duplicate", "duplicate_with_different_body"),
+        "accepted",
     )
 )
 """What must have happened in the worlds of one test, or they would prove little."""

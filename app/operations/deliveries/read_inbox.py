@@ -32,6 +32,7 @@ from app.operations.desk import Desk
 from app.providers.source import Source
 from app.store.arrivals.framing import Item, Received
 from app.store.arrivals.inbox import (
+    BEAT,
     MOST_TRIES,
     Suspect,
     Unread,
@@ -59,8 +60,11 @@ AT_ONCE: Final = 512
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 """The same in bytes of bodies, which are written once more."""
 
-LOOK_S: Final = 0.05
-"""Longest sleep: receivers on other machines fill the inbox without a signal."""
+LOOK_S: Final = 1.0
+"""Longest sleep where the receiver gives a signal."""
+
+LOOK_SHARED_S: Final = 0.05
+"""The same on PostgreSQL: receivers on other machines fill the inbox without one."""
 
 TURN_S: Final = 0.5
 """Between two tries to be the one who reads."""
@@ -70,9 +74,6 @@ TRY_AGAIN_S: Final = 0.5
 
 BEAT_S: Final = 5.0
 """Between two signs of life where there is nothing to read, on a database of several processes."""
-
-BEAT: Final = "reader beat"
-"""The counter that says when the reader was last seen, for receivers that run without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class Reader:
                         self._began = False
                         pause = TURN_S
                     else:
-                        pause = 0.0 if await self._round() else LOOK_S
+                        look = LOOK_SHARED_S if self._store.shared else LOOK_S
+                        pause = 0.0 if await self._round() else look
                 except StoreUnavailable as error:
                     log.warning("the inbox is not read", reason=error.reason)
                     pause = TRY_AGAIN_S

@@ -9,7 +9,7 @@ from typing import Final
 from app.errors import StorePoisoned, StoreUnavailable
 from app.operations.desk import Desk
 from app.operations.watching.refused_ages import RefusedAges
-from app.store.arrivals.inbox import count_set_aside
+from app.store.arrivals.inbox import BEAT, count_set_aside, counter
 from app.store.arrivals.intake import read_counts
 from app.store.arrivals.journal import FAULTS
 from app.store.database.facts import server_moved
@@ -87,17 +87,29 @@ async def refusal(desk: Desk) -> str | None:
     return await store.journal.still_faulty()
 
 
-async def reader_behind(desk: Desk, *, limit_s: int) -> str | None:
+async def reader_behind(desk: Desk, *, limit_s: int, elsewhere: bool = False) -> str | None:
     """Why what is acknowledged is not to be believed to be read: the oldest delivery in the inbox
-    has waited too long, one sentence; None where it has not."""
+    has waited too long, or no reader has been seen for so long, one sentence; None where neither is
+    so.
+
+    elsewhere  whether the reader is a process that somebody else starts
+    """
+    now = desk.clock.now()
     oldest = (await desk.store.inbox.backlog()).oldest
-    waited = 0 if oldest is None else (desk.clock.now() - oldest) // SECOND
-    if waited < limit_s:
+    waited = 0 if oldest is None else (now - oldest) // SECOND
+    if waited >= limit_s:
+        return (
+            f"deliveries that came {waited} s ago are accepted and not read yet: see the log, and "
+            "whether the machine is overloaded"
+        )
+    if not elsewhere:
         return None
-    return (
-        f"deliveries that came {waited} s ago are accepted and not read yet: see the log, and "
-        "whether the machine is overloaded"
-    )
+    async with desk.store.reading() as connection:
+        seen = await run(connection, counter, BEAT)
+    silent = (now - seen) // SECOND
+    if seen and silent >= limit_s:
+        return f"no `tallyhook worker` has read for {silent} s: see that one runs"
+    return None
 
 
 async def everything_refused(desk: Desk, ages: RefusedAges) -> str | None:

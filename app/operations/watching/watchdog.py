@@ -1,4 +1,5 @@
-"""Looks now and then for what nobody reports: silence, unread deliveries, payments of no order,
+"""Looks now and then for what nobody reports: a reader that does not keep up, deliveries that it
+set aside, silence, unreadable deliveries, payments of no order,
 a clock that is off, a shop that takes no notifications, orders that are held, events of money that
 no profile knows, orders paid for and not shipped.
 
@@ -20,9 +21,11 @@ from app.operations.watching.health import COUNTED, everything_refused
 from app.operations.watching.no_order import LOOKED_AT, PATIENCE, Paid, Seen, no_order
 from app.operations.watching.refused_ages import RefusedAges
 from app.operations.watching.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, silence
+from app.store.arrivals.inbox import count_set_aside
 from app.store.folding.holds import count_held
 from app.store.folding.outbox import Away, away, notification_counts
 from app.store.folding.tallies import finding_counts
+from app.store.sql.statements import run
 from app.store.watching import (
     deliveries_between,
     last_delivery,
@@ -54,12 +57,14 @@ log = structlog.get_logger()
 
 
 class Watched(NamedTuple):
-    """What there is to look at: what is stored, what this receiver refused for its age, and where
-    the shop is notified (`destination_of`; None: it is not)."""
+    """What there is to look at: what is stored, what this receiver refused for its age, where the
+    shop is notified (`destination_of`; None: it is not), and how long an accepted delivery may wait
+    to be read."""
 
     desk: Desk
     ages: RefusedAges
     destination: str | None = None
+    unread_s: int = 10
 
 
 class Watch(NamedTuple):
@@ -174,7 +179,45 @@ async def _unread_money(watched: Watched) -> Alarm | None:
     )
 
 
+async def _reader(watched: Watched) -> Alarm | None:
+    oldest = (await watched.desk.store.inbox.backlog()).oldest
+    if oldest is None or watched.desk.clock.now() - oldest < watched.unread_s * SECOND:
+        return None
+    return Alarm(
+        reason="deliveries_not_read",
+        sentence=f"Deliveries that came from {format_instant(oldest)} on are accepted and kept, "
+        "but not read yet, so orders may say less than is known: see the log, whether the machine "
+        "is overloaded, and on PostgreSQL whether a `tallyhook worker` runs.",
+        since=oldest,
+    )
+
+
+async def _poisoned(watched: Watched) -> Alarm | None:
+    async with watched.desk.store.reading() as connection:
+        count = await run(connection, count_set_aside)
+    if not count:
+        return None
+    deliveries = counted(count, "accepted delivery is", "accepted deliveries are")
+    return Alarm(
+        reason="deliveries_set_aside",
+        sentence=f"{deliveries} set aside, which nothing could read: `tallyhook deliveries "
+        "poisoned` shows them, the log says why; once that is mended, `tallyhook deliveries "
+        "poisoned --retry`.",
+    )
+
+
 WATCHES: Final = (
+    Watch(
+        "reader",
+        "1 while accepted deliveries wait longer than TALLYHOOK_INBOX_ALARM_S to be read.",
+        _reader,
+        dated=True,
+    ),
+    Watch(
+        "poisoned",
+        "1 while accepted deliveries are set aside that nothing could read.",
+        _poisoned,
+    ),
     Watch(
         "silence",
         "1 while fewer verified events come than is usual at this time.",

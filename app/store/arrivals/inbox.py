@@ -43,6 +43,9 @@ TIDY: Final = "inbox tidy"
 TIDIED: Final = "tidied"
 """The counter, in the file, that says up to which number nothing is left."""
 
+BEAT: Final = "reader beat"
+"""The counter that says when a reader was last seen, for receivers that run without one."""
+
 IDENTITY: Final = "inbox"
 """The fact that says which file the position is of: an id of its own that the file carries, too."""
 

@@ -17,10 +17,12 @@ def _identity(path: Path) -> _Identity:
 
 
 class Place:
-    """The database file and its write-ahead log, by device and inode."""
+    """The database file, its write-ahead log and the log's index, by device and inode. Where the
+    index is gone, another process would make one of its own, and the two would write over each
+    other's pages."""
 
     def __init__(self, database: Path) -> None:
-        self._paths = (database, database.with_name(database.name + "-wal"))
+        self._paths = tuple(Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm"))
         self._opened: dict[Path, _Identity] = {}
 
     def note(self) -> None:

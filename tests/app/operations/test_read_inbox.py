@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from app.operations.deliveries.poisoned import poisoned, retry
 from app.operations.deliveries.read_inbox import ReaderContext, read_some
 from app.operations.folding.refold import refold_due
 from app.operations.keeping.check_store import check_store
+from app.operations.watching.health import reader_behind
 from app.store.arrivals.framing import DamagedRow, Received, framed, items_in
+from app.store.arrivals.inbox import BEAT, put_counter
 from app.store.arrivals.intake import Ready
 from reconcile.instants import DAY, HOUR, SECOND
 from tests.app.web.driving import Driver, driving, event, of_order, reader_of
@@ -79,6 +82,34 @@ async def test_readiness_turns_red_when_the_reader_stands_still(
         assert not await driver.ready()
         await read_some(context(driver))
         assert await driver.ready()
+
+
+async def test_an_alarm_comes_before_readiness_turns_red(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """It says since when, and is over once all was read."""
+    async with driving(tmp_path, INBOX_ALARM_S="5", INBOX_RED_S="30") as driver:
+        await driver.send(event("e1"))
+        driver.clock.put(T + 5 * SECOND)
+        await driver.service.watchdog.look()
+        (alarm,) = driver.service.watchdog.alarms.values()
+        assert (alarm.reason, alarm.since) == ("deliveries_not_read", T)
+        assert await driver.ready()
+        await read_some(context(driver))
+        await driver.service.watchdog.look()
+        assert driver.service.watchdog.alarms == {}
+
+
+async def test_a_receiver_without_a_reader_knows_when_none_reads(tmp_path: Path) -> None:
+    """Where readers are processes that somebody else starts, each leaves a sign of life."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        look = partial(reader_behind, driver.desk, limit_s=60, elsewhere=True)
+        assert await look() is None
+        await driver.service.store.writer.commit(put_counter, BEAT, T)
+        driver.clock.put(T + 59 * SECOND)
+        assert await look() is None
+        driver.clock.put(T + 60 * SECOND)
+        assert "no `tallyhook worker` has read for 60 s" in str(await look())
 
 
 async def test_nothing_is_published_over_unread_evidence(
@@ -165,6 +196,8 @@ async def test_one_that_the_database_refuses_is_set_aside(tmp_path: Path) -> Non
             ("e0",), ("e1",), ("e3",), ("e4",)
         ]  # fmt: skip
         (aside,) = await poisoned(driver.desk)
+        await driver.service.watchdog.look()
+        assert "deliveries poisoned --retry" in driver.service.watchdog.sentences[0]
         assert aside.item is not None
         assert b"e2" in aside.item.body
         assert "tallyhook_inbox_set_aside 1.0" in (await driver.client.get("/metrics")).text
