@@ -58,16 +58,6 @@ store._sync_file = nothing
 """A start that opens the database as it finds it: the page cache is not dropped, the file is not
 looked at, and the log is neither folded nor synced."""
 
-READS_NOTHING = """
-import app.operations.deliveries.read_inbox as read_inbox
-
-async def read_some(context):
-    return 0
-
-read_inbox.read_some = read_some
-"""
-"""What is accepted stays in the inbox: else it is in the database, too, a moment later."""
-
 KEEPS_CACHED_LOG = """
 import os
 

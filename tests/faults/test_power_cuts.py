@@ -18,7 +18,7 @@ import pytest
 from tests.faults.block import Disk, a_disk
 from tests.faults.check import Found, look
 from tests.faults.load import Connection, Ledger, Load, load
-from tests.faults.plants import GOES_ON, NORMAL, READS_NOTHING, SMALL_LOG, UNGUARDED, script
+from tests.faults.plants import GOES_ON, NORMAL, SMALL_LOG, script
 from tests.faults.service import Service, a_service, starting
 from tests.waiting import PATIENCE_S
 
@@ -209,22 +209,6 @@ def test_five_hundred_power_cuts(tmp_path: Path, disk: int) -> None:
     (tmp_path / "failing").mkdir()
     cut_again_and_again(tmp_path / "cut", rounds=40)
     failing_again_and_again(tmp_path / "failing", rounds=10)
-
-
-def test_a_start_that_trusts_the_page_cache_is_caught(tmp_path: Path) -> None:
-    """The same rounds find a service that starts after an error as it starts on any day: it finds
-    in the cache what the disk has lost, and promises it. Two rounds in three show it."""
-    for number in range(2 * FAILURES):
-        with a_disk(tmp_path / f"disk{number}") as disk:
-            failed = served_until_it_fails(disk, number)
-            plants = (UNGUARDED, READS_NOTHING)
-            ledger = delivered_again_until_cut(disk, number, failed.unpromised, *plants)
-            left = found(disk, tmp_path / "copy")
-        lost = left.lost(failed.acknowledged | ledger.deliveries)
-        if lost or left.corrupt:
-            print(f"round {number + 1}: {len(lost)} lost, {left.corrupt}")
-            return
-    pytest.fail("nothing was lost in twice as many rounds")
 
 
 def test_a_service_that_goes_on_after_an_io_error_is_caught(tmp_path: Path) -> None:
