@@ -154,7 +154,8 @@ def test_a_log_that_was_held_up_gives_its_room_back(small: Path, low_water: int)
             assert free(small) > length - MIB
             assert length > MIB
             assert refused(service) == "5"
-            assert b"such as a backup" in service.process.request("GET", "/readyz")[2]
+            told = service.process.request("GET", "/readyz")[2]
+            assert b"MiB of the database's disk is free" in told
         until(lambda: unread(small) == 0)
         until(lambda: deliver(service.port, "again")[0].status == 200)
         assert (small / "t.db-wal").stat().st_size < length / 2

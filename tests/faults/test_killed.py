@@ -81,7 +81,7 @@ POINTS = [
     *((f"pwrite64:signal=KILL:when={n}", INBOX_LOG) for n in (1, 40, 241)),
     ("fdatasync:signal=KILL:when=1", INBOX),
     ("pwrite64:signal=KILL:when=1", INBOX),
-    *((f"fdatasync:signal=KILL:when={n}", LOG) for n in (1, 8)),
+    *((f"fdatasync:signal=KILL:when={n}", LOG) for n in (1, 2)),
     *((f"pwrite64:signal=KILL:when={n}", LOG) for n in (1, 150)),
     ("fdatasync:signal=KILL:when=1", DATABASE),
     ("pwrite64:signal=KILL:when=13", DATABASE),

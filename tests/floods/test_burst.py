@@ -3,11 +3,11 @@ in vain, and no more wait than may."""
 
 from __future__ import annotations
 
-import fcntl
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -68,7 +68,7 @@ def sent(process: Process, requests: Sequence[bytes]) -> tuple[Burst, float]:
         return Sender(process.port, requests, rate=RATE).run(), max(waiting)
 
 
-def sent_held(process: Process, requests: Sequence[bytes], lock: Path) -> tuple[Burst, float]:
+def sent_held(process: Process, requests: Sequence[bytes], inbox: Path) -> tuple[Burst, float]:
     """The same; nothing is written until the queue was full and somebody was refused."""
     sender = Sender(process.port, requests, rate=RATE)
 
@@ -77,15 +77,15 @@ def sent_held(process: Process, requests: Sequence[bytes], lock: Path) -> tuple[
 
     with (
         watched(process) as waiting,
-        lock.open("r+b") as writing,
+        closing(sqlite3.connect(inbox, isolation_level=None)) as holding,
         ThreadPoolExecutor(1) as pool,
     ):
-        fcntl.flock(writing, fcntl.LOCK_EX)
+        holding.execute("BEGIN IMMEDIATE")
         running = pool.submit(sender.run)
         try:
             until(lambda: running.done() or was_full())
         finally:
-            fcntl.flock(writing, fcntl.LOCK_UN)
+            holding.execute("ROLLBACK")
         return running.result(), max(waiting)
 
 
@@ -127,7 +127,7 @@ def with_room_for_few(folder: Path, *, seconds: int) -> None:
     """A burst at a service whose queue it fills."""
     messages, requests = written(RATE * seconds)
     with serving(folder, INBOX_QUEUE=str(FEW), INBOX_BATCH=str(FEW // 2)) as process:
-        burst, waiting = sent_held(process, requests, folder / "t.db.writing")
+        burst, waiting = sent_held(process, requests, folder / "t.db.inbox")
         assert process.end() == 0
     statuses = check(folder, burst, messages)
     print(f"{waiting:.0f} waited at most")
