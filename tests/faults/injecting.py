@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from tests.waiting import until
 
 DATABASE, LOG = "t.db", "t.db-wal"
 INBOX, INBOX_LOG = "t.db.inbox", "t.db.inbox-wal"
+EVENTS = 50
+"""Events that a database in the midst of its life has at least, of all its orders."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,14 +57,21 @@ def base(folder: Path, *, killed: bool) -> Path:
         with load(service.port, name="base") as driver:
             driver.until(100)
         if killed:  # both at one moment: the one that is left would fold the log
+            until(lambda: _has_events(folder / DATABASE))
             worker = service.worker()
             os.kill(worker, signal.SIGSTOP)
-            service.end(signal.SIGKILL)
+            service.signal(signal.SIGKILL)
             os.kill(worker, signal.SIGKILL)
+            service.process.code()
             until(lambda: not Path(f"/proc/{worker}").exists())
         else:
             service.end(signal.SIGTERM)
     return folder
+
+
+def _has_events(path: Path) -> bool:
+    with closing(sqlite3.connect(path)) as database:
+        return int(database.execute("SELECT count(*) FROM events").fetchone()[0]) >= EVENTS
 
 
 async def start(folder: Path) -> None:

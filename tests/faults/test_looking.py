@@ -20,6 +20,7 @@ WITHOUT_END = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) S
 def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """None is looked at first."""
     monkeypatch.setattr("app.store.store.LOOKED_AT_FIRST", 0)
+    monkeypatch.setattr("app.store.arrivals.inbox_file.LOOKED_AT_FIRST", -1)
 
 
 async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
 _DELIVERY = re.compile(rb'"delivery": "(dlv_\w+)"')
 _WITHOUT_RESULT = ("<unfinished ...>", "<detached ...>")
 """How a line ends whose call was interrupted by another thread's, or by the end of the process."""
+_KILLED = "(errno "
+"""The result of a call that was killed as strace looked: an error number that no call returns."""
 _UNKNOWN = "???"
 """The call of a thread that was killed before strace could see which one it had begun."""
 
@@ -71,7 +73,7 @@ def _synced(begun: dict[str, Call], thread: str, rest: str) -> Iterator[Call]:
     found = _DESCRIPTOR.match(rest)
     if found is not None:
         begun[thread] = Call("sync", _hex(found[2]).decode())
-    if rest.rstrip().endswith("= ?"):  # the process was killed meanwhile
+    if rest.rstrip().endswith("= ?") or _KILLED in rest:  # the process was killed meanwhile
         begun.pop(thread)
     elif not rest.rstrip().endswith(_WITHOUT_RESULT):
         assert rest.rstrip().endswith("= 0"), rest
