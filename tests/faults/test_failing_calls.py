@@ -117,7 +117,7 @@ def stops(folder: Path, inject: str, file: str, **more: str) -> Case:
         assert case.served, process.log
         under_load(process, case, acks=1_000)
         case.code = process.code()
-    # Each process counts its own calls: both may meet the fault before the first has ended the other.
+    # Each process counts its calls: both may meet the fault before one has ended the other.
     assert 1 <= len(case.faults) <= 2, "the fault was not injected"
     return case
 
