@@ -30,14 +30,14 @@ check: $(MADE) ## lint, types, architecture and the fast tests
 	@$(BIN)/mypy app reconcile
 ifeq ($(filter test,$(MAKECMDGOALS)),)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not slow and not postgres" \
-		tests/architecture tests/reconcile tests/app $(ARGS)
+		tests/architecture tests/reconcile tests/core tests/config tests/access tests/providers tests/receiving tests/orders tests/checkout tests/finance tests/evidence tests/privacy tests/monitoring tests/sandbox tests/golive tests/api tests/cli $(ARGS)
 endif
 
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/app/providers/named $(ARGS)
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/providers/named $(ARGS)
 	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests $(ARGS)
 
 lock: ## write requirements.lock anew from pyproject.toml

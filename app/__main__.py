@@ -8,8 +8,8 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    from app.collector import look_seldom
-    from app.core_dumps import forbid_core_dumps
+    from app.core.collector import look_seldom
+    from app.core.core_dumps import forbid_core_dumps
 
     forbid_core_dumps()  # before any secret is read
     look_seldom()

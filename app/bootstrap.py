@@ -18,46 +18,47 @@ import httpx2
 import structlog
 from starlette.applications import Starlette
 
+from app.api.application import build_application
+from app.api.checkouts import Checkouts
+from app.api.health import Health
+from app.api.routes import Api
 from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_keys import erasure_journal_path, known_phone_key, phone_key
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
+from app.checkout.ask_again import asking_again
 from app.checkout.client import CheckoutClient
-from app.clock import Clock, SystemClock
-from app.config import Settings
-from app.errors import ConfigurationError, UnreachableError
-from app.open_files import affordable
-from app.operations.checkout.ask_again import asking_again
-from app.operations.deliveries.confirm_events import Confirmer
-from app.operations.deliveries.confirming import confirming
-from app.operations.deliveries.read_inbox import Reader, ReaderContext
-from app.operations.deliveries.receive_delivery import Door
-from app.operations.deliveries.rejection_rate import RejectionRate
-from app.operations.desk import Desk
-from app.operations.evidence.seal import Signer
-from app.operations.folding.order_records import in_force_since, start_requiring
-from app.operations.folding.preview import Preview, previewed
-from app.operations.folding.worker import FoldWorker
-from app.operations.keeping.pruner import Pruner
-from app.operations.keeping.replay_erasures import begin_journal
-from app.operations.orders.notify_shop import Notifier, Shop, destination_of, notify_due
-from app.operations.rounds import IDLE_S, Rounds, SideBySide, rest_when_idle
-from app.operations.watching.refused_ages import RefusedAges
-from app.operations.watching.watchdog import REST_S, Watchdog, Watched
-from app.outbound.asker import LIMIT_S, Asker
-from app.outbound.http import outgoing_client
+from app.config.settings import Settings
+from app.core.clock import Clock, SystemClock
+from app.core.errors import ConfigurationError, UnreachableError
+from app.core.http import outgoing_client
+from app.core.metrics import Metrics
+from app.core.open_files import affordable
+from app.core.periodic import IDLE_S, Rounds, SideBySide, rest_when_idle
+from app.database.postgresql import Purpose
+from app.evidence.seal import Signer
+from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
+from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
+from app.orders.order_records import in_force_since, start_requiring
+from app.orders.policy_version_store import required_since
+from app.orders.preview import Preview, previewed
+from app.orders.set_aside import HOLDING
+from app.orders.worker import FoldWorker
+from app.privacy.pruner import Pruner
+from app.privacy.replay_erasures import begin_journal
+from app.providers.provider_client import LIMIT_S, Asker
 from app.providers.source import Source
-from app.store.database.postgresql import Purpose
-from app.store.folding.folded_by import required_since
-from app.store.store import Store, StoreSettings, open_store
-from app.web.api import Api
-from app.web.application import build_application
-from app.web.checkouts import Checkouts
-from app.web.gate import Gate, GateLimits
-from app.web.health import Health
-from app.web.metrics import Metrics
-from app.web.webhooks import Limits, Webhooks
+from app.receiving.confirm import Confirmer
+from app.receiving.confirming import confirming
+from app.receiving.connection_limits import Gate, GateLimits
+from app.receiving.context import Desk
+from app.receiving.endpoint import Limits, Webhooks
+from app.receiving.reader import Reader, ReaderContext
+from app.receiving.receive import Door
+from app.receiving.refusal_rate import RejectionRate
+from app.receiving.refused_ages import RefusedAges
+from app.receiving.store import Store, StoreSettings, open_store
 from app.worker_process import WorkerProcess
-from reconcile.policy import Policy
+from reconcile.ledger.policy import Policy
 
 log = structlog.get_logger()
 
@@ -227,7 +228,7 @@ def reading_parts(
 ) -> list[tuple[str, Part]]:
     """What brings deliveries from the inbox to the database, and asks about those that need it."""
     assert settings.environment is not None
-    reads = ReaderContext(desk, sources, settings.environment)
+    reads = ReaderContext(desk, sources, settings.environment, HOLDING)
     parts: list[tuple[str, Part]] = [("the reader of the inbox", Reader(reads))]
     if askers:
         confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
@@ -294,7 +295,7 @@ class Service:
         self._broken: list[str] = []
         self._stop = asyncio.Event()
         self.gate = Gate(gate_limits(settings))
-        metrics = Metrics(frozenset(self.sources), self.gate)
+        metrics = Metrics(frozenset(self.sources), self.gate, gauges=FIGURES)
         door = _door(self.store, settings, self.sources, desk.clock, ages)
         self.webhooks = Webhooks(door, limits=request_limits(settings), metrics=metrics)
         self.application = self._application(settings, metrics)

@@ -7,29 +7,29 @@ from pathlib import Path
 
 import httpx2
 
+from app.access.tokens import ending_soon
 from app.bootstrap import destination, policy_of, store_settings
 from app.bootstrap_evidence import key_path
 from app.bootstrap_keys import erasure_journal_path, phone_key_path
 from app.bootstrap_sources import compile_sources, shop_of
-from app.clock import SystemClock
-from app.config import Settings, load_settings
-from app.erasure_journal import VARIABLE as JOURNAL
-from app.erasure_journal import key_path_of
-from app.errors import ConfigurationError, TallyhookError
-from app.operations.desk import Desk
-from app.operations.keeping.replay_erasures import journal_state
-from app.operations.people.manage_tokens import ending_soon
-from app.operations.watching import checkup
-from app.operations.watching.checkup import Sign
-from app.operations.watching.refused_ages import RefusedAges
-from app.operations.watching.watchdog import Watched, alarms
-from app.outbound.http import outgoing_client
-from app.outbound.looking import LIMIT_S, look
+from app.config.settings import Settings, load_settings
+from app.core.clock import SystemClock
+from app.core.errors import ConfigurationError, TallyhookError
+from app.core.http import outgoing_client
+from app.database.facts import database_facts
+from app.monitoring import preflight
+from app.monitoring.preflight import Sign
+from app.monitoring.watchdog import Watched, alarms
+from app.privacy.erasure_journal import VARIABLE as JOURNAL
+from app.privacy.erasure_journal import key_path_of
+from app.privacy.replay_erasures import journal_state
+from app.providers.probe import LIMIT_S, look
 from app.providers.profile import load_profile
-from app.store.arrivals.phones import a_note
-from app.store.database.facts import database_facts
-from app.store.evidence.sealed_log import identity
-from app.store.store import open_store
+from app.receiving.context import Desk
+from app.receiving.phone_store import a_note
+from app.receiving.refused_ages import RefusedAges
+from app.receiving.store import open_store
+from app.sealing.log_store import identity
 
 EVIDENCE = "TALLYHOOK_EVIDENCE__KEY_FILE"
 PHONES = "TALLYHOOK_PHONES__KEY_FILE"
@@ -42,16 +42,16 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Sign]:
         compile_sources(settings)
         shop_of(settings)
     except ConfigurationError as error:
-        return list(checkup.of_configuration(error.problems))
-    signs = [checkup.ok("configuration", f"Whole, for {settings.environment}.")]
-    signs.append(checkup.of_merchant())
-    signs += [checkup.weak("configuration", f"{warning}.") for warning in settings.warnings]
-    signs += [checkup.of_secret_file(name, _mode(path)) for name, path in secret_files(settings)]
+        return list(preflight.of_configuration(error.problems))
+    signs = [preflight.ok("configuration", f"Whole, for {settings.environment}.")]
+    signs.append(preflight.of_merchant())
+    signs += [preflight.weak("configuration", f"{warning}.") for warning in settings.warnings]
+    signs += [preflight.of_secret_file(name, _mode(path)) for name, path in secret_files(settings)]
     signs += await _database(settings)
     async with outgoing_client(timeout_s=LIMIT_S) as client:
         signs += await _services(settings, client)
     for name, source in settings.sources.items():
-        signs += checkup.of_profile(name, load_profile(source.profile))
+        signs += preflight.of_profile(name, load_profile(source.profile))
     return signs
 
 
@@ -89,7 +89,7 @@ async def _database(settings: Settings) -> list[Sign]:
     try:
         async with open_store(store_settings(settings), purpose="reading") as store:
             async with store.reading() as connection:
-                signs = list(checkup.of_database(await database_facts(connection)))
+                signs = list(preflight.of_database(await database_facts(connection)))
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
             clock = SystemClock()
             policy = await policy_of(store, settings, clock=clock, serving=False)
@@ -100,31 +100,31 @@ async def _database(settings: Settings) -> list[Sign]:
                 erasure_journal=erasure_journal_path(settings),
             )
             signs.append(
-                checkup.of_order_records(
+                preflight.of_order_records(
                     required=settings.requires_order_record,
                     since=policy.require_order_record_since,
                     live=settings.environment == "live",
                 )
             )
-            signs += checkup.of_erasure_journal(JOURNAL, await journal_state(desk))
+            signs += preflight.of_erasure_journal(JOURNAL, await journal_state(desk))
             # What a running service refused for its age only that service knows.
             watched = Watched(desk, RefusedAges(), destination(settings), settings.inbox_alarm_s)
             raised = await alarms(watched)
-            signs += [checkup.of_alarm(name, alarm) for name, alarm in raised.items()]
-            signs += checkup.of_tokens(await ending_soon(desk))
+            signs += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
+            signs += preflight.of_tokens(await ending_soon(desk))
             free = store.writer.space.free_bytes()
     except TallyhookError as error:
         sentence = str(error)
         return [
-            checkup.must(
+            preflight.must(
                 "database", f"{sentence[:1].upper()}{sentence[1:]}.", "then run this again"
             )
         ]
     for variable, path in key_files(settings).items():
         needs = needed[variable] is not None
-        signs += checkup.of_key_file(variable, there=path.exists(), needed=needs)
+        signs += preflight.of_key_file(variable, there=path.exists(), needed=needs)
     low_water = settings.disk_low_water_mb
-    return signs + list(checkup.of_disk(free, low_water_mib=low_water))
+    return signs + list(preflight.of_disk(free, low_water_mib=low_water))
 
 
 async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Sign]:
@@ -133,7 +133,7 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Sign
     provider = settings.checkout.base_url
     if provider is None:
         signs.append(
-            checkup.weak(
+            preflight.weak(
                 "provider",
                 "No address is configured, so nothing was asked.",
                 "set TALLYHOOK_CHECKOUT__BASE_URL where sessions are opened from here",
@@ -142,10 +142,10 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Sign
     else:
         before = clock.now()
         sight = await look(client, provider)
-        signs += checkup.of_reach("provider", sight, now=before)
+        signs += preflight.of_reach("provider", sight, now=before)
         if sight.status is not None:
-            signs.append(checkup.of_clock(sight, before=before, after=clock.now()))
+            signs.append(preflight.of_clock(sight, before=before, after=clock.now()))
     if settings.shop.url is not None:
         sight = await look(client, settings.shop.url)
-        signs += checkup.of_reach("shop", sight, now=clock.now())
+        signs += preflight.of_reach("shop", sight, now=clock.now())
     return signs

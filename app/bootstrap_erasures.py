@@ -7,13 +7,13 @@ from collections.abc import Callable
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_keys import erasure_journal_path, known_phone_key
 from app.bootstrap_sources import compile_sources
-from app.clock import SystemClock
-from app.config import Settings
-from app.operations.desk import Desk
-from app.operations.evidence.seal import anything_unsealed, seal_all
-from app.operations.keeping.erase_rules import Rules
-from app.operations.keeping.replay_erasures import Again, Replayed, Without, replay_after_restore
-from app.store.store import Store
+from app.config.settings import Settings
+from app.core.clock import SystemClock
+from app.evidence.seal import anything_unsealed, seal_all
+from app.privacy.erase_rules import Rules
+from app.privacy.replay_erasures import Again, Replayed, Without, replay_after_restore
+from app.receiving.context import Desk
+from app.receiving.store import Store
 
 
 def again(desk: Desk, settings: Settings, *, progress: Callable[[int], None]) -> Again:

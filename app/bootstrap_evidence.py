@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.bootstrap_sources import accounts, compile_sources
-from app.config import Settings
-from app.config_places import sqlite_file
-from app.operations.desk import Desk
-from app.operations.evidence.evidence_key import open_signer
-from app.operations.evidence.gather_evidence import Providers
-from app.operations.evidence.seal import REST_S, Sealer, Signer
-from app.operations.rounds import Rounds, rest_when_idle
+from app.config.places import sqlite_file
+from app.config.settings import Settings
+from app.core.periodic import Rounds, rest_when_idle
+from app.evidence.evidence_key import open_signer
+from app.evidence.gather_evidence import Providers
+from app.evidence.seal import REST_S, Sealer, Signer
+from app.finance.read_lines import lines_naming
 from app.providers.profile import profile_text
+from app.receiving.context import Desk
 
 
 def key_path(settings: Settings) -> Path:
@@ -41,4 +42,5 @@ def evidence_providers(settings: Settings) -> Providers:
         accounts=accounts(settings),
         sources=compile_sources(settings),
         texts={name: profile_text(given.profile) for name, given in settings.sources.items()},
+        lines=lines_naming,
     )

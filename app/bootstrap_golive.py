@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.bootstrap_sources import compile_sources
-from app.config import Settings, load_settings
-from app.errors import ConfigurationError
-from app.operations.desk import Desk
-from app.operations.going_live.golive import (
+from app.config.settings import Settings, load_settings
+from app.core.errors import ConfigurationError
+from app.core.http import outgoing_client
+from app.golive.golive import (
     Item,
     checklist,
     keys_item,
     separation_item,
     webhook_item,
 )
-from app.operations.going_live.webhook_trial import LIMIT_S, try_endpoint
-from app.outbound.http import outgoing_client
+from app.golive.webhook_trial import LIMIT_S, try_endpoint
 from app.providers.source import Source
+from app.receiving.context import Desk
 from app.sandbox.settings import SANDBOX_TOKEN
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.config import Settings
-from app.config_places import sqlite_file
-from app.phone_key import PhoneKey, make_phone_key, read_phone_key
+from app.config.places import sqlite_file
+from app.config.settings import Settings
+from app.core.phone_key import PhoneKey, make_phone_key, read_phone_key
 
 
 def phone_key_path(settings: Settings) -> Path:

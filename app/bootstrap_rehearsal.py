@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from app.bootstrap_sources import checkout_settings
 from app.checkout.client import CheckoutClient
-from app.config import Settings
-from app.operations.desk import Desk
-from app.operations.going_live.rehearsal_plan import Plan, numbers_for
-from app.operations.going_live.rehearse import Played, rehearse
+from app.config.settings import Settings
+from app.golive.rehearsal_plan import Plan, numbers_for
+from app.golive.rehearse import Played, rehearse
+from app.receiving.context import Desk
 
 
 async def play(

@@ -14,17 +14,17 @@ import uvicorn
 from app.bootstrap import Part, Service, open_desk, open_service, working_parts
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import askers, storing_sources
-from app.config import Settings
-from app.errors import PortTaken, UnreachableError, UsageError
-from app.logs import tell_left_out
-from app.operations.deliveries.read_inbox import Reader
-from app.operations.going_live.golive import unfinished
-from app.operations.orders.notify_shop import LIMIT_S
-from app.outbound.http import outgoing_client
-from app.store.database.engine import is_sqlite
-from app.store.store import Store
-from app.web.connection import guarded
-from app.web.gate import SWEEP_S, Gate
+from app.config.settings import Settings
+from app.core.errors import PortTaken, UnreachableError, UsageError
+from app.core.http import outgoing_client
+from app.core.logs import tell_left_out
+from app.database.engine import is_sqlite
+from app.golive.golive import unfinished
+from app.orders.notify_shop import LIMIT_S
+from app.receiving.connection_limits import SWEEP_S, Gate
+from app.receiving.guard import guarded
+from app.receiving.reader import Reader
+from app.receiving.store import Store
 from app.worker_process import Parent, leave_signals_to_parent
 
 log = structlog.get_logger()

@@ -23,7 +23,7 @@ from typing import Final
 
 import structlog
 
-from app.signals import Signal
+from app.core.signals import Signal
 
 log = structlog.get_logger()
 

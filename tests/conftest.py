@@ -14,7 +14,7 @@ import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 
-from app.logs import configure_logging
+from app.core.logs import configure_logging
 
 _COMMON: dict[str, Any] = {
     # The machine's two cores are shared: slowness is not a property of the code under test.

@@ -17,10 +17,10 @@ from typing import Final, TypeGuard
 from app.checkout.form import AnswerForm
 from app.checkout.mask import HIDDEN, Mask, clipped, plain
 from app.checkout.web_address import is_web_address
+from app.core.reading_result import Unreadable
+from app.core.strict_json import parse
 from app.providers.dates import DATES
 from app.providers.paths import find
-from app.providers.reading import Unreadable
-from app.providers.strict_json import parse
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 

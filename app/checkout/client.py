@@ -24,10 +24,10 @@ from app.checkout.backoff import RetrySettings, pause_before
 from app.checkout.form import AnswerForm
 from app.checkout.mask import Mask
 from app.checkout.request import phone_in
-from app.checkout.turns import Turns
+from app.checkout.single_flight import Turns
 from app.checkout.web_address import is_web_address
-from app.errors import ConfigurationError
-from app.outbound.http import exchange, outgoing_client
+from app.core.errors import ConfigurationError
+from app.core.http import exchange, outgoing_client
 
 TOKEN_DENIED: Final = frozenset({401, 403})
 """Statuses that are about our token and about nothing else."""

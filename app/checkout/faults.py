@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.errors import UnreachableError, UsageError
+from app.core.errors import UnreachableError, UsageError
 from reconcile.instants import Instant
 from reconcile.money import Money
 

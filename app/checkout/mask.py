@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Final
 
-from app.masking import phone_pattern
+from app.core.masking import phone_pattern
 
 HIDDEN: Final = "***"
 

@@ -18,7 +18,7 @@ from app.checkout.request import SoundRequest, digest_of, phone_in
 from app.checkout.web_address import without_query
 from reconcile.canonical import canonical_json
 from reconcile.instants import Duration, Instant
-from reconcile.records import STILL_ASKING, Record, RecordKind
+from reconcile.ledger.records import STILL_ASKING, Record, RecordKind
 
 Answered = Opened | Refused | Unclear
 """What of an answer is written down."""

@@ -16,8 +16,8 @@ from typing import Final
 from app.checkout.faults import CheckoutRequestError
 from app.checkout.form import AmountForm
 from app.checkout.web_address import is_web_address
+from app.core.references import RULE, is_reference
 from app.providers.fields import is_own_order
-from app.references import RULE, is_reference
 from reconcile.canonical import fingerprint
 from reconcile.money import Money, MoneyError, exponent_of, from_major, major_text
 

@@ -34,9 +34,9 @@ def list_deeds(
     form: FormatOption = Format.table,
 ) -> None:
     """List what was done, in the order in which it was done."""
+    from app.access.operators import MAY, trail
     from app.cli.running import with_desk
-    from app.errors import UsageError
-    from app.operations.people.people import MAY, trail
+    from app.core.errors import UsageError
     from reconcile.instants import format_instant
 
     if action is not None and action not in MAY:

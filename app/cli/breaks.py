@@ -11,7 +11,7 @@ from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
 
 if TYPE_CHECKING:
-    from app.operations.desk import Desk
+    from app.receiving.context import Desk
 
 group = typer.Typer(
     help="Differences between ledgers, books and statements: their lives, and deeds about them.",
@@ -41,10 +41,10 @@ def list_breaks(
     """List breaks by id; closed ones only where they are asked for."""
     from app.cli.running import with_desk
     from app.cli.streams import print_items
-    from app.errors import UsageError
-    from app.operations.finance.read_breaks import finished_runs
-    from reconcile.breaks import BREAK_CAUSES
-    from reconcile.breaks_life import STATES
+    from app.core.errors import UsageError
+    from app.finance.read_breaks import finished_runs
+    from reconcile.matching.breaks import BREAK_CAUSES
+    from reconcile.matching.breaks_life import STATES
 
     for word, words in ((cause, BREAK_CAUSES), (state, STATES)):
         if word is not None and word not in words:
@@ -67,7 +67,7 @@ def list_breaks(
 async def _documents(
     desk: Desk, causes: list[str], states: tuple[str, ...], assignee: str | None
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    from app.operations.finance.read_breaks import living_breaks
+    from app.finance.read_breaks import living_breaks
 
     now = desk.clock.now()
     async for found in living_breaks(desk, causes=causes):
@@ -82,7 +82,7 @@ async def _documents(
 def show(name: Name, form: DocumentOption = Format.table) -> None:
     """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
     from app.cli.running import with_desk
-    from app.operations.finance.read_breaks import SeenBreak, one_break
+    from app.finance.read_breaks import SeenBreak, one_break
 
     async def work(desk: Desk) -> tuple[SeenBreak, int]:
         return await one_break(desk, name), desk.clock.now()
@@ -111,7 +111,7 @@ def assign(
 ) -> None:
     """Make a break somebody's."""
     from app.cli.running import with_desk
-    from app.operations.finance.break_desk import assign_break
+    from app.finance.break_acts import assign_break
 
     with_desk(
         lambda desk, settings: assign_break(desk, name, to=to, by=by),
@@ -128,7 +128,7 @@ def comment(
 ) -> None:
     """Add a note to a break's history."""
     from app.cli.running import with_desk
-    from app.operations.finance.break_desk import comment_break
+    from app.finance.break_acts import comment_break
 
     with_desk(
         lambda desk, settings: comment_break(desk, name, note=said, by=by),
@@ -149,7 +149,7 @@ def accept(
 ) -> None:
     """Write a break off. It is open again as soon as its money changes."""
     from app.cli.running import with_desk
-    from app.operations.finance.break_desk import accept_break
+    from app.finance.break_acts import accept_break
 
     with_desk(
         lambda desk, settings: accept_break(desk, name, reason=reason, by=by, second=second),
@@ -167,7 +167,7 @@ def match(
 ) -> None:
     """Match a break with a left-over line by hand. The next run heeds it."""
     from app.cli.running import with_desk
-    from app.operations.finance.break_desk import match_break
+    from app.finance.break_acts import match_break
 
     with_desk(
         lambda desk, settings: match_break(desk, name, line=line, reason=reason, by=by),
@@ -190,7 +190,7 @@ def unmatch(
 ) -> None:
     """Take back a match made by hand, also where it closed the break. The next run drops it."""
     from app.cli.running import with_desk
-    from app.operations.finance.break_desk import unmatch_break
+    from app.finance.break_acts import unmatch_break
 
     was = with_desk(
         lambda desk, settings: unmatch_break(desk, name, line=line, reason=reason, by=by),

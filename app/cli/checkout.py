@@ -10,10 +10,10 @@ from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, document, note
 
 if TYPE_CHECKING:
+    from app.checkout.checkout_result import CheckoutResult
     from app.checkout.request import CheckoutRequest
-    from app.config import Settings
-    from app.operations.checkout.checkout_result import CheckoutResult
-    from app.operations.desk import Desk
+    from app.config.settings import Settings
+    from app.receiving.context import Desk
 
 group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
 
@@ -54,9 +54,9 @@ def start(
     Exit code 0: the customer can pay · 1: the order is paid, its session has expired, or the
     service refuses · 4: unknown.
     """
+    from app.checkout.checkout_result import result_document
     from app.checkout.request import CheckoutRequest
     from app.cli.running import with_desk
-    from app.operations.checkout.checkout_result import result_document
 
     request = CheckoutRequest(
         order=order,
@@ -81,10 +81,10 @@ def start(
 async def _start(
     desk: Desk, settings: Settings, request: CheckoutRequest, *, new_payment: bool, by: str | None
 ) -> CheckoutResult:
+    from app.access.operators import author_of_command
     from app.bootstrap_sources import checkout_settings
     from app.checkout.client import CheckoutClient
-    from app.operations.checkout.open_checkout import open_checkout
-    from app.operations.people.people import author_of_command
+    from app.checkout.open_checkout import open_checkout
 
     author = await author_of_command(desk, by=by)
     async with CheckoutClient(checkout_settings(settings)) as client:

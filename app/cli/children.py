@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from app.errors import UnreachableError, UsageError
+from app.core.errors import UnreachableError, UsageError
 
 BACKLOG = 128
 """Connections that may wait until a server of the demo has started."""

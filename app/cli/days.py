@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.errors import UsageError
+from app.core.errors import UsageError
 from reconcile.instants import DAY, LATEST, Instant, parse_instant
 
 

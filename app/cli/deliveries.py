@@ -21,8 +21,8 @@ from app.cli.output import (
 from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
+    from app.config.settings import Settings
+    from app.receiving.context import Desk
 
 group = typer.Typer(help="What arrived at the door, and its verdict.", no_args_is_help=True)
 
@@ -37,10 +37,10 @@ def list_deliveries(
 ) -> None:
     """List arrivals, newest first: stored, duplicate, unreadable and refused alike."""
     from app.cli.running import with_desk
-    from app.operations.deliveries.read_deliveries import VERDICTS, list_deliveries
+    from app.orders.delivery_log import VERDICTS, list_deliveries
 
     if verdict is not None and verdict not in VERDICTS:
-        from app.errors import UsageError
+        from app.core.errors import UsageError
 
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
     entries = with_desk(lambda desk, settings: list_deliveries(desk, verdict=verdict, limit=limit))
@@ -55,8 +55,8 @@ def list_poisoned(
     """List deliveries that were accepted and could not be read, each alone, three times: they are
     set aside, and kept, and the orders of which they are known to speak are held."""
     from app.cli.running import with_desk
-    from app.operations.deliveries.poisoned import poisoned
-    from app.operations.deliveries.poisoned import retry as read_again
+    from app.orders.set_aside import poisoned
+    from app.orders.set_aside import retry as read_again
 
     found = with_desk(lambda desk, settings: poisoned(desk))
     emit(
@@ -90,7 +90,7 @@ def show_delivery(
     """
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
-    from app.operations.deliveries.read_deliveries import (
+    from app.orders.delivery_log import (
         is_nameless,
         is_refused,
         masked_parts,
@@ -141,7 +141,7 @@ def diagnose_delivery(
     """
     from app.bootstrap_sources import accounts
     from app.cli.running import with_desk
-    from app.operations.deliveries.diagnose_delivery import diagnose_delivery
+    from app.receiving.diagnose import diagnose_delivery
 
     found = with_desk(
         lambda desk, settings: diagnose_delivery(desk, delivery, accounts=accounts(settings))
@@ -175,8 +175,8 @@ def reverify_deliveries(
     """
     from app.bootstrap_sources import storing_sources
     from app.cli.running import with_desk
-    from app.config import load_settings
-    from app.operations.deliveries.reverify import reverify
+    from app.config.settings import load_settings
+    from app.receiving.reverify import reverify
 
     sources = storing_sources(load_settings())
     with progress("judging", None) as advance:

@@ -20,18 +20,18 @@ from typing import Final
 
 import httpx2
 
+from app.access.tokens import issue_token
 from app.bootstrap import open_desk
 from app.cli import demo_play as shop
 from app.cli.children import Child, address_of, listener_on
 from app.cli.demo_told import PATH, SECRET, Told, listening
 from app.cli.output import note
-from app.config import load_settings
-from app.errors import UsageError
-from app.logs import configure_logging
-from app.operations.desk import Desk
-from app.operations.people.manage_tokens import issue_token
+from app.config.settings import load_settings
+from app.core.errors import UsageError
+from app.core.logs import configure_logging
+from app.core.text import counted
+from app.receiving.context import Desk
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
-from app.words import counted
 
 FOLDER: Final = Path("var/demo")
 

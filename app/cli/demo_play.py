@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import httpx2
 
-from app.errors import TallyhookError, UnreachableError
-from app.operations.desk import Desk
-from app.outbound.http import asked_to_wait
+from app.core.errors import TallyhookError, UnreachableError
+from app.core.http import asked_to_wait
+from app.receiving.context import Desk
 from app.sandbox.scenarios import SCENARIOS, Scenario
 from reconcile.instants import SECOND, Instant, parse_instant
 

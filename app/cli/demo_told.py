@@ -1,5 +1,5 @@
 """The shop's endpoint for notifications in the demo: verifies each, keeps the last word on each
-order. What a shop of your own does beyond that stands in `app/outbound/README.md`."""
+order. What a shop of your own does beyond that stands in `app/providers/CALLING.md`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.cli.demo_play import Played
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from app.providers.profile import load_profile
 from app.providers.source import Source
 

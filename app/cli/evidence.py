@@ -11,11 +11,11 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, document, note
-from app.words import counted
+from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
+    from app.config.settings import Settings
+    from app.receiving.context import Desk
 
 group = typer.Typer(
     help="What a stranger can check: bundles of an order's evidence.", no_args_is_help=True
@@ -47,7 +47,7 @@ def build(
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
     from app.bootstrap_evidence import evidence_providers, signer_of
     from app.cli.running import with_desk
-    from app.operations.evidence.build_evidence import Built, Request, build_evidence
+    from app.evidence.build_evidence import Built, Request, build_evidence
     from reconcile.instants import format_instant
 
     asked = _reason(with_personal_data, reason)
@@ -90,7 +90,7 @@ def verify(
     Exit code 1 where a step fails.
     """
     from app.evidence.verify import lines_of
-    from app.operations.evidence.verify_evidence import read_bundle, trusted_key, verify_evidence
+    from app.evidence.verify_evidence import read_bundle, trusted_key, verify_evidence
 
     trusted = None if key is None else trusted_key(key)
     found = verify_evidence(read_bundle(file), trusted=trusted)
@@ -115,7 +115,7 @@ def scenario(
     """
     from app.bootstrap_evidence import evidence_providers
     from app.cli.running import with_desk
-    from app.operations.evidence.tell_scenario import tell_scenario
+    from app.evidence.tell_scenario import tell_scenario
 
     instant = _instant(as_of)
     _refuse_existing(output)
@@ -133,7 +133,7 @@ def scenario(
 
 
 def _reason(with_personal_data: bool, reason: str | None) -> str | None:
-    from app.errors import UsageError
+    from app.core.errors import UsageError
 
     if with_personal_data and reason is None:
         raise UsageError('say --reason "why personal data go in" beside --with-personal-data')
@@ -143,7 +143,7 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
 
 
 def _instant(as_of: str | None) -> int | None:
-    from app.errors import UsageError
+    from app.core.errors import UsageError
     from reconcile.instants import parse_instant
 
     try:
@@ -153,7 +153,7 @@ def _instant(as_of: str | None) -> int | None:
 
 
 def _refuse_existing(path: Path) -> None:
-    from app.errors import UsageError
+    from app.core.errors import UsageError
 
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists; name another file, or remove it")
@@ -163,7 +163,7 @@ def _refuse_existing(path: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     """For its owner alone: it may hold personal data."""
-    from app.errors import UsageError
+    from app.core.errors import UsageError
 
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -11,7 +11,7 @@ from typing import IO, Annotated, Final
 
 import typer
 
-from app.errors import UsageError
+from app.core.errors import UsageError
 
 STANDARD: Final = Path("-")
 

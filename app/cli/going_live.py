@@ -23,7 +23,7 @@ def doctor(form: FormatOption = Format.table) -> None:
     profiles, and say what to do. Exit code 1 when something must be done."""
     from app.bootstrap_checkup import examine
     from app.cli.running import run_loop
-    from app.logs import configure_logging
+    from app.core.logs import configure_logging
 
     configure_logging(level="error")
     signs = run_loop(examine())

@@ -10,9 +10,9 @@ import typer
 from app.cli.output import Format, FormatOption, emit, note
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
-    from app.operations.going_live.golive import Item
+    from app.config.settings import Settings
+    from app.golive.golive import Item
+    from app.receiving.context import Desk
     from reconcile.instants import Instant
 
 group = typer.Typer(invoke_without_command=True)
@@ -40,7 +40,7 @@ def golive(
     from app.cli.files import check_output, whole_file
     from app.cli.golive_page import page_of
     from app.cli.running import with_desk
-    from app.operations.going_live.golive import open_items
+    from app.golive.golive import open_items
 
     check_output(page, binary=False, what="the page")
 
@@ -69,7 +69,7 @@ def sign(
 ) -> None:
     """State by name what no program can check. Statements are added and never changed."""
     from app.cli.running import with_desk
-    from app.operations.going_live import golive
+    from app.golive import golive
 
     with_desk(lambda desk, settings: golive.sign(desk, item, by=by, note=text), purpose="writing")
     note(f"{by} has signed {item}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.pages.render import page
+from app.core.pages.render import page
 from reconcile.instants import Instant, format_instant
 
 _WORDS: Final = {"passed": "✓ passed", "failed": "✗ failed", "to_sign": "☐ to sign"}

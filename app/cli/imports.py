@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.output import Format, document, emit, emit_up_to, measure, note, say
-from app.words import counted
+from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
-    from app.operations.finance.import_kinds import Imported
-    from app.operations.finance.imports import Request
+    from app.config.settings import Settings
+    from app.finance.import_kinds import Imported
+    from app.finance.imports import Request
+    from app.receiving.context import Desk
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
 MappingOption = Annotated[
@@ -125,7 +125,7 @@ def _few(names: Sequence[str]) -> str:
 
 def request_of(path: Path, **said: Any) -> Request:
     """What the words of the command ask for."""
-    from app.operations.finance.imports import Request
+    from app.finance.imports import Request
 
     if said["delimiter"] in ("tab", "\\t"):
         said["delimiter"] = "\t"
@@ -135,7 +135,7 @@ def request_of(path: Path, **said: Any) -> Request:
 def list_imports(kind: Any, limit: int, form: Format) -> None:
     """Print the imports of a kind, newest first."""
     from app.cli.running import with_desk
-    from app.operations.finance.imports import past_imports
+    from app.finance.imports import past_imports
     from reconcile.instants import format_instant
 
     found = with_desk(lambda desk, settings: past_imports(desk, kind=kind, limit=limit))
@@ -149,7 +149,7 @@ def list_imports(kind: Any, limit: int, form: Format) -> None:
 
 def instant_of(said: str | None) -> int | None:
     """The instant of `--as-of`. Raises UsageError."""
-    from app.errors import UsageError
+    from app.core.errors import UsageError
     from reconcile.instants import parse_instant
 
     try:

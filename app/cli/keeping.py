@@ -19,12 +19,12 @@ from app.cli.output import (
     note,
     progress,
 )
-from app.words import counted
+from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
-    from app.operations.keeping.replay_erasures import Replayed, Without
+    from app.config.settings import Settings
+    from app.privacy.replay_erasures import Replayed, Without
+    from app.receiving.context import Desk
 
 WithoutErasures = Annotated[
     bool,
@@ -54,8 +54,8 @@ def backup(
 ) -> None:
     """Copy the database to a file, also while it is served, and check the copy."""
     from app.cli.running import run_loop
-    from app.config import load_settings
-    from app.operations.keeping.backup import back_up
+    from app.config.settings import load_settings
+    from app.privacy.backup import back_up
 
     settings = load_settings()
     with measure("copying") as show:
@@ -91,9 +91,9 @@ def restore(
     the journal of erasures."""
     from app.bootstrap_erasures import erase_in_copy
     from app.cli.running import run_loop
-    from app.clock import SystemClock
-    from app.config import load_settings
-    from app.operations.keeping.restore import restore as put_back
+    from app.config.settings import load_settings
+    from app.core.clock import SystemClock
+    from app.privacy.restore import restore as put_back
 
     settings = load_settings()
     without = said_without(without_erasures, reason=reason, by=by)
@@ -129,8 +129,8 @@ def restore(
 
 def said_without(said: bool, *, reason: str, by: str | None) -> Without | None:
     """The word to go on without the journal. Raises UsageError for half of it."""
-    from app.errors import UsageError
-    from app.operations.keeping.replay_erasures import Without
+    from app.core.errors import UsageError
+    from app.privacy.replay_erasures import Without
 
     if said != bool(reason.strip()):
         raise UsageError("--without-erasures and --reason are said together, or neither")
@@ -178,9 +178,9 @@ def prune(
     from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
-    from app.config import load_settings
-    from app.errors import UsageError
-    from app.operations.keeping.prune import Pruning, prune_by_hand, prune_settled
+    from app.config.settings import load_settings
+    from app.core.errors import UsageError
+    from app.privacy.prune import Pruning, prune_by_hand, prune_settled
 
     settings = load_settings()
     retention = retention_of(settings, compile_sources(settings))

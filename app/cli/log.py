@@ -19,12 +19,12 @@ from app.cli.output import (
     note,
     progress,
 )
-from app.words import counted
+from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
-    from app.operations.evidence.seal import Signer
+    from app.config.settings import Settings
+    from app.evidence.seal import Signer
+    from app.receiving.context import Desk
 
 group = typer.Typer(
     help="The log in which everything that is kept is sealed, so that no later change goes unseen.",
@@ -43,7 +43,7 @@ def key(
 ) -> None:
     """Show the public key with which evidence is signed, in the forms that others need."""
     from app.cli.running import with_desk
-    from app.operations.evidence.evidence_key import rotate_key, shown_key
+    from app.evidence.evidence_key import rotate_key, shown_key
 
     async def look(desk: Desk, settings: Settings) -> dict[str, Any]:
         from app.bootstrap_evidence import key_path, signer_of
@@ -65,7 +65,7 @@ def key(
 def seal() -> None:
     """Seal what waits now, and look for rows that nothing has marked; `serve` does it by itself."""
     from app.cli.running import with_desk
-    from app.operations.evidence.seal import seal_all
+    from app.evidence.seal import seal_all
 
     async def work(desk: Desk, settings: Settings) -> int:
         with progress("sealing", None) as advance:
@@ -84,7 +84,7 @@ async def _signer(desk: Desk, settings: Settings) -> Signer:
 def checkpoint() -> None:
     """Print the newest signed checkpoint. Kept elsewhere, it shows later that nothing was cut."""
     from app.cli.running import with_desk
-    from app.operations.evidence.prove_sealed import newest_checkpoint
+    from app.evidence.prove_sealed import newest_checkpoint
     from reconcile.instants import format_instant
 
     found = with_desk(lambda desk, settings: newest_checkpoint(desk))
@@ -104,7 +104,7 @@ def prove(
 ) -> None:
     """Prove by the newest checkpoint that something is in the log, as JSON."""
     from app.cli.running import with_desk
-    from app.operations.evidence.prove_sealed import prove_sealed
+    from app.evidence.prove_sealed import prove_sealed
 
     document(with_desk(lambda desk, settings: prove_sealed(desk, subject)), form)
 
@@ -119,7 +119,7 @@ def consistency(
 ) -> None:
     """Prove that the later of two checkpoints holds all that the earlier one held, as JSON."""
     from app.cli.running import with_desk
-    from app.operations.evidence.prove_sealed import prove_growth
+    from app.evidence.prove_sealed import prove_growth
 
     document(with_desk(lambda desk, settings: prove_growth(desk, old=old, new=new)), form)
 
@@ -137,8 +137,8 @@ def verify(
     Exit code 1 where something does not fit; the first leaf that does not is named.
     """
     from app.cli.running import with_desk
-    from app.errors import UsageError
-    from app.operations.evidence.verify_log import verify_log
+    from app.core.errors import UsageError
+    from app.evidence.verify_log import verify_log
 
     kept = None
     if against is not None:

@@ -40,7 +40,7 @@ from app.cli import (
 )
 from app.cli.help import Commands
 from app.cli.output import note
-from app.errors import ConfigurationError, TallyhookError
+from app.core.errors import ConfigurationError, TallyhookError
 
 application = typer.Typer(
     name="tallyhook",
@@ -156,7 +156,7 @@ def _unwritten(error: OSError) -> int:
 def _unforeseen(error: Exception) -> int:
     """The exit code where we are at fault. The error's own message stays unsaid: it may quote a
     phone or a secret, as a database's quotes every value of its statement."""
-    from app.logs import class_and_places
+    from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)
     note(f"tallyhook: this is a fault of Tallyhook's; report it with this line: {kind} at {places}")

@@ -8,10 +8,10 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import MAX_NUMBER, Format, FormatOption, emit_up_to, note
-from app.words import counted
+from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.operations.orders.notify_shop import Entry
+    from app.orders.notify_shop import Entry
 
 group = typer.Typer(
     help="What the shop is told at TALLYHOOK_SHOP__URL, and what became of it.",
@@ -32,8 +32,8 @@ def list_notifications(
 ) -> None:
     """List notifications, newest first; the id is the revision's in the outcome feed."""
     from app.cli.running import with_desk
-    from app.errors import UsageError
-    from app.operations.orders import notify_shop
+    from app.core.errors import UsageError
+    from app.orders import notify_shop
 
     chosen = next((each for each in notify_shop.STATES if each == state), None)
     if state is not None and chosen is None:
@@ -58,7 +58,7 @@ def redeliver(
 ) -> None:
     """Send notifications again, with the ids they had, and three more days to be taken."""
     from app.cli.running import with_desk
-    from app.operations.orders import notify_shop
+    from app.orders import notify_shop
 
     count = with_desk(
         lambda desk, settings: notify_shop.redeliver(desk, ids or None, by=by), purpose="writing"

@@ -26,9 +26,9 @@ def add(
     by: ByOption = None,
 ) -> None:
     """Add a person with a role. The first one must be an admin."""
+    from app.access.operators import ROLES, register_operator
     from app.cli.running import with_desk
-    from app.errors import UsageError
-    from app.operations.people.people import ROLES, register_operator
+    from app.core.errors import UsageError
 
     found = next((each for each in ROLES if each == role), None)
     if found is None:
@@ -43,8 +43,8 @@ def add(
 @group.command("list")
 def list_operators(form: FormatOption = Format.table) -> None:
     """List all operators by name, the disabled included."""
+    from app.access.operators import known_operators
     from app.cli.running import with_desk
-    from app.operations.people.people import known_operators
     from reconcile.instants import format_instant
 
     rows = [
@@ -62,8 +62,8 @@ def list_operators(form: FormatOption = Format.table) -> None:
 @group.command("disable")
 def disable(name: Name, by: ByOption = None) -> None:
     """Let a person do nothing any more; the trail keeps their name."""
+    from app.access.operators import retire_operator
     from app.cli.running import with_desk
-    from app.operations.people.people import retire_operator
 
     with_desk(
         lambda desk, settings: retire_operator(desk, name=name, by=by),

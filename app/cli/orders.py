@@ -8,12 +8,12 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note
-from reconcile.ledger import FINDING_CODES, OUTCOMES
-from reconcile.records import HOLD_REASONS
+from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from reconcile.ledger.records import HOLD_REASONS
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
+    from app.config.settings import Settings
+    from app.receiving.context import Desk
 
 group = typer.Typer(help="Orders and their explained ledgers.", no_args_is_help=True)
 
@@ -33,9 +33,9 @@ def list_orders(
 ) -> None:
     """List orders with their outcome and one line of explanation."""
     from app.cli.running import with_desk
-    from app.errors import UsageError
-    from app.operations.orders import read_orders
-    from reconcile.explain import ledger_summary
+    from app.core.errors import UsageError
+    from app.orders import read_orders
+    from reconcile.ledger.explain import ledger_summary
 
     for word, words in ((outcome, OUTCOMES), (finding, FINDING_CODES)):
         if word is not None and word not in words:
@@ -77,7 +77,7 @@ def find(
     """
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
-    from app.operations.orders.find_orders import find_orders
+    from app.orders.find_orders import find_orders
 
     found = with_desk(
         lambda desk, settings: find_orders(
@@ -119,7 +119,7 @@ def show_order(
     """Show one order's ledger: what happened, why we say so, and what would change it."""
     from app.cli.ledger_text import print_ledger
     from app.cli.running import with_desk
-    from app.errors import UsageError
+    from app.core.errors import UsageError
     from reconcile.instants import parse_instant
 
     try:
@@ -129,8 +129,8 @@ def show_order(
 
     async def look(desk: Desk, settings: Settings) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         from app.bootstrap_sources import compile_sources
-        from app.operations.orders.customers import unmask
-        from app.operations.orders.read_orders import order_document, told_of
+        from app.orders.customers import unmask
+        from app.orders.read_orders import order_document, told_of
 
         shown = await order_document(desk, reference, as_of=instant)
         told = await told_of(desk, reference, as_of=instant)
@@ -170,10 +170,10 @@ def release_orders(
     what is held. Exit code 5, and nothing is released, where one of them is not held.
     """
     from app.cli.running import with_desk
-    from app.errors import UsageError
-    from app.operations.folding import holds
-    from app.operations.orders.customers import checked_reason
-    from app.words import counted
+    from app.core.errors import UsageError
+    from app.core.text import counted
+    from app.orders import holds
+    from app.orders.customers import checked_reason
 
     if bool(references) == everything:
         raise UsageError("name the orders to release, or say --all")

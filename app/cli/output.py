@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from app.cells import csv_line, safe_cell
-from app.words import printable
+from app.core.cells import csv_line, safe_cell
+from app.core.text import printable
 
 MAX_NUMBER = 2**63 - 1
 """The largest number that a database takes, of a run, a deed or a leaf."""

@@ -11,11 +11,11 @@ from app.cli.files import OutputOption, check_output, whole_file
 from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, progress
 from app.cli.report import PeriodFormat
-from app.words import counted
+from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
+    from app.config.settings import Settings
+    from app.receiving.context import Desk
 
 group = typer.Typer(
     help="Months of the books: closed once, in order, and printed again for ever.",
@@ -41,8 +41,8 @@ def close(
     """
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
-    from app.operations.finance.close_period import Request, close_period
-    from reconcile.closing import Closing
+    from app.finance.close_period import Request, close_period
+    from reconcile.reporting.closing import Closing
 
     async def work(desk: Desk, settings: Settings) -> Any:
         request = Request(
@@ -91,7 +91,7 @@ def _tell(closing: Any, form: Format) -> None:
 def list_periods(form: FormatOption = Format.table) -> None:
     """List the closed months, the earliest first."""
     from app.cli.running import with_desk
-    from app.operations.finance.closed_periods import list_closed
+    from app.finance.closed_periods import list_closed
     from reconcile.instants import format_instant
 
     rows = [
@@ -117,8 +117,8 @@ def show(
 ) -> None:
     """Print the report of a closed month again, byte for byte as it was closed."""
     from app.cli.running import with_desk
-    from app.operations.finance.closed_periods import closed_report
-    from app.reports.render import BINARY
+    from app.finance.closed_periods import closed_report
+    from app.finance.reports.render import BINARY
 
     check_output(output, binary=form.value in BINARY, what=form.value.upper())
     content = with_desk(lambda desk, settings: closed_report(desk, period, form.value))
@@ -135,7 +135,7 @@ def verify(
 ) -> None:
     """Prove that closed months still follow from their evidence; exit code 1 where one does not."""
     from app.cli.running import with_desk
-    from app.operations.finance.verify_periods import verify_periods
+    from app.finance.verify_periods import verify_periods
 
     async def work(desk: Desk, settings: Settings) -> list[Any]:
         return [each async for each in verify_periods(desk, only=period, progress=advance)]

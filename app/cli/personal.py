@@ -9,13 +9,13 @@ import typer
 
 from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, document, emit, note, progress
-from app.words import counted
+from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
-    from app.operations.keeping.erase import Asked
-    from app.operations.keeping.erase_finding import Erasure
+    from app.config.settings import Settings
+    from app.privacy.erase import Asked
+    from app.privacy.erase_finding import Erasure
+    from app.receiving.context import Desk
 
 
 def register(application: typer.Typer) -> None:
@@ -53,10 +53,10 @@ def erase(
     A number is found where events name it as the customer's. `--everywhere` also finds it in other
     members, texts and headers, and looks for traces in the files: it reads the whole database.
     """
-    from app.config import load_settings
-    from app.config_places import sqlite_file
-    from app.errors import UsageError
-    from app.operations.keeping.erase import Asked, traces_left
+    from app.config.places import sqlite_file
+    from app.config.settings import load_settings
+    from app.core.errors import UsageError
+    from app.privacy.erase import Asked, traces_left
 
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")
@@ -76,9 +76,9 @@ def _erased(asked: Asked, settings: Settings, *, dry_run: bool) -> Erasure:
     from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources
     from app.cli.running import with_desk
-    from app.operations.evidence.seal import seal_all
-    from app.operations.keeping.erase import erase
-    from app.operations.keeping.erase_rules import Rules
+    from app.evidence.seal import seal_all
+    from app.privacy.erase import erase
+    from app.privacy.erase_rules import Rules
 
     sources = compile_sources(settings)
     rules = Rules.of_days(settings.retention_minimum_days)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.cli.output import note
-from app.words import counted
+from app.core.text import counted
 
 PlayOption = Annotated[
     Path | None,
@@ -31,7 +31,7 @@ def check_nothing_to_play(context: typer.Context) -> None:
 
     A token in the environment may be there for another command.
     """
-    from app.errors import UsageError
+    from app.core.errors import UsageError
 
     for name in ("speed", "token"):
         source = context.get_parameter_source(name)
@@ -41,7 +41,7 @@ def check_nothing_to_play(context: typer.Context) -> None:
 
 def check_webhook_url(url: str) -> None:
     """Raises UsageError for what is no address to send events to."""
-    from app.errors import UsageError
+    from app.core.errors import UsageError
     from app.sandbox.settings import is_absolute_http
 
     if not is_absolute_http(url):
@@ -55,11 +55,11 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
     import anyio
 
     from app.cli.running import run_loop
-    from app.clock import SystemClock
-    from app.sandbox.courier import courier_client
+    from app.core.clock import SystemClock
     from app.sandbox.playing import Stage, play
     from app.sandbox.script import read_script
     from app.sandbox.settings import SANDBOX_SECRET, SandboxSettings
+    from app.sandbox.webhook_sender import courier_client
 
     script = read_script(path, secret=SANDBOX_SECRET)
     lasts = (script.acts[-1].at - script.acts[0].at) / 1_000_000 / speed

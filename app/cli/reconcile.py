@@ -22,7 +22,7 @@ from app.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from app.operations.desk import Desk
+    from app.receiving.context import Desk
 
 group = typer.Typer(
     help="Match ledgers, order books and statements; find and explain every difference.",
@@ -69,8 +69,8 @@ def run(
     """
     from app.cli.reconcile_text import print_run
     from app.cli.running import with_desk
-    from app.operations.finance.reconcile_period import Asked, Ran, reconcile_period
-    from app.operations.finance.reconcile_rows import rows_ahead
+    from app.finance.reconcile_period import Asked, Ran, reconcile_period
+    from app.finance.reconcile_rows import rows_ahead
 
     asked = Asked(
         since=moment(since, "--from"),
@@ -103,8 +103,8 @@ def show(
     """Show a run again: its totals, and each break that it saw with where that stands now."""
     from app.cli.reconcile_text import print_run
     from app.cli.running import with_desk
-    from app.operations.finance.read_breaks import finished_run
-    from app.operations.finance.reconcile_period import Ran, ran
+    from app.finance.read_breaks import finished_run
+    from app.finance.reconcile_period import Ran, ran
 
     async def work(desk: Desk) -> Ran:
         found = await ran(desk, await finished_run(desk, number))
@@ -123,7 +123,7 @@ def list_runs(
 ) -> None:
     """List runs, newest first."""
     from app.cli.running import with_desk
-    from app.operations.finance.read_breaks import finished_runs
+    from app.finance.read_breaks import finished_runs
     from reconcile.instants import format_instant
 
     def shown(instant: int | None) -> str | None:
@@ -156,8 +156,8 @@ def preview(
 ) -> None:
     """Show what other rules would newly match, lose and change, with money. Nothing is kept."""
     from app.cli.running import with_desk
-    from app.operations.finance.match_rules import Preview, preview_rules
-    from app.operations.finance.reconcile_rows import rows_ahead
+    from app.finance.match_rules import Preview, preview_rules
+    from app.finance.reconcile_rows import rows_ahead
 
     text = _text_of(rules)
 
@@ -191,7 +191,7 @@ def _print_preview(found: dict[str, Any]) -> None:
 def show_rules(form: DocumentOption = Format.table) -> None:
     """Show the rules in force, and who saved them when."""
     from app.cli.running import with_desk
-    from app.operations.finance.match_rules import current_rules
+    from app.finance.match_rules import current_rules
     from reconcile.instants import format_instant
 
     found = with_desk(lambda desk, settings: current_rules(desk))
@@ -219,7 +219,7 @@ def save(
     """Put the rules of a file in force for the runs to come. `reconcile preview` shows first what
     they would change."""
     from app.cli.running import with_desk
-    from app.operations.finance.match_rules import save_rules
+    from app.finance.match_rules import save_rules
 
     text = _text_of(file)
     saved = with_desk(
@@ -230,8 +230,8 @@ def save(
 
 
 def _text_of(file: Path) -> str:
-    from app.errors import ConfigurationError
-    from app.operations.finance.rule_file import MAX_BYTES
+    from app.core.errors import ConfigurationError
+    from app.finance.rule_file import MAX_BYTES
 
     try:
         with file.open("rb") as opened:

@@ -7,11 +7,11 @@ from typing import Any
 
 from app.cli.output import Format, emit, note, shown
 from app.cli.streams import print_document, print_items
-from app.operations.desk import Desk
-from app.operations.finance.read_breaks import breaks_of_run
-from app.operations.finance.reconcile_period import BUILT_IN, Ran
-from app.operations.finance.run_document import run_document
-from app.words import counted
+from app.core.text import counted
+from app.finance.read_breaks import breaks_of_run
+from app.finance.reconcile_period import BUILT_IN, Ran
+from app.finance.run_document import run_document
+from app.receiving.context import Desk
 from reconcile.instants import Instant, format_instant
 
 BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sentence")

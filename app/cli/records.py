@@ -50,7 +50,7 @@ def import_records(
     A book says nothing of an order's price: ledgers change only by source, session_reference and
     payment_reference, which lead the provider's events to the order.
     """
-    from app.operations.finance.imports import import_book
+    from app.finance.imports import import_book
 
     request = request_of(
         file,
@@ -79,7 +79,7 @@ def list_records(
 ) -> None:
     """List the lines of the order book, by key, as they are known or were at an instant."""
     from app.cli.running import with_desk
-    from app.operations.finance.read_lines import list_book
+    from app.finance.read_lines import list_book
     from reconcile.money import to_json
 
     at = instant_of(as_of)

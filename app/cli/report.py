@@ -11,14 +11,14 @@ import typer
 from app.cli.days import end_of, moment
 from app.cli.files import OutputOption, check_output, whole_file
 from app.cli.output import note, progress
-from app.words import counted
+from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.operations.desk import Desk
-    from app.operations.finance.report_journal import JournalTotals
-    from app.reports.journal import Accounts
-    from reconcile.journal import Transaction
-    from reconcile.report import Basis, PeriodReport, Scope
+    from app.finance.report_journal import JournalTotals
+    from app.finance.reports.journal import Accounts
+    from app.receiving.context import Desk
+    from reconcile.reporting.journal import Transaction
+    from reconcile.reporting.report import Basis, PeriodReport, Scope
 
 group = typer.Typer(help="What became of a period's orders and money.", no_args_is_help=True)
 
@@ -82,8 +82,8 @@ def period(
     tie does not hold.
     """
     from app.cli.running import with_desk
-    from app.operations.finance.report_period import report_period
-    from app.reports.render import BINARY, check_format, render
+    from app.finance.report_period import report_period
+    from app.finance.reports.render import BINARY, check_format, render
 
     check_output(output, binary=form.value in BINARY, what=form.value.upper())
     check_format(form.value)
@@ -124,7 +124,7 @@ def journal(
     statement's, write-offs on the day they were accepted.
     """
     from app.cli.running import with_desk
-    from app.reports.accounts import accounts_of
+    from app.finance.reports.accounts import accounts_of
 
     named = accounts_of("" if accounts is None else _text_of(accounts))
     check_output(output, binary=False, what="a journal")
@@ -142,8 +142,8 @@ def journal(
 async def _journal(
     desk: Desk, scope: Scope, into: tuple[JournalFormat, Accounts, IO[bytes]]
 ) -> JournalTotals:
-    from app.operations.finance.report_journal import report_journal
-    from app.reports.journal import head, writer
+    from app.finance.report_journal import report_journal
+    from app.finance.reports.journal import head, writer
 
     form, accounts, file = into
     title = f"Tallyhook {scope.environment}"
@@ -158,7 +158,7 @@ async def _journal(
 
 
 def _scope(desk: Desk, *, since: str, until: str, as_of: str | None, basis: Basis) -> Scope:
-    from reconcile.report import Scope
+    from reconcile.reporting.report import Scope
 
     start, end = moment(since, "--from"), end_of(until, "--to")
     known = moment(as_of, "--as-of")
@@ -174,7 +174,7 @@ def _scope(desk: Desk, *, since: str, until: str, as_of: str | None, basis: Basi
 
 
 def _text_of(path: Path) -> str:
-    from app.errors import UsageError
+    from app.core.errors import UsageError
 
     try:
         return path.read_text(encoding="utf-8")

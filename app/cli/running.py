@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from app.collector import look_seldom, pass_over_start
+from app.core.collector import look_seldom, pass_over_start
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
+    from app.config.settings import Settings
+    from app.receiving.context import Desk
 
 Result = TypeVar("Result")
 
@@ -35,8 +35,8 @@ def with_desk(
 ) -> Result:
     """Load the settings, open the store for a purpose, and call `use` with desk and settings."""
     from app.bootstrap import open_desk
-    from app.config import load_settings
-    from app.logs import configure_logging
+    from app.config.settings import load_settings
+    from app.core.logs import configure_logging
 
     settings = load_settings()
     # A command's result is what it prints; only what went wrong is logged beside it.

@@ -62,8 +62,8 @@ def serve(
     from app.bootstrap_sources import problems_of_sources
     from app.cli.output import note
     from app.cli.running import run_loop
-    from app.config import load_settings
-    from app.logs import configure_logging
+    from app.config.settings import load_settings
+    from app.core.logs import configure_logging
 
     host, port, listener = _where(host, port, fd)
     settings = load_settings(serving=True, also=problems_of_sources)
@@ -105,8 +105,8 @@ def worker(
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
     from app.bootstrap_serving import work
     from app.cli.running import run_loop
-    from app.config import load_settings
-    from app.logs import configure_logging
+    from app.config.settings import load_settings
+    from app.core.logs import configure_logging
     from app.worker_process import Parent
 
     settings = load_settings()

@@ -27,8 +27,8 @@ def check(
 
     Exit code 0 whatever the verdicts are: they are the answer.
     """
-    from app.clock import SystemClock
-    from app.operations.deliveries.check_signatures import check_lines, lines_of
+    from app.core.clock import SystemClock
+    from app.providers.check_signatures import check_lines, lines_of
 
     lines = lines_of(sys.stdin.buffer)
     for verdict in check_lines(lines, profile=profile, now=SystemClock().now()):

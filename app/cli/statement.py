@@ -27,7 +27,7 @@ from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, emit_up_to
 
 if TYPE_CHECKING:
-    from app.config import Settings
+    from app.config.settings import Settings
 
 group = typer.Typer(
     help="Statements: the provider's settlement and transaction files.", no_args_is_help=True
@@ -55,7 +55,7 @@ def import_statement(
 
     The same file again changes nothing; a changed row is a new version, and the old one is kept.
     """
-    from app.operations.finance.imports import import_statement
+    from app.finance.imports import import_statement
 
     request = request_of(
         file,
@@ -89,7 +89,7 @@ def _source(settings: Settings, said: str | None) -> str:
     Raises UsageError where it is for a person to say: a line under another source is another line,
     and its money would count twice.
     """
-    from app.errors import UsageError
+    from app.core.errors import UsageError
 
     known = sorted(settings.sources)
     if said is not None:
@@ -110,7 +110,7 @@ def list_statement_lines(
 ) -> None:
     """List the lines of statements, by key, as they are known or were at an instant."""
     from app.cli.running import with_desk
-    from app.operations.finance.read_lines import list_statement
+    from app.finance.read_lines import list_statement
     from reconcile.money import Money, to_json
 
     at = instant_of(as_of)

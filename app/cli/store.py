@@ -21,11 +21,11 @@ from app.cli.output import (
     progress,
     progress_ahead,
 )
-from app.words import counted
+from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.operations.folding.prove import Proof
-    from app.operations.keeping.check_store import Report
+    from app.orders.prove import Proof
+    from app.privacy.check import Report
 
 group = typer.Typer(
     help="The database: bring it up to date, check it, make it small.", no_args_is_help=True
@@ -58,7 +58,7 @@ def upgrade(
     """Bring the database up to date. `serve` does this by itself on SQLite."""
     from app.bootstrap import preview_upgrade, upgrade_database
     from app.cli.running import run_loop
-    from app.config import load_settings
+    from app.config.settings import load_settings
 
     settings = load_settings(serving=True)
     if not dry_run:
@@ -81,8 +81,8 @@ def check(form: DocumentOption = Format.table) -> None:
     from app.bootstrap_keys import known_phone_key
     from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
-    from app.config import load_settings
-    from app.operations.keeping.check_store import check_store
+    from app.config.settings import load_settings
+    from app.privacy.check import check_database
 
     settings = load_settings()
     sources = compile_sources(settings, phone_digests=known_phone_key(settings))
@@ -90,7 +90,7 @@ def check(form: DocumentOption = Format.table) -> None:
     phones_go = retention is not None and retention.phones is not None
     with progress_ahead("checking") as (ahead, advance):
         report = with_desk(
-            lambda desk, settings: check_store(
+            lambda desk, settings: check_database(
                 desk, sources=sources, phones_go=phones_go, progress=advance, ahead=ahead
             )
         )
@@ -111,7 +111,7 @@ def create(
     that nothing of it is needed."""
     from app.bootstrap import create_database
     from app.cli.running import run_loop
-    from app.config import load_settings
+    from app.config.settings import load_settings
 
     path = run_loop(create_database(load_settings(serving=True), anew=new))
     note(f"There is a new, empty database at {path}.")
@@ -124,7 +124,7 @@ def adopt_the_inbox() -> None:
     is stored already is passed over; of one that is gone, what was accepted and not read is lost.
     The service must be stopped."""
     from app.cli.running import with_desk
-    from app.operations.keeping.restore import adopt_inbox
+    from app.privacy.restore import adopt_inbox
 
     records = with_desk(lambda desk, settings: adopt_inbox(desk), purpose="alone")
     note(f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`.")
@@ -135,7 +135,7 @@ def vacuum() -> None:
     """Write an SQLite database anew, so that nothing deleted is left in unused places, and it
     becomes as small as it can be. The service must be stopped."""
     from app.cli.running import with_desk
-    from app.operations.keeping.backup import rewrite
+    from app.privacy.backup import rewrite
 
     with_desk(lambda desk, settings: rewrite(desk), purpose="alone")
     note("The database has been written anew; nothing that was deleted is left in it.")
@@ -154,7 +154,7 @@ def restored(
     journal of erasures."""
     from app.bootstrap_erasures import again
     from app.cli.running import with_desk
-    from app.operations.keeping.restore import after_restore
+    from app.privacy.restore import after_restore
 
     without = said_without(without_erasures, reason=reason, by=by)
     with progress("erasing again", None) as advance:
@@ -179,8 +179,8 @@ def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
     from app.bootstrap_sources import storing_sources
     from app.cli.running import with_desk
-    from app.config import load_settings
-    from app.operations.folding.reindex import reindex as run_reindex
+    from app.config.settings import load_settings
+    from app.orders.reindex import reindex as run_reindex
 
     sources = storing_sources(load_settings())  # before the store: a wrong one makes no database
     with progress("reading", None) as advance:
@@ -213,8 +213,8 @@ def refold(
     """Fold due orders, or rebuild every ledger, and publish what changed."""
     from app.bootstrap import store_settings
     from app.cli.running import with_desk
-    from app.operations.folding.rebuild import Helpers, refold_all
-    from app.operations.folding.refold import refold_until_quiet
+    from app.orders.rebuild import Helpers, refold_all
+    from app.orders.refold import refold_until_quiet
 
     chosen = min(len(os.sched_getaffinity(0)), 8) if jobs is None else jobs
     with progress("folding", None) as advance:
@@ -248,8 +248,8 @@ def prove(
 ) -> None:
     """Fold stored histories again, shuffled, duplicated and split, and compare the ledgers."""
     from app.cli.running import with_desk
-    from app.errors import UsageError
-    from app.operations.folding.prove import prove_orders
+    from app.core.errors import UsageError
+    from app.orders.prove import prove_orders
 
     if bool(references) == everything:
         raise UsageError("name the orders to prove, or say --all")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from app.cells import csv_line
 from app.cli.output import Format, cell, emit, json_text
+from app.core.cells import csv_line
 
 Items = AsyncIterator[list[dict[str, Any]]]
 

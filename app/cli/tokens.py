@@ -10,9 +10,9 @@ from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note
 
 if TYPE_CHECKING:
-    from app.config import Settings
-    from app.operations.desk import Desk
-    from app.operations.people.manage_tokens import TokenScope
+    from app.access.tokens import TokenScope
+    from app.config.settings import Settings
+    from app.receiving.context import Desk
     from reconcile.instants import Instant
 
 group = typer.Typer(help="Programs that may use the API.", no_args_is_help=True)
@@ -39,8 +39,8 @@ def add(
     form: DocumentOption = Format.table,
 ) -> None:
     """Make a token and show it, this once."""
+    from app.access.tokens import UNNAMED, issue_token, token_of
     from app.cli.running import with_desk
-    from app.operations.people.manage_tokens import UNNAMED, issue_token, token_of
 
     scopes = _scopes(scope) if scope else UNNAMED
 
@@ -65,8 +65,8 @@ def add(
 
 
 def _scopes(given: list[str]) -> list[TokenScope]:
-    from app.errors import UsageError
-    from app.operations.people.manage_tokens import TOKEN_SCOPES
+    from app.access.tokens import TOKEN_SCOPES
+    from app.core.errors import UsageError
 
     found = [scope for scope in TOKEN_SCOPES if scope in given]
     if set(given) - set(TOKEN_SCOPES):
@@ -86,8 +86,8 @@ COLUMNS = ("name", "scopes", "until", "created_at", "revoked_at", "changed_at")
 @group.command("list")
 def list_tokens(form: FormatOption = Format.table) -> None:
     """List tokens by name, with what each is for; never the tokens themselves."""
+    from app.access.tokens import known_tokens
     from app.cli.running import with_desk
-    from app.operations.people.manage_tokens import known_tokens
 
     rows = [
         {
@@ -106,8 +106,8 @@ def list_tokens(form: FormatOption = Format.table) -> None:
 @group.command("revoke")
 def revoke(name: Name, by: ByOption = None) -> None:
     """Revoke a token; the next request with it is refused."""
+    from app.access.tokens import withdraw_token
     from app.cli.running import with_desk
-    from app.operations.people.manage_tokens import withdraw_token
 
     with_desk(
         lambda desk, settings: withdraw_token(desk, name=name, by=by),

@@ -1,1 +1,14 @@
 """What proves itself to strangers: the evidence key, and the two forms in which it signs."""
+
+__all__ = (
+    "build_evidence",
+    "evidence_key",
+    "gather_evidence",
+    "prove_sealed",
+    "pseudonyms",
+    "seal",
+    "tell_scenario",
+    "verify",
+    "verify_evidence",
+    "verify_log",
+)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import rfc8785
 
-from app.errors import UsageError
+from app.core.errors import UsageError
 from app.evidence import minisign
 from app.evidence.dossier import Dossier
 from app.evidence.files import Files, entry, files_of

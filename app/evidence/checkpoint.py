@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.evidence.keys import EvidenceKey, PublicKey
-from reconcile.merkle import Hash
+from reconcile.transparency.merkle import Hash
 
 MAX_NOTE_BYTES: Final = 64 * 1024
 """Of a note that is read: ours have some 250; others may have added signatures."""

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.masking import Masking
-from app.store.evidence.dossiers import Arrived
-from app.store.folding.published import Published
-from reconcile.history import History
+from app.core.masking import Masking
+from app.evidence.dossier_store import Arrived
+from app.orders.published_store import Published
 from reconcile.instants import Instant
-from reconcile.policy import Policy
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,12 @@ from typing import Any, Final
 from app.evidence.dossier import Dossier, Proven, Told
 from app.evidence.letter import letter
 from app.evidence.words import README
-from app.store.folding.published import Published
-from reconcile.evidence import history_document, value_document
-from reconcile.explain import ledger_document
-from reconcile.fold import fold
+from app.orders.published_store import Published
 from reconcile.instants import Instant, format_duration, format_instant
-from reconcile.records import Record
+from reconcile.ledger.explain import ledger_document
+from reconcile.ledger.fold import fold
+from reconcile.ledger.records import Record
+from reconcile.transparency.evidence import history_document, value_document
 
 VERIFIER: Final = Path(__file__).with_name("verify.py")
 

@@ -15,8 +15,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from app.errors import ConfigurationError
-from app.private_files import read_private, write_new
+from app.core.errors import ConfigurationError
+from app.core.private_files import read_private, write_new
 
 VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
 """The setting that names the file."""

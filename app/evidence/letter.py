@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from app.core.pages.render import page
 from app.evidence.dossier import Dossier, Told
 from app.evidence.timeline import Spoken, drawing
-from app.pages.render import page
-from reconcile.correlate import Heard
-from reconcile.explain import explain, finding_text
 from reconcile.instants import Instant, format_duration, format_instant
-from reconcile.ledger import Ledger
+from reconcile.ledger.correlate import Heard
+from reconcile.ledger.explain import explain, finding_text
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.records import Record
 from reconcile.money import Money
-from reconcile.records import Record
 
 ROWS: Final[Mapping[str, int]] = {
     "explanation": 10,

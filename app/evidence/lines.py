@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconcile.books import BookLine, StatementLine
 from reconcile.instants import Instant, format_instant
+from reconcile.matching.books import BookLine, StatementLine
 from reconcile.money import Money, to_json
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, Final, TypeVar
 
+from app.core.masking import Masking
 from app.evidence.dossier import Sealed
-from app.masking import Masking
-from reconcile.events import Delivery, Event
-from reconcile.history import History
-from reconcile.records import Record
+from reconcile.ledger.events import Delivery, Event
+from reconcile.ledger.history import History
+from reconcile.ledger.records import Record
 
 Text = TypeVar("Text", Event, Record)
 

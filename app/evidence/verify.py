@@ -306,7 +306,7 @@ def _compare(each: dict[str, Any], thing: dict[str, Any], bundle: Bundle) -> Non
 def ledger(bundle: Bundle) -> tuple[bool | None, str]:
     """Step 8: fold what is here, and compare."""
     try:
-        from reconcile.evidence import ledger_of
+        from reconcile.transparency.evidence import ledger_of
     except ImportError:
         return None, "The package `reconcile` of Tallyhook is not installed here."
     try:

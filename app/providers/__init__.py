@@ -1,1 +1,25 @@
 """How providers sign, name, date and price their events: profile files and their engine."""
+
+__all__ = (
+    "check_signatures",
+    "dates",
+    "doctor",
+    "fetched",
+    "fields",
+    "fingerprints",
+    "headers",
+    "key_identities",
+    "named.contract",
+    "paths",
+    "phones",
+    "places",
+    "probe",
+    "profile",
+    "provider_client",
+    "questions",
+    "read_profiles",
+    "schemes",
+    "sections",
+    "source",
+    "unverified",
+)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.encodings import SECRET_ENCODINGS
 from app.providers.places import Headers
 from app.providers.profile import load_profile, shipped_profiles

@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from app.core.reading_result import Unreadable
+from app.core.strict_json import parse
 from app.providers.forms import parse_pairs
 from app.providers.json_text import slices
 from app.providers.paths import EACH, MAX_ITEMS, Path, find
-from app.providers.reading import Unreadable
 from app.providers.request import first
 from app.providers.sections import RequestRule
-from app.providers.strict_json import parse
 
 
 class Item(NamedTuple):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
+from app.core.reading_result import Unreadable
+from app.core.strict_json import parse_written
 from app.providers.forms import parse_pairs, write_pairs
 from app.providers.json_text import compact
 from app.providers.named.contract import Signed
 from app.providers.paths import Path, compile_path
 from app.providers.places import compile_place
-from app.providers.reading import Unreadable
 from app.providers.request import Request
-from app.providers.strict_json import parse_written
 
 
 class Draft:

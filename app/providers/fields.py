@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from app.core.reading_result import Unreadable
+from app.core.references import MAX_REFERENCE, fault_of
 from app.providers.facts import Facts
 from app.providers.filters import compile_filters
 from app.providers.grammar import Group, Reference, Token, read_template
 from app.providers.headers import header_values
 from app.providers.paths import Path, Where, compile_path, take
-from app.providers.reading import Unreadable
-from app.references import MAX_REFERENCE, fault_of
 
 MAX_ID: Final = 255
 MAX_TEXT: Final = MAX_REFERENCE
@@ -244,7 +244,7 @@ def event_id(value: Any, name: str) -> str:
 
 
 def required_text(value: Any, name: str) -> str:
-    """A reference, or a word such as the event's kind: see `app.references`."""
+    """A reference, or a word such as the event's kind: see `app.core.references`."""
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.asymmetric import load_key
 from app.providers.doctor import Account, Patient
 from app.providers.encodings import SECRET_ENCODINGS

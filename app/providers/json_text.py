@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from json import decoder
 from typing import Any, Final
 
+from app.core.strict_json import Written
 from app.providers.paths import EACH, Each, Path, Step, Where, take
-from app.providers.strict_json import Written
 
 _scanstring: Final[Callable[[str, int], tuple[str, int]]] = vars(decoder)["scanstring"]
 _BLANK = re.compile(r"[ \t\n\r]*")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.headers import Headers
 from app.providers.keys import compile_keys
 from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed

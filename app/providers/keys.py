@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.encodings import SECRET_ENCODINGS
 from app.providers.key_pairs import refuse_key_pair
 from app.providers.named.contract import Secrets

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.profile_lines import line_of
 from app.providers.rules import check
 from app.providers.rules_together import check_together

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.fields import order_at_provider
 from app.providers.sections import FetchBackRule
-from reconcile.events import Event
+from reconcile.ledger.events import Event
 
 REFERENCES: Final = ("id", "order", "session", "payment", "capture", "movement")
 """What of an event may stand in a question about it."""

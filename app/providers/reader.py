@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.phone_key import PhoneKey
+from app.core.phone_key import PhoneKey
+from app.core.reading_result import Reading, Unreadable
 from app.providers.amounts import amount_unit, read_amount
 from app.providers.dates import DATES
 from app.providers.documents import DOCUMENTS, Item, items_of
@@ -27,11 +28,10 @@ from app.providers.fields import (
 from app.providers.headers import Headers
 from app.providers.paths import compile_path
 from app.providers.phones import phone_digits
-from app.providers.reading import Reading, Unreadable
 from app.providers.sections import AmountsRule, Locations, Profile
 from app.providers.words import Words
-from reconcile.events import ClaimKind, Event, Standing
 from reconcile.instants import Instant
+from reconcile.ledger.events import ClaimKind, Event, Standing
 from reconcile.money import Money
 from reconcile.values import maker
 

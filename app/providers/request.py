@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from app.core.reading_result import Unreadable
+from app.core.strict_json import parse_written
 from app.providers.forms import Pairs, parse_pairs
 from app.providers.headers import Headers
-from app.providers.reading import Unreadable
-from app.providers.strict_json import parse_written
 
 _UNMADE: Final = object()
 

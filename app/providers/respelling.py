@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from app.providers.reading import Unreadable
-from app.providers.strict_json import parse
+from app.core.reading_result import Unreadable
+from app.core.strict_json import parse
 
 _ESCAPED: Final = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
 """What some encoders write for signs that mean something in HTML."""

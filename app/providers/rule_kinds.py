@@ -19,7 +19,7 @@ from app.providers.places import compile_place
 from app.providers.schemes import NAMED as NAMED_PREFIX
 from app.providers.schemes import SCHEMES, UNSIGNED
 from reconcile.currencies import EXPONENTS
-from reconcile.events import CLAIM_KINDS
+from reconcile.ledger.events import CLAIM_KINDS
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reconcile.events import ClaimKind
+from reconcile.ledger.events import ClaimKind
 
 Locations = tuple[str, ...]
 """`json:PATH`, `header:NAME`, … of which the first present counts; empty: there is none."""

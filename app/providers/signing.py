@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.documents import expand
 from app.providers.drafts import Draft, insert
 from app.providers.json_text import compact

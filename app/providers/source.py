@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.errors import ConfigurationError
-from app.phone_key import PhoneKey
+from app.core.errors import ConfigurationError
+from app.core.phone_key import PhoneKey
+from app.core.reading_result import Reading, Unreadable
 from app.providers.answers import Handshake, Reply, compile_acknowledgement
 from app.providers.ending import ALL_ENDED, Ending
 from app.providers.fetched import AnswerReader
@@ -14,12 +15,11 @@ from app.providers.judging import Judge, compile_judge
 from app.providers.named.contract import Arrived, Secrets, Signed
 from app.providers.places import Headers
 from app.providers.reader import Reader
-from app.providers.reading import Reading, Unreadable
 from app.providers.refusal import Reason, Refusal
 from app.providers.schemes import TOKENS, UNSIGNED
 from app.providers.sections import Profile
-from reconcile.events import Event
 from reconcile.instants import Instant
+from reconcile.ledger.events import Event
 
 __all__ = ["Reason", "Refusal", "Reply", "Signed", "Source"]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
+from app.core.reading_result import Reading, Unreadable
 from app.providers.fetched import AnswerReader
 from app.providers.headers import Headers
 from app.providers.named.registry import WRAPPED
 from app.providers.reader import Reader
-from app.providers.reading import Reading, Unreadable
 from app.providers.schemes import NAMED
 from app.providers.sections import Profile
-from reconcile.events import Event
+from reconcile.ledger.events import Event
 
 
 class ProfileReader:

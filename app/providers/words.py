@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.providers.sections import Claims
-from reconcile.events import ClaimKind
+from reconcile.ledger.events import ClaimKind
 
 
 class Words:

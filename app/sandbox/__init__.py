@@ -3,3 +3,12 @@
 It shares the signing code with the receiver and nothing else, so that a mistake in reading
 events cannot be cancelled out by the same mistake in writing them. See README.md beside this.
 """
+
+__all__ = (
+    "playing",
+    "scenarios",
+    "script",
+    "server",
+    "settings",
+    "webhook_sender",
+)

@@ -14,10 +14,10 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpx2
 
-from app.clock import Clock
-from app.errors import UnreachableError, UsageError
-from app.sandbox.courier import USER_AGENT, Sleep
+from app.core.clock import Clock
+from app.core.errors import UnreachableError, UsageError
 from app.sandbox.script import EXPECTED, Act, Script
+from app.sandbox.webhook_sender import USER_AGENT, Sleep
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.money import Money, to_json
 

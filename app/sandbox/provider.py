@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskGroup
 
-from app.clock import Clock
+from app.core.clock import Clock
 from app.sandbox.bodies import exact_json
-from app.sandbox.courier import Courier, Parcel, Sleep
 from app.sandbox.idempotency import IdempotencyKeys
 from app.sandbox.problems import RefusalError
 from app.sandbox.requests import SessionRequest
@@ -23,6 +22,7 @@ from app.sandbox.settings import SandboxSettings
 from app.sandbox.timeline import Moment, moments_of
 from app.sandbox.truth import TruthBook
 from app.sandbox.truth_file import TruthFile
+from app.sandbox.webhook_sender import Courier, Parcel, Sleep
 from reconcile.instants import SECOND, Instant, format_instant
 
 TRUTH_PAUSE_S = 0.05

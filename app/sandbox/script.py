@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from app.errors import ConfigurationError, UsageError
-from app.evidence.standins import FORMAT, Piece, dated
+from app.core.errors import ConfigurationError, UsageError
+from app.evidence.pseudonyms import FORMAT, Piece, dated
 from app.providers.profile import read_profile
 from app.providers.source import Source
-from reconcile.evidence import record_of
 from reconcile.instants import Instant, parse_instant
-from reconcile.records import Record
+from reconcile.ledger.records import Record
+from reconcile.transparency.evidence import record_of
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 """Of a scenario: a thousand bodies of 64 KiB."""

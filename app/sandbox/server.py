@@ -25,16 +25,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from app.clock import Clock, SystemClock
-from app.errors import PortTaken
-from app.sandbox.courier import Courier, Signer, Sleep, courier_client
-from app.sandbox.dropping import DroppedConnection, DroppingProtocol
+from app.core.clock import Clock, SystemClock
+from app.core.errors import PortTaken
+from app.sandbox.connection_faults import DroppedConnection, DroppingProtocol
 from app.sandbox.idempotency import check_key
 from app.sandbox.page import HEADERS, checkout_page
 from app.sandbox.problems import RefusalError, answer_fault, answer_http_error, answer_refusal
 from app.sandbox.provider import Provider
 from app.sandbox.requests import SessionRequest, check_request, digest_of, read_json
 from app.sandbox.settings import DEFAULT_PORT, SandboxSettings, is_live_token
+from app.sandbox.webhook_sender import Courier, Signer, Sleep, courier_client
 
 MAX_BODY_BYTES: Final = 64 * 1024
 """A session request has about 300 bytes."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 
 DEFAULT_PORT: Final = 8090
 

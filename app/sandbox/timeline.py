@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.sandbox.bodies import event_body
-from app.sandbox.courier import Parcel
 from app.sandbox.scenarios import Step
 from app.sandbox.sessions import Session
 from app.sandbox.truth import Happening
+from app.sandbox.webhook_sender import Parcel
 from reconcile.instants import Instant
 
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterator, Sequence
 
 from tests.architecture.tree import Module, imports, imports_from, names
 
-LAYERS = (
-    ("values", "money", "currencies", "instants", "canonical", "periods"),
-    ("events", "records", "history", "correlate", "policy"),
-    ("ledger", "movements", "unread", "doubt", "reasons", "outcome", "fulfilling", "findings"),
-    ("fold", "revise", "explain", "settle"),
-    ("books", "statement", "takings", "breaks", "merkle"),
-    ("match", "evidence"),
-    ("report", "journal"),
-    ("blockers", "figures", "closing"),
+PARTS = ("ledger", "transparency", "matching", "reporting")
+"""The parts of reconcile from the bottom up; the values beside them lie under all of them."""
+
+GROUPS = (
+    ("core",),
+    ("config",),
+    ("database",),
+    ("access",),
+    ("providers",),
+    ("sealing",),
+    ("receiving",),
+    ("orders",),
+    ("checkout", "finance", "evidence"),
+    ("privacy",),
+    ("monitoring",),
+    ("sandbox",),
+    ("golive",),
+    ("api",),
+    ("bootstrap",),
+    ("cli",),
 )
-"""reconcile from the bottom up; a module `match_rules` is of the layer of `match`."""
+"""The rooms of app from left to right: each may use those of the groups before its own. Files
+beside them that wire, `bootstrap*.py` and `worker_process.py`, are one room, and `__main__.py` is
+of the command line."""
 
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")
 CHANCE = ("random", "uuid", "secrets", "os.urandom")
@@ -41,51 +55,135 @@ def engine_is_pure(module: Module) -> Iterator[str]:
     """reconcile imports the standard library and itself, never upward."""
     if not module.within("reconcile"):
         return
-    here = layer_of(module.path.removeprefix("reconcile/").removesuffix(".py"))
-    if here is None and module.path != "reconcile/__init__.py":
-        yield module.at(module.tree, "has no place in LAYERS (tests/architecture/direction.py)")
+    here = part_of(module.path.removesuffix(".py").replace("/", "."))
     for node, name in imports(module):
-        top, _, rest = name.partition(".")
-        there = layer_of(rest.partition(".")[0])
+        top = name.partition(".")[0]
         if top not in ("reconcile", "__future__") and top not in sys.stdlib_module_names:
             yield module.at(node, f"imports {name}, which is not of the standard library")
-        elif top == "reconcile" and here is not None and there is not None and there > here:
+        elif top == "reconcile" and here is not None and (part_of(name) or 0) > here:
             yield module.at(node, f"imports {name}, which is above it")
+    if here is None:
+        yield module.at(module.tree, "has no place in PARTS (tests/architecture/direction.py)")
 
 
-def layer_of(name: str) -> int | None:
-    """How high a module of reconcile stands; None where it has no place."""
-    for height, layer in enumerate(LAYERS):
-        if name in layer or name.partition("_")[0] in layer:
-            return height
-    return None
+def part_of(name: str) -> int | None:
+    """How high a module of reconcile stands; None where it is in a folder that has no place."""
+    part = name.split(".")[1:2]
+    if part and part[0] in PARTS:
+        return 1 + PARTS.index(part[0])
+    return None if len(name.split(".")) > 2 and part[0] not in VALUES else 0
 
 
-def engine_has_no_cycles(tree: Sequence[Module]) -> Iterator[str]:
-    """No two modules of reconcile need each other, directly or around corners."""
+VALUES = ("values", "money", "currencies", "instants", "canonical", "periods")
+"""The values of reconcile."""
+
+
+def no_circles(tree: Sequence[Module]) -> Iterator[str]:
+    """No files of the product need each other, directly or around corners."""
+    known = {module.path.removesuffix(".py").replace("/", ".") for module in tree}
     needs = {
         module.path.removesuffix(".py").replace("/", "."): {
-            ".".join(name.split(".")[:2]) for _, name in imports_from(module, "reconcile")
+            found
+            for _, name in imports(module)
+            for found in (name, name.rpartition(".")[0])
+            if found in known
         }
         for module in tree
-        if module.within("reconcile")
+        if module.within("reconcile", "app")
     }
     while free := {name for name, needed in needs.items() if not needed & (needs.keys() - {name})}:
         needs = {name: needed for name, needed in needs.items() if name not in free}
-    if needs:
-        yield f"{', '.join(sorted(needs))} import each other in a circle"
+    while kept := needs.keys() & set[str]().union(*needs.values()):
+        if len(kept) == len(needs):
+            yield f"{', '.join(sorted(needs))} import each other in a circle"
+            return
+        needs = {name: needed for name, needed in needs.items() if name in kept}
 
 
-def databases_only_in_store(module: Module) -> Iterator[str]:
-    """SQL, its libraries and its drivers stay in one folder."""
-    if module.within("app", "reconcile") and not module.within("app/store"):
-        for node, name in imports_from(module, *DATABASES):
-            yield module.at(node, f"imports {name}, which only app/store may")
+def rooms_have_one_direction(module: Module) -> Iterator[str]:
+    """A room imports only from rooms of the groups to its left."""
+    here = room_of(module.path.removesuffix(".py").replace("/", "."))
+    if here is None or not module.within("app"):
+        return
+    if here not in PLACES:
+        yield module.at(module.tree, f"{here} has no place in GROUPS")
+        return
+    for node, name in imports(module):
+        there = room_of(name)
+        if there in PLACES and there != here and PLACES[there] >= PLACES[here]:
+            yield module.at(node, f"imports {name}: {there} is not to the left of {here}")
+
+
+PLACES = {room: place for place, group in enumerate(GROUPS) for room in group}
+
+
+def room_of(name: str) -> str | None:
+    """The room of a module of app; None for what is no module of it."""
+    top, _, rest = name.partition(".")
+    room = rest.partition(".")[0]
+    if top != "app" or room in ("", "__init__"):
+        return None
+    if room.startswith("bootstrap") or room == "worker_process":
+        return "bootstrap"
+    return "cli" if room == "__main__" else room
+
+
+def rooms_are_entered_by_the_door(tree: Sequence[Module]) -> Iterator[str]:
+    """Whoever is of another room imports only modules that the room's `__init__` lists in
+    `__all__`; and what is listed is used by somebody else."""
+    listed = {
+        module.path.split("/")[1]: set(_listed(module))
+        for module in tree
+        if module.path.startswith("app/") and module.path.count("/") == 2
+        if module.path.endswith("/__init__.py")
+    }
+    used: dict[str, set[str]] = {room: set() for room in listed}
+    for module in tree:
+        here = room_of(module.path.removesuffix(".py").replace("/", "."))
+        if not module.within("app") or here is None:
+            continue
+        for node, name in imports(module):
+            there = room_of(name)
+            if there in (None, here, "bootstrap") or there not in listed:
+                continue
+            entered = _entered(name, listed[there])
+            if entered is None:
+                yield module.at(
+                    node, f"imports {name}, which app/{there}/__init__.py does not list"
+                )
+            else:
+                used[there].add(entered)
+    for room, names_ in listed.items():
+        for name in sorted(names_ - used[room]):
+            yield f"app/{room}/__init__.py: lists {name}, which no other room uses"
+
+
+def _listed(module: Module) -> Iterator[str]:
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            yield from ast.literal_eval(node.value)
+
+
+def _entered(name: str, listed: set[str]) -> str | None:
+    """The listed module that an imported name is, or is in."""
+    words = name.split(".")[2:]
+    ways = [".".join(words[:length]) for length in range(len(words), 0, -1)]
+    return next((way for way in ways if way in listed), None)
+
+
+def databases_only_in_stores(module: Module) -> Iterator[str]:
+    """SQL, its libraries and its drivers stay in `app/database` and in the rooms' store files."""
+    name = module.path.rpartition("/")[2]
+    if module.within("app/database") or name == "store.py" or name.endswith("_store.py"):
+        return
+    if module.within("app", "reconcile"):
+        for node, imported in imports_from(module, *DATABASES):
+            yield module.at(node, f"imports {imported}, which only a store may")
 
 
 def present_only_from_the_clock(module: Module) -> Iterator[str]:
     """One module asks what time it is."""
-    if module.within("app", "reconcile") and not module.within("app/clock.py"):
+    if module.within("app", "reconcile") and not module.within("app/core/clock.py"):
         for node, name in names(module):
             if name in PRESENT:
                 yield module.at(node, f"uses {name}: take the instant as an argument")
@@ -96,30 +194,44 @@ def present_only_from_the_clock(module: Module) -> Iterator[str]:
 
 def chance_only_in_ids(module: Module) -> Iterator[str]:
     """Chance comes in at one place, besides the seeded sandbox."""
-    if module.within("app", "reconcile") and not module.within("app/ids.py", "app/sandbox"):
+    if module.within("app", "reconcile") and not module.within("app/core/ids.py", "app/sandbox"):
         for node, name in imports_from(module, *CHANCE):
-            yield module.at(node, f"imports {name}: chance comes from app/ids.py")
+            yield module.at(node, f"imports {name}: chance comes from app/core/ids.py")
         for node, name in names(module):
             if name == "os.urandom":
-                yield module.at(node, "uses os.urandom: chance comes from app/ids.py")
+                yield module.at(node, "uses os.urandom: chance comes from app/core/ids.py")
 
 
-def layers_of_the_application(module: Module) -> Iterator[str]:
-    """operations know neither web nor cli; web and cli do not reach past operations."""
-    for places, forbidden in (
-        (("app/operations",), ("app.web", "app.cli")),
-        (("app/web", "app/cli"), ("app.store",)),
-        (("app/evidence", "app/providers", "app/store"), ("app.operations", "app.web", "app.cli")),
-    ):
-        if module.within(*places):
-            for node, name in imports_from(module, *forbidden):
-                yield module.at(node, f"imports {name}, which {places[0]} may not")
+def faces_call_use_cases(module: Module) -> Iterator[str]:
+    """Command line and API do not reach past the use cases; use cases know neither."""
+    if module.within("app/cli", "app/api"):
+        for node, name in imports_from(module, "app"):
+            words = name.split(".")
+            if words[1] in ("cli", "api"):
+                continue
+            if any(word == "store" or word.endswith("_store") for word in words[2:]):
+                yield module.at(node, f"imports {name}: call a use case")
+            if words[1] == "database" and module.within("app/api"):
+                yield module.at(node, f"imports {name}: call a use case")
+    elif module.within("app") and room_of(module.path.replace("/", ".")[:-3]) in PLACES:
+        for node, name in imports_from(module, "starlette", "typer"):
+            if room_of(module.path.replace("/", ".")[:-3]) in INNER:
+                yield module.at(node, f"imports {name}: use cases know neither HTTP nor commands")
+
+
+INNER = ("database", "access", "sealing", "orders", "finance", "evidence", "privacy", "monitoring")
+"""Rooms of use cases alone."""
 
 
 RULES = (
     engine_is_pure,
-    databases_only_in_store,
+    rooms_have_one_direction,
+    databases_only_in_stores,
     present_only_from_the_clock,
     chance_only_in_ids,
-    layers_of_the_application,
+    faces_call_use_cases,
 )
+"""Those that look at one module."""
+
+RULES_OF_ALL = (no_circles, rooms_are_entered_by_the_door)
+"""Those that look at all of them."""

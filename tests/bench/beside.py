@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
-from app.ids import new_secret
+from app.core.ids import new_secret
 from tests.bench import stored
 from tests.bench.generator import Generator
 from tests.bench.importing import held_lines, write_book

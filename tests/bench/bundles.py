@@ -9,13 +9,13 @@ from statistics import median
 from time import perf_counter
 
 from app.bootstrap_evidence import evidence_providers, signer_of
-from app.config import load_settings
-from app.logs import configure_logging
-from app.operations.evidence.build_evidence import Built, Request, build_evidence
-from app.operations.evidence.verify_evidence import verify_evidence
-from tests.app.evidence.world import LATER, live_through
-from tests.app.web.driving import driving, environ
+from app.config.settings import load_settings
+from app.core.logs import configure_logging
+from app.evidence.build_evidence import Built, Request, build_evidence
+from app.evidence.verify_evidence import verify_evidence
+from tests.api.driving import driving, environ
 from tests.bench.report import Figure
+from tests.evidence.world import LATER, live_through
 
 DELIVERIES = 20
 TIMES = 7

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from app.clock import SystemClock
-from app.ids import new_id
+from app.core.clock import SystemClock
+from app.core.ids import new_id
 from app.providers.source import Source
-from app.store.arrivals.intake import Arrival, Ready
-from app.store.store import StoreSettings, open_store
+from app.receiving.append_store import Arrival, Ready
+from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import Instant
 from tests.bench.orders import Message, Stretch
 from tests.bench.requests import mixed

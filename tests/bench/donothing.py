@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.bootstrap_serving import BACKLOG
-from app.config import Settings
+from app.config.settings import Settings
 
 ANSWER = b'{"verdict":"accepted","delivery":"dlv_000000000000000000000000000000"}'
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
-from app.collector import look_seldom, pass_over_start
-from app.ids import new_secret
+from app.core.collector import look_seldom, pass_over_start
+from app.core.ids import new_secret
 from app.providers.source import Source
-from reconcile.events import Delivery
-from reconcile.fold import fold
-from reconcile.history import History
 from reconcile.instants import MINUTE, SECOND, Instant
-from reconcile.ledger import Ledger
-from reconcile.policy import Policy
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.policy import Policy
 from tests.bench.orders import Message, Stretch
 from tests.bench.requests import secret_text, source
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import connect
 
-from app.config import Settings
-from app.ids import new_secret
+from app.config.settings import Settings
+from app.core.ids import new_secret
 from tests.bench.ingest import DATABASE, environment
 from tests.bench.load import Target, send
 from tests.bench.machine import rss_mib

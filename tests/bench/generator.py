@@ -14,7 +14,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from tests.bench.load import Leg, Target, send
 from tests.bench.orders import Stretch
 from tests.bench.processes import last_core, on_cores

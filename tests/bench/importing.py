@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.ids import new_secret
+from app.core.ids import new_secret
 from tests.bench.ingest import SEED, environment
 from tests.bench.processes import Ran, last_core, run
 from tests.bench.report import Figure

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.ids import new_secret
+from app.core.ids import new_secret
 from tests.bench import stored
 from tests.bench.generator import Generator
 from tests.bench.load import Leg, Target

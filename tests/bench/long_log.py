@@ -20,18 +20,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from app.clock import SystemClock
+from app.core.clock import SystemClock
+from app.core.ids import seeded_chance
 from app.evidence.checkpoint import Checkpoint, signed_checkpoint
-from app.ids import seeded_chance
-from app.operations.desk import Desk
-from app.operations.evidence.prove_sealed import proofs_of
-from app.store.evidence.leaves import Leaf
-from app.store.store import StoreSettings, open_store
-from reconcile.merkle import Frontier, inclusion_holds, leaf_hash
-from reconcile.merkle_tiles import Tail
-from reconcile.policy import Policy
+from app.evidence.prove_sealed import proofs_of
+from app.receiving.context import Desk
+from app.receiving.store import StoreSettings, open_store
+from app.sealing.leaf_store import Leaf
+from reconcile.ledger.policy import Policy
+from reconcile.transparency.merkle import Frontier, inclusion_holds, leaf_hash
+from reconcile.transparency.merkle_tiles import Tail
 from tests.bench.machine import peak_rss_mib, rss_mib
-from tests.store.builders import SIGNER
+from tests.database.builders import SIGNER
 
 AT_ONCE = 50_000
 SEED = 20_261_123

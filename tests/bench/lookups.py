@@ -7,11 +7,11 @@ import statistics
 from pathlib import Path
 from time import perf_counter
 
-from app.clock import SystemClock
-from app.store.folding.histories import gather
-from app.store.store import StoreSettings, open_store
-from reconcile.fold import fold
-from reconcile.policy import Policy
+from app.core.clock import SystemClock
+from app.orders.history_store import gather
+from app.receiving.store import StoreSettings, open_store
+from reconcile.ledger.fold import fold
+from reconcile.ledger.policy import Policy
 from tests.bench.orders import Stretch, order_reference
 
 LOOKUPS = 200

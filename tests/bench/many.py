@@ -24,16 +24,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from app.clock import SystemClock
-from app.ids import first_id, new_secret
-from app.phone_key import PhoneKey, make_phone_key
-from app.store.evidence.leaves import DELIVERY, KINDS, leaf_of
-from app.store.evidence.unsealed import SWEPT
-from app.store.sql.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
-from app.store.store import StoreSettings, open_store
-from reconcile.events import Event
+from app.core.clock import SystemClock
+from app.core.ids import first_id, new_secret
+from app.core.phone_key import PhoneKey, make_phone_key
+from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
+from app.receiving.store import StoreSettings, open_store
+from app.sealing.leaf_store import DELIVERY, KINDS, leaf_of
+from app.sealing.log_queue_store import SWEPT
 from reconcile.instants import DAY, MILLISECOND, Instant
-from reconcile.merkle_tiles import Tail
+from reconcile.ledger.events import Event
+from reconcile.transparency.merkle_tiles import Tail
 from tests.bench import stored
 from tests.bench.generator import Generator
 from tests.bench.ingest import environment

@@ -20,10 +20,10 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from app.collector import look_seldom, pass_over_start
-from reconcile.breaks import BREAK_CAUSES, Break
-from reconcile.match import Decision, Matching
-from reconcile.match_rows import BookRow, StatementRow, TakingRow
+from app.core.collector import look_seldom, pass_over_start
+from reconcile.matching.breaks import BREAK_CAUSES, Break
+from reconcile.matching.match import Decision, Matching
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from tests.bench.processes import Ran, last_core, run
 from tests.bench.report import Figure
 from tests.bench.sizes import BARS

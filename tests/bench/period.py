@@ -12,14 +12,14 @@ from time import perf_counter, process_time
 
 from python_calamine import CalamineWorkbook
 
-from app.collector import look_seldom, pass_over_start
-from app.reports.render import render
-from reconcile.report import PeriodReport
-from reconcile.report_tally import PeriodTally
-from tests.app.reports.samples import breaks, orders, scope
+from app.core.collector import look_seldom, pass_over_start
+from app.finance.reports.render import render
+from reconcile.reporting.report import PeriodReport
+from reconcile.reporting.tally import PeriodTally
 from tests.bench.processes import last_core, run
 from tests.bench.report import Figure
 from tests.bench.sizes import BARS
+from tests.finance.reports.samples import breaks, orders, scope
 
 
 def adding_up_figure(count: int) -> Figure:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from app.ids import new_secret
+from app.core.ids import new_secret
 from tests.bench import stored
 from tests.bench.dataset import fill
 from tests.bench.ingest import SEED, environment

@@ -15,13 +15,13 @@ from time import perf_counter, process_time
 from typing import Any
 
 from app.cli.running import run_loop
-from app.clock import SetClock
-from app.operations.desk import Desk
-from app.operations.finance.read_breaks import breaks_of_run
-from app.operations.finance.reconcile_period import Asked, reconcile_period
-from app.store.store import StoreSettings, open_store
-from reconcile.match_control import BUCKETS, FAMILIES
-from reconcile.policy import Policy
+from app.core.clock import SetClock
+from app.finance.read_breaks import breaks_of_run
+from app.finance.reconcile_period import Asked, reconcile_period
+from app.receiving.context import Desk
+from app.receiving.store import StoreSettings, open_store
+from reconcile.ledger.policy import Policy
+from reconcile.matching.control import BUCKETS, FAMILIES
 from tests.bench.processes import Ran, last_core, run
 from tests.bench.reconciled import RULES, fill
 from tests.bench.report import Figure

@@ -15,11 +15,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from app.store.finance import takings
-from app.store.finance.takings import Fresh, row_of
-from app.store.store import StoreSettings, open_store
-from reconcile.books import match_key
-from reconcile.match_rows import subject_of
+from app.finance import ledger_line_store
+from app.finance.ledger_line_store import Fresh, row_of
+from app.receiving.store import StoreSettings, open_store
+from reconcile.matching.books import match_key
+from reconcile.matching.rows import subject_of
 from tests.reconcile.books_truth import AS_OF, SOURCE, START, Case, Month
 
 AT_ONCE = 20_000
@@ -67,7 +67,7 @@ def tables(month: Month) -> Iterator[tuple[str, tuple[str, ...], Iterable[Any]]]
     ]
     yield "imports", IMPORT, [(1, "book", "month", "", "bench", START, START, *(0,) * 6)]
     yield "deliveries", DELIVERY, [("dlv_0", START, SOURCE, "unreadable", "", 0, "")]
-    yield "takings", takings.COLUMNS, _takings(month)
+    yield "takings", ledger_line_store.COLUMNS, _takings(month)
     yield "order_due", DUE, _due(month)
     yield "book_lines", BOOK, chain(_book(month), [book])
     yield "statement_lines", STATEMENT, chain(_statement(month), fees)

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.ids import new_secret
+from app.core.ids import new_secret
 from tests.bench import stored
 from tests.bench.dataset import fill
 from tests.bench.generator import Generator

@@ -11,9 +11,9 @@ from pathlib import Path
 from app.providers.profile import load_profile
 from app.providers.schemes import SCHEMES
 from app.providers.sections import Profile
-from tests.app.providers.samples import source_of
 from tests.bench.engine import AT, KILOBYTE, Cost, cost
 from tests.bench.sizes import Sizes
+from tests.providers.samples import source_of
 
 DEAR = 20
 """How much rarer the schemes with two keys are tried: each costs up to a millisecond."""

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from app.clock import SystemClock
-from app.ids import new_secret
-from app.operations.desk import Desk
-from app.operations.evidence.seal import seal_all
-from app.operations.evidence.verify_log import verify_log
-from app.store.store import StoreSettings, open_store
-from reconcile.policy import Policy
+from app.core.clock import SystemClock
+from app.core.ids import new_secret
+from app.evidence.seal import seal_all
+from app.evidence.verify_log import verify_log
+from app.receiving.context import Desk
+from app.receiving.store import StoreSettings, open_store
+from reconcile.ledger.policy import Policy
 from tests.bench import stored
 from tests.bench.dataset import fill
 from tests.bench.generator import Generator
@@ -31,7 +31,7 @@ from tests.bench.orders import Stretch
 from tests.bench.processes import server
 from tests.bench.requests import secret_text, source
 from tests.bench.sizes import Sizes
-from tests.store.builders import SIGNER
+from tests.database.builders import SIGNER
 
 SEED = 20_261_122
 
@@ -156,7 +156,7 @@ async def _alone(path: Path) -> Alone:
 
 
 async def _begin(desk: Desk) -> None:
-    from app.store.evidence.sealed_log import begin_log
+    from app.sealing.log_store import begin_log
 
     public = SIGNER.key.public.raw.hex()
     async with desk.store.writing() as connection:

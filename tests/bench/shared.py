@@ -19,8 +19,8 @@ from pathlib import Path
 
 import asyncpg
 
-from app.ids import new_secret
-from app.store.store import Store, StoreSettings
+from app.core.ids import new_secret
+from app.receiving.store import Store, StoreSettings
 from tests.bench.generator import Generator
 from tests.bench.load import Leg, Target
 from tests.bench.orders import EVENTS_PER_ORDER, Stretch

@@ -7,7 +7,7 @@ import select
 import socket
 from types import TracebackType
 
-from app.web.connection import MAX_PIPELINED
+from app.receiving.guard import MAX_PIPELINED
 
 HEAD = b"POST /webhooks/shop HTTP/1.1\r\nhost: slow\r\n"
 PIPELINED = b"GET /api/v1/openapi.json HTTP/1.1\r\nhost: slow\r\n\r\n" * (1 + MAX_PIPELINED)

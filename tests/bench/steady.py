@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from threading import Event
 
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from tests.bench.load import is_whole, quantile
 from tests.bench.orders import Message, Stretch
 from tests.bench.requests import signed_request, source

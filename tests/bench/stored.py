@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from tests.bench.orders import Stretch
 
 SETTLE_S = 900

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from app.clock import SystemClock
-from reconcile.breaks import BREAK_CAUSES
-from reconcile.events import Delivery
-from reconcile.fold import fold
-from reconcile.history import History
+from app.core.clock import SystemClock
 from reconcile.instants import MINUTE
-from reconcile.policy import Policy
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
+from reconcile.matching.breaks import BREAK_CAUSES
 from tests.bench import engine, stored
 from tests.bench.__main__ import arguments
 from tests.bench.dataset import fill

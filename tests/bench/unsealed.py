@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app import bootstrap, bootstrap_serving
 from app.cli.main import run
-from app.store.arrivals import intake
+from app.receiving import append_store
 
 _IN_CHILDREN: Final = f"""
 import sys
@@ -38,7 +38,7 @@ def plant() -> None:
     """From now on this process marks and seals nothing."""
     bootstrap.signer_of = nobody  # type: ignore[assignment]
     bootstrap_serving.signer_of = nobody  # type: ignore[assignment]
-    intake.mark_unsealed = nothing
+    append_store.mark_unsealed = nothing
 
 
 if __name__ == "__main__":

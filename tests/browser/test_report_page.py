@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.reports.render import render
-from tests.app.reports.samples import sample
+from app.finance.reports.render import render
 from tests.browser.conftest import Looking
+from tests.finance.reports.samples import sample
 
 pytestmark = pytest.mark.browser
 

@@ -11,7 +11,7 @@ import pytest
 from tests.docs.sessions import Shell, differences, sessions
 from tests.docs.test_readme import ROOT, environment
 
-PAGE = ROOT / "app/reports/FINANCE.md"
+PAGE = ROOT / "app/finance/FINANCE.md"
 
 
 @pytest.fixture

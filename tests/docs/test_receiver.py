@@ -13,27 +13,27 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.clock import SystemClock
-from app.ids import new_token
-from app.operations.folding.refold import refold_until_quiet
-from app.operations.keeping.backup import back_up
-from app.operations.keeping.erase_rules import Rules
-from app.operations.keeping.replay_erasures import Again, Replayed
-from app.operations.keeping.restore import after_restore, restore
-from app.operations.orders.notify_shop import (
+from app.access.tokens import issue_token
+from app.core.clock import SystemClock
+from app.core.ids import new_token
+from app.orders.notify_shop import (
     Notifier,
     Shop,
     notification_body,
     notification_id,
     notify_due,
 )
-from app.operations.people.manage_tokens import issue_token
+from app.orders.published_store import Published
+from app.orders.refold import refold_until_quiet
+from app.privacy.backup import back_up
+from app.privacy.erase_rules import Rules
+from app.privacy.replay_erasures import Again, Replayed
+from app.privacy.restore import after_restore, restore
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.store.folding.published import Published
-from app.store.store import Store
+from app.receiving.store import Store
 from reconcile.instants import MINUTE, SECOND
-from tests.app.web.driving import Driver, driving, environ, of_order
+from tests.api.driving import Driver, driving, environ, of_order
 from tests.reconcile.build import T
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "app" / "outbound" / "README.md"

@@ -11,10 +11,10 @@ import httpx2
 import pytest
 
 from app import bootstrap
-from app.outbound.http import outgoing_client
+from app.core.http import outgoing_client
 from reconcile.instants import MINUTE, SECOND
-from tests.app.operations.asking import stream
-from tests.app.web.driving import Driver, driving
+from tests.api.driving import Driver, driving
+from tests.receiving.asking import stream
 from tests.reconcile.build import T
 from tests.waiting import soon
 

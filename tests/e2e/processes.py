@@ -16,8 +16,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.app.web.driving import environ, signed
-from tests.store.made import put_new
+from tests.api.driving import environ, signed
+from tests.database.made import put_new
 from tests.waiting import PATIENCE_S, until
 
 

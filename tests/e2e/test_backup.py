@@ -22,18 +22,18 @@ import pytest
 
 from app.bootstrap import open_desk
 from app.bootstrap_sources import compile_sources
-from app.clock import SystemClock
-from app.config import load_settings
-from app.operations.desk import Desk
-from app.operations.folding.rebuild import refold_all
-from app.operations.folding.refold import refold_until_quiet
-from app.operations.keeping.check_store import check_store
-from app.store.folding.histories import scan
+from app.config.settings import load_settings
+from app.core.clock import SystemClock
+from app.orders.history_store import scan
+from app.orders.rebuild import refold_all
+from app.orders.refold import refold_until_quiet
+from app.privacy.check import check_database
+from app.receiving.context import Desk
 from reconcile.canonical import canonical_json
-from reconcile.explain import ledger_document
-from reconcile.fold import fold
 from reconcile.instants import DAY
-from tests.app.web.driving import environ, of_order
+from reconcile.ledger.explain import ledger_document
+from reconcile.ledger.fold import fold
+from tests.api.driving import environ, of_order
 from tests.e2e.processes import Process, command, serving
 from tests.faults.check import assert_kept, look
 from tests.waiting import until
@@ -131,12 +131,12 @@ async def rebuilt(folder: Path) -> None:
     settings = load_settings(environ(folder))
     sources = compile_sources(settings)
     async with open_desk(settings, purpose="alone") as desk:
-        assert (await check_store(desk, sources=sources, progress=quiet)).problems == []
+        assert (await check_database(desk, sources=sources, progress=quiet)).problems == []
         await refold_until_quiet(desk, limit=500, progress=quiet)
         before = await ledgers(desk)
         await refold_all(desk, progress=quiet)
         assert await ledgers(desk) == before
-        assert (await check_store(desk, sources=sources, progress=quiet)).problems == []
+        assert (await check_database(desk, sources=sources, progress=quiet)).problems == []
 
 
 async def ledgers(desk: Desk) -> tuple[list[bytes], list[Any]]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from app.clock import SystemClock
-from tests.app.web.driving import of_order, secret, signed
+from app.core.clock import SystemClock
+from tests.api.driving import of_order, secret, signed
 from tests.e2e.processes import running
 from tests.faults.check import assert_kept
 from tests.ports import free_port

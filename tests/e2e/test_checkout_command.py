@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
-from tests.app.web.driving import environ
+from tests.api.driving import environ
 from tests.e2e.provider import UNIT_OF_PEOPLE_S, checkout_settings, get, provider
 from tests.ports import free_port
 

@@ -22,8 +22,8 @@ DYING = """
 import contextvars, os, signal, sys
 
 from app.checkout.client import CheckoutClient
-from app.store.store import Store
-from app.web.checkouts import Checkouts
+from app.receiving.store import Store
+from app.api.checkouts import Checkouts
 
 fatal = int(sys.argv.pop(1))
 steps = contextvars.ContextVar("steps", default=None)

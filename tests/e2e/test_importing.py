@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.clock import SystemClock
-from tests.app.web.driving import event
+from app.core.clock import SystemClock
+from tests.api.driving import event
 from tests.e2e.processes import command, running, serving
 from tests.waiting import until
 
@@ -21,7 +21,7 @@ PHONE = "254700000001"
 
 NEVER_DONE = """
 import sys, time
-from app.operations.finance import import_writing
+from app.finance import import_writing
 
 chunks = import_writing.chunks
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from app.clock import SystemClock
-from tests.app.web.driving import of_order
+from app.core.clock import SystemClock
+from tests.api.driving import of_order
 from tests.e2e.processes import running
 from tests.waiting import PATIENCE_S, until
 
@@ -22,7 +22,7 @@ SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 
 SERVE = """
 import sys
-from app.operations.orders import notify_shop
+from app.orders import notify_shop
 notify_shop.LEASE = 300_000
 notify_shop.FIRST_PAUSE = 100_000
 from app.cli.main import run

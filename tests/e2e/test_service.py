@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from reconcile.instants import format_instant
-from tests.app.web.driving import SECRET, event, of_order, signed
+from tests.api.driving import SECRET, event, of_order, signed
 from tests.e2e.processes import Process, command, serving, token
 from tests.faults.check import assert_kept
 from tests.faults.service import a_service
@@ -79,7 +79,7 @@ def test_a_day_of_a_service(tmp_path: Path) -> None:
 
 
 NO_FOLDING = """
-import app.operations.folding.worker as worker
+import app.orders.worker as worker
 
 async def refold_due(desk, *, limit):
     return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from tests.e2e.processes import command, running, serving
 from tests.faults.load import CONNECTIONS, deliver, load
 

@@ -13,7 +13,7 @@ from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
-from app.errors import TallyhookError
+from app.core.errors import TallyhookError
 from tests.faults.check import Found, look
 from tests.faults.disk import KINDS, Disk, Image
 from tests.faults.injecting import start

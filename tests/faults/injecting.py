@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.store.store import StoreSettings, open_store
+from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import SECOND, Instant
 from tests.e2e.processes import Process
 from tests.faults.load import Ledger, load

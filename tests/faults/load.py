@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from reconcile.instants import Instant
-from tests.app.web.driving import of_order, signed
+from tests.api.driving import of_order, signed
 from tests.waiting import PATIENCE_S, until
 
 CONNECTIONS = 8

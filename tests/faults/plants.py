@@ -7,14 +7,14 @@ Each text here is Python that runs before `main`.
 from __future__ import annotations
 
 NORMAL = """
-import app.store.database.engine as engine
+import app.database.engine as engine
 
 engine._check_durable = lambda cursor: cursor.execute("PRAGMA synchronous=NORMAL")
 """
 """The log is synced at checkpoints only: what was committed last is lost with the power."""
 
 EARLY = """
-from app.store.arrivals.journal import Journal
+from app.receiving.inbox_queue import Journal
 
 import asyncio
 
@@ -29,8 +29,8 @@ Journal.submit = early
 """The answer is sent while the commit is under way."""
 
 SMALL_LOG = """
-import app.store.arrivals.inbox_file as inbox_file
-import app.store.database.log_length as log_length
+import app.receiving.inbox_file_store as inbox_file
+import app.database.wal as log_length
 
 inbox_file.FOLD_PAGES = 60
 log_length.FOLD_PAGES = 120
@@ -38,14 +38,14 @@ log_length.FOLD_PAGES = 120
 """Both logs are folded every so many pages, so that a short recording has many folds in it."""
 
 KEEPS_LOG = """
-from app.store.database.log_length import LogLength
+from app.database.wal import LogLength
 
 LogLength.may_give_room = lambda log: False
 """
 """A full disk is left to whoever filled it, be it our own log."""
 
 UNGUARDED = """
-import app.store.store as store
+import app.receiving.store as store
 
 async def nothing(*given):
     return []
@@ -73,7 +73,7 @@ os.posix_fadvise = some
 
 GOES_ON = """
 import sqlite3
-import app.store.database.faults as faults
+import app.database.faults as faults
 
 faults._PASSING_SQLITE |= {sqlite3.SQLITE_IOERR: ("planted", "disk")}
 faults._FATAL_SQLITE.clear()
@@ -81,15 +81,15 @@ faults._FATAL_SQLITE.clear()
 """An I/O error is taken for trouble that passes."""
 
 PATIENT = """
-import app.store.arrivals.journal as journal
-import app.store.database.writer as writer
+import app.receiving.inbox_queue as journal
+import app.database.writer as writer
 
 journal.PATIENCE_S = writer.TURN_S = 1_000
 """
 """Whoever delivers waits for as long as a write takes."""
 
 FAILING_JOURNAL = """
-from app.store.arrivals.journal import Journal
+from app.receiving.inbox_queue import Journal
 
 async def run(journal):
     while journal.committed < 20:
@@ -104,7 +104,7 @@ Journal.run = run
 """The task that commits dies after some deliveries."""
 
 FAILING_WORKER = """
-import app.operations.folding.worker as worker
+import app.orders.worker as worker
 
 folding = worker.refold_due
 
@@ -120,7 +120,7 @@ worker.refold_due = refold_due
 
 STEPWISE_FOLD = """
 import os
-import app.operations.folding.refold as refold
+import app.orders.refold as refold
 
 folding = refold.fold
 
@@ -146,7 +146,7 @@ def stepping(seconds: int, file: str) -> str:
     """A clock that is set by so many seconds while a file is there."""
     return f"""
 import os
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 
 now = SystemClock.now
 SystemClock.now = lambda clock: now(clock) + {seconds} * 1_000_000 * os.path.exists({file!r})

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.web.driving import environ
+from tests.api.driving import environ
+from tests.database.made import put_new
 from tests.e2e.processes import Process
-from tests.store.made import put_new
 from tests.waiting import PATIENCE_S, until
 
 needs_strace = pytest.mark.skipif(

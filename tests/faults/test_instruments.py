@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.web.driving import driving, event
+from tests.api.driving import driving, event
 from tests.faults.check import HALVES, look
 from tests.faults.disk import Disk
 from tests.faults.trace import Call, events

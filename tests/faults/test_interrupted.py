@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from reconcile.instants import MINUTE
-from tests.app.web.driving import environ
+from tests.api.driving import environ
 from tests.e2e.processes import command
 from tests.faults.check import assert_kept
 from tests.faults.injecting import base, copied

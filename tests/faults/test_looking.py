@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from tests.app.web.driving import driving, event
-from tests.store.test_journal import damage
+from tests.api.driving import driving, event
+from tests.database.test_journal import damage
 from tests.waiting import PATIENCE_S
 
 WITHOUT_END = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
@@ -19,8 +19,8 @@ WITHOUT_END = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) S
 @pytest.fixture(autouse=True)
 def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """None is looked at first."""
-    monkeypatch.setattr("app.store.store.LOOKED_AT_FIRST", 0)
-    monkeypatch.setattr("app.store.arrivals.inbox_file.LOOKED_AT_FIRST", -1)
+    monkeypatch.setattr("app.receiving.store.LOOKED_AT_FIRST", 0)
+    monkeypatch.setattr("app.receiving.inbox_file_store.LOOKED_AT_FIRST", -1)
 
 
 async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ async def test_a_look_is_cut_short_when_the_service_stops(
 ) -> None:
     """Told to stop, it does not wait for the end of the look, nor take the interruption for
     damage."""
-    monkeypatch.setattr("app.store.database.integrity.text", lambda _: text(WITHOUT_END))
+    monkeypatch.setattr("app.database.integrity.text", lambda _: text(WITHOUT_END))
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1"))
     assert driver.service.broken == []

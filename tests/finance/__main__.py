@@ -14,11 +14,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from reconcile.instants import parse_instant
+from tests.database.builders import opened
 from tests.finance.loading import into_store, keep_arrivals
 from tests.finance.month import Month
-from tests.store.builders import opened
 
 ORDERS = 40
 """One of each plot."""

@@ -12,19 +12,19 @@ import json
 from collections.abc import Iterable
 from itertools import islice
 
-from app.ids import new_id
+from app.core.ids import new_id
+from app.orders.record_store import add_records
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.store.arrivals.intake import Arrival, Ready
-from app.store.folding.records import add_records
-from app.store.store import Store
+from app.receiving.append_store import Arrival, Ready
+from app.receiving.store import Store
 from reconcile.instants import format_instant
+from reconcile.ledger.records import Record
 from reconcile.money import Money
-from reconcile.records import Record
-from tests.app.web.driving import SECRET, Driver, signed
+from tests.api.driving import SECRET, Driver, signed
+from tests.database.builders import opened
 from tests.finance.month import Month
 from tests.finance.story import Arrived, ShopSaid, Story, major
-from tests.store.builders import opened
 
 STORIES_AT_ONCE = 1_000
 ARRIVALS_AT_ONCE = 2_000

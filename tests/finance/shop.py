@@ -13,12 +13,12 @@ from typing import Any
 from unittest.mock import patch
 
 from app.cli import main
-from app.clock import SystemClock
+from app.core.clock import SystemClock
 from reconcile.instants import parse_instant
-from tests.app.web.driving import environ
+from tests.api.driving import environ
+from tests.database.builders import opened
 from tests.finance.loading import into_store, keep_arrivals
 from tests.finance.month import Month
-from tests.store.builders import opened
 
 LONG_AGO = parse_instant("2024-10-01T00:00:00Z")
 """Commands ask the machine's own clock: whatever it says, this month is long over."""

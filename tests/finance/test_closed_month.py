@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.reports.render import REPORT_FORMATS
-from reconcile.books import match_key
-from reconcile.breaks import BREAK_CAUSES
+from app.finance.reports.render import REPORT_FORMATS
 from reconcile.instants import DAY, parse_instant
+from reconcile.matching.books import match_key
+from reconcile.matching.breaks import BREAK_CAUSES
 from reconcile.money import from_major
 from tests.finance.month import DAYS, Month, Truth
 from tests.finance.plots import pays, unsettled

@@ -11,32 +11,32 @@ from typing import Any
 
 import pytest
 
-from app.clock import SetClock
-from app.errors import NotFoundError, UsageError
-from app.operations.desk import Desk
-from app.operations.evidence.seal import Sealer
-from app.operations.finance import print_report
-from app.operations.finance.close_period import Request, close_period, scope_of
-from app.operations.finance.closed_periods import closed_report, list_closed
-from app.operations.finance.report_period import report_period
-from app.operations.finance.verify_periods import Verified, verify_periods
-from app.operations.folding import refold
-from app.operations.people.people import register_operator
-from app.reports import json_form
-from app.store.evidence.leaves import digest_of_text
-from app.store.keeping.retention import prune
-from app.store.people.audit import deeds
-from reconcile.closing import Closing
-from reconcile.figures import added, figures
+from app.access.audit_store import deeds
+from app.access.operators import register_operator
+from app.core.clock import SetClock
+from app.core.errors import NotFoundError, UsageError
+from app.evidence.seal import Sealer
+from app.finance import print_report
+from app.finance.close_period import Request, close_period, scope_of
+from app.finance.closed_periods import closed_report, list_closed
+from app.finance.report_period import report_period
+from app.finance.reports import json_form
+from app.finance.verify_periods import Verified, verify_periods
+from app.orders import refold
+from app.orders.retention_store import prune
+from app.receiving.context import Desk
+from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, parse_instant
+from reconcile.ledger.policy import Policy
 from reconcile.periods import month_named
-from reconcile.policy import Policy
-from tests.app.web.driving import driving, signed
+from reconcile.reporting.closing import Closing
+from reconcile.reporting.figures import added, figures
+from tests.api.driving import driving, signed
+from tests.database.builders import SIGNER, opened, rows, tamper
+from tests.database.contract_holds import of_before, rules_of_before, started
 from tests.finance.loading import READER, into_store, keep_arrivals
 from tests.finance.month import CLOSED_AT, Month
 from tests.finance.plots import ORDINARY, never_notified, pays
-from tests.store.builders import SIGNER, opened, rows, tamper
-from tests.store.contract_holds import of_before, rules_of_before, started
 
 QUIET = Month(orders=len(ORDINARY))
 """A month in which nothing is wrong."""

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from app.store.store import StoreSettings, open_store
-from reconcile.breaks import BREAK_CAUSES
-from reconcile.fold import fold
-from reconcile.policy import Policy
-from tests.app.web.driving import driving
+from app.receiving.store import StoreSettings, open_store
+from reconcile.ledger.fold import fold
+from reconcile.ledger.policy import Policy
+from reconcile.matching.breaks import BREAK_CAUSES
+from tests.api.driving import driving
 from tests.bench.stored import opened
+from tests.database.builders import histories
 from tests.finance.__main__ import main
 from tests.finance.loading import into_store, through_the_door
 from tests.finance.month import CLOSED_AT, CURRENCIES, Month
 from tests.finance.plots import BROKEN, CYCLE, ORDINARY, WENT_BACK
-from tests.store.builders import histories
 
 SMALL = Month(orders=60)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.web.connection import MAX_PIPELINED
+from app.receiving.guard import MAX_PIPELINED
 from tests.e2e.processes import Process, serving
 from tests.waiting import PATIENCE_S
 

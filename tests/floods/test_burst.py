@@ -13,8 +13,8 @@ from threading import Event
 
 import pytest
 
-from app.clock import SystemClock
-from tests.app.web.driving import SECRET
+from app.core.clock import SystemClock
+from tests.api.driving import SECRET
 from tests.bench.orders import EVENTS_PER_ORDER, Message, Stretch
 from tests.bench.requests import mixed, signed_request, source
 from tests.e2e.processes import Process, serving

@@ -16,8 +16,8 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from app.web.connection import MAX_PIPELINED, GuardedConnection, guarded
-from app.web.gate import Gate, GateLimits
+from app.receiving.connection_limits import Gate, GateLimits
+from app.receiving.guard import MAX_PIPELINED, GuardedConnection, guarded
 from tests.waiting import PATIENCE_S, soon
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from app.clock import SystemClock
-from app.ids import new_secret
+from app.core.clock import SystemClock
+from app.core.ids import new_secret
 from reconcile.instants import DAY, format_instant
 from tests.bench.dataset import fill
 from tests.bench.flood import DATABASE, a_process, told

@@ -13,9 +13,9 @@ from select import select
 
 import pytest
 
-from app.web.connection import MAX_PIPELINED
-from app.web.webhooks import FREE_BYTES
-from tests.app.web.driving import event, signed
+from app.receiving.endpoint import FREE_BYTES
+from app.receiving.guard import MAX_PIPELINED
+from tests.api.driving import event, signed
 from tests.bench.slow import SlowClients
 from tests.e2e.processes import Process, serving
 from tests.e2e.test_service import now

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.web.driving import SECRET
+from tests.api.driving import SECRET
 from tests.bench.flood import a_process, told
 from tests.e2e.processes import Process, running
 from tests.floods.large import KINDS, SENDERS, send_large

@@ -7,7 +7,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.app.web.driving import event, of_order
+from tests.api.driving import event, of_order
 from tests.e2e.processes import serving
 from tests.e2e.test_service import rows
 from tests.floods.wire import ask, code_of, connect, genuine, post, status_of

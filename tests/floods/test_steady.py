@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.ids import new_secret
+from app.core.ids import new_secret
 from tests.bench.flood import DATABASE, a_process, told
 from tests.bench.ingest import environment
 from tests.bench.machine import rss_mib

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 
-from tests.app.web.driving import signed
+from tests.api.driving import signed
 from tests.bench.load import is_whole
 from tests.e2e.processes import Process
 from tests.e2e.test_service import now

@@ -12,10 +12,10 @@ import asyncpg
 import pytest
 from sqlalchemy.engine import URL, make_url
 
-from app.store.store import Store, StoreSettings
-from app.store.tables import metadata
+from app.database.tables import metadata
+from app.receiving.store import Store, StoreSettings
+from tests.database.builders import opened
 from tests.postgres.server import running
-from tests.store.builders import opened
 
 _numbers = count(1)
 

@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 
-from app.errors import StoreUnavailable
-from app.operations.folding.refold import CLAIM, refold_due, refold_until_quiet
-from app.store.store import Store
-from reconcile.events import Event
-from reconcile.fold import fold
+from app.core.errors import StoreUnavailable
+from app.orders.refold import CLAIM, refold_due, refold_until_quiet
+from app.receiving.store import Store
 from reconcile.instants import SECOND, Instant
+from reconcile.ledger.events import Event
+from reconcile.ledger.fold import fold
+from tests.database.builders import arrival, desk, histories, keep, opened, rows, said
+from tests.database.contract_ledgers import DUE, paid, quiet
 from tests.postgres.conftest import ask_in_loop
 from tests.reconcile.build import POLICY, seconds
-from tests.store.builders import arrival, desk, histories, keep, opened, rows, said
-from tests.store.contract_ledgers import DUE, paid, quiet
 from tests.waiting import LOOK_S, soon
 
 SENDERS = 8

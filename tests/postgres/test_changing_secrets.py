@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from app.bootstrap import open_service
-from app.clock import SetClock
-from app.config import load_settings
+from app.config.settings import load_settings
+from app.core.clock import SetClock
 from reconcile.instants import SECOND, format_instant
-from tests.app.web.driving import environ, of_order, secret, signed
+from tests.api.driving import environ, of_order, secret, signed
 from tests.postgres.conftest import ask_in_loop
 from tests.reconcile.build import T
 

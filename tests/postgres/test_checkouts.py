@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
+from app.checkout.ask_again import ask_again_due
 from app.checkout.backoff import RetrySettings
-from app.clock import SystemClock
-from app.operations.checkout.ask_again import ask_again_due
-from app.operations.checkout.open_checkout import open_checkout
-from app.operations.desk import Desk
-from app.store.store import Store
-from reconcile.policy import Policy
-from tests.app.checkout.service import LATE, answer, asked, opened, service
+from app.checkout.open_checkout import open_checkout
+from app.core.clock import SystemClock
+from app.receiving.context import Desk
+from app.receiving.store import Store
+from reconcile.ledger.policy import Policy
+from tests.checkout.service import LATE, answer, asked, opened, service
 from tests.postgres.test_sharing import several
 from tests.waiting import PATIENCE_S
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.operations.finance import print_report
+from app.finance import print_report
 from tests.finance.test_closing import three_closings
 
 pytestmark = pytest.mark.postgres

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.contract_breaks import BreakContract
-from tests.store.contract_checking import CheckingContract
-from tests.store.contract_closing import ClosingContract
-from tests.store.contract_confirming import ConfirmingContract
-from tests.store.contract_evidence import EvidenceContract
-from tests.store.contract_hand_matches import HandMatchContract
-from tests.store.contract_histories import HistoryContract
-from tests.store.contract_holds import HoldContract
-from tests.store.contract_imports import ImportContract
-from tests.store.contract_keeping import KeepingContract
-from tests.store.contract_ledgers import LedgerContract
-from tests.store.contract_outbox import OutboxContract
-from tests.store.contract_personal import PersonalContract
-from tests.store.contract_policies import PolicyContract
-from tests.store.contract_preview import PreviewContract
-from tests.store.contract_reconciling import ReconcilingContract
-from tests.store.contract_references import ReferenceContract
-from tests.store.contract_reporting import ReportingContract
-from tests.store.contract_restoring import RestoringContract
-from tests.store.contract_retention import RetentionContract
-from tests.store.contract_sealing import SealingContract
-from tests.store.contract_takings import TakingsContract
-from tests.store.contract_upgrading import UpgradingContract
-from tests.store.contract_verdicts import VerdictContract
-from tests.store.contract_watching import WatchingContract
+from tests.database.contract_breaks import BreakContract
+from tests.database.contract_checking import CheckingContract
+from tests.database.contract_closing import ClosingContract
+from tests.database.contract_confirming import ConfirmingContract
+from tests.database.contract_evidence import EvidenceContract
+from tests.database.contract_hand_matches import HandMatchContract
+from tests.database.contract_histories import HistoryContract
+from tests.database.contract_holds import HoldContract
+from tests.database.contract_imports import ImportContract
+from tests.database.contract_keeping import KeepingContract
+from tests.database.contract_ledgers import LedgerContract
+from tests.database.contract_outbox import OutboxContract
+from tests.database.contract_personal import PersonalContract
+from tests.database.contract_policies import PolicyContract
+from tests.database.contract_preview import PreviewContract
+from tests.database.contract_reconciling import ReconcilingContract
+from tests.database.contract_references import ReferenceContract
+from tests.database.contract_reporting import ReportingContract
+from tests.database.contract_restoring import RestoringContract
+from tests.database.contract_retention import RetentionContract
+from tests.database.contract_sealing import SealingContract
+from tests.database.contract_takings import TakingsContract
+from tests.database.contract_upgrading import UpgradingContract
+from tests.database.contract_verdicts import VerdictContract
+from tests.database.contract_watching import WatchingContract
 
 pytestmark = pytest.mark.postgres
 

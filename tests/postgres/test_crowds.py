@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.logs import configure_logging
-from tests.app.web.crowds import collisions, many_times
-from tests.app.web.driving import Driver, driving
+from app.core.logs import configure_logging
+from tests.api.crowds import collisions, many_times
+from tests.api.driving import Driver, driving
 
 pytestmark = pytest.mark.postgres
 

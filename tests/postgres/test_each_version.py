@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.contract_each_version import EachVersionContract
+from tests.database.contract_each_version import EachVersionContract
 
 pytestmark = pytest.mark.postgres
 

@@ -13,11 +13,11 @@ import pytest
 
 from app.bootstrap import open_service
 from app.cli import main
-from app.clock import SetClock
-from app.config import load_settings
-from app.operations.folding.refold import refold_until_quiet
+from app.config.settings import load_settings
+from app.core.clock import SetClock
+from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY
-from tests.app.web.driving import environ, of_order, signed
+from tests.api.driving import environ, of_order, signed
 from tests.postgres.conftest import ask
 from tests.reconcile.build import T
 
@@ -37,7 +37,7 @@ def run(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TALLYHOOK_PHONES__KEY_FILE", str(tmp_path / "phone.key"))
     monkeypatch.setenv("TALLYHOOK_EVIDENCE__KEY_FILE", str(tmp_path / "evidence.key"))
-    monkeypatch.setattr("app.clock.SystemClock.now", lambda clock: T + DAY)
+    monkeypatch.setattr("app.core.clock.SystemClock.now", lambda clock: T + DAY)
 
     def running(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()

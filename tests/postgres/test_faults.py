@@ -17,14 +17,16 @@ from typing import Any
 
 import pytest
 
-from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
-from app.operations.folding import refold
-from app.operations.watching.health import refusal
-from app.store.arrivals.intake import Appended, KnownEvents
-from app.store.database import engine, postgresql
-from app.store.database.safety import unsafe_standbys
-from app.store.database.writer import Writer
-from app.store.store import Store, StoreSettings, open_store
+from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.database import engine, postgresql
+from app.database.safety import unsafe_standbys
+from app.database.writer import Writer
+from app.monitoring.health import refusal
+from app.orders import refold
+from app.receiving.append_store import Appended, KnownEvents
+from app.receiving.store import Store, StoreSettings, open_store
+from tests.database.builders import arrival, desk, keep, opened, rows, said
+from tests.database.contract_ledgers import paid
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
 from tests.postgres.loading import (
     Load,
@@ -36,8 +38,6 @@ from tests.postgres.loading import (
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import ENDINGS, Programs, Server, programs
 from tests.reconcile.build import seconds
-from tests.store.builders import arrival, desk, keep, opened, rows, said
-from tests.store.contract_ledgers import paid
 from tests.waiting import LOOK_S, PATIENCE_S, soon, until
 
 pytestmark = pytest.mark.postgres

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.web.driving import driving
-from tests.app.web.test_hostile_json import bodies, check
+from tests.api.driving import driving
+from tests.api.test_hostile_json import bodies, check
 from tests.postgres.conftest import ask_in_loop
 
 pytestmark = pytest.mark.postgres

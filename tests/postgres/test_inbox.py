@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
-from app.operations.deliveries.read_inbox import Reader, ReaderContext, read_some
-from app.store.arrivals.inbox import keep_row, rows_after
-from app.store.sql.statements import run
-from app.store.store import Store
+from app.database.statements import run
+from app.orders.set_aside import HOLDING
+from app.receiving.inbox_store import keep_row, rows_after
+from app.receiving.reader import Reader, ReaderContext, read_some
+from app.receiving.store import Store
+from tests.database.builders import SOURCES, arrival, desk, received, rows, said, submit
 from tests.postgres.conftest import ask_in_loop
 from tests.postgres.test_sharing import several
-from tests.store.builders import SOURCES, arrival, desk, received, rows, said, submit
 from tests.waiting import soon
 
 pytestmark = pytest.mark.postgres
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.postgres
 
 def context(store: Store) -> ReaderContext:
     """What a reader works with."""
-    return ReaderContext(desk(store), SOURCES, "sandbox")
+    return ReaderContext(desk(store), SOURCES, "sandbox", HOLDING)
 
 
 async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -> None:

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from app.clock import SystemClock
-from app.store.database.postgresql import CONNECT_S
+from app.core.clock import SystemClock
+from app.database.postgresql import CONNECT_S
 from reconcile.instants import SECOND
+from tests.database.builders import opened
 from tests.e2e.processes import Process, command, running, serving
 from tests.faults.load import Load, deliver, load
 from tests.postgres.conftest import a_database, ask, ask_in_loop
 from tests.postgres.loading import stored_twice, told_wrongly
 from tests.postgres.server import ENDINGS, Server
 from tests.postgres.server import running as a_server
-from tests.store.builders import opened
 from tests.waiting import until
 
 pytestmark = pytest.mark.postgres

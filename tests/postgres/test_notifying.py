@@ -10,14 +10,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.operations.folding.refold import refold_due
-from app.operations.orders.notify_shop import Notifier, Shop, notify_due
-from app.outbound.http import outgoing_client
+from app.core.http import outgoing_client
+from app.orders.notify_shop import Notifier, Shop, notify_due
+from app.orders.refold import refold_due
 from app.providers.profile import load_profile
 from app.providers.source import Source
+from tests.database.builders import arrival, desk, keep, rows, said
+from tests.database.contract_ledgers import paid
 from tests.postgres.test_sharing import several
-from tests.store.builders import arrival, desk, keep, rows, said
-from tests.store.contract_ledgers import paid
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres

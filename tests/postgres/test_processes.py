@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from app.clock import SystemClock
-from app.store.database import schema
-from tests.app.web.driving import environ, of_order
+from app.core.clock import SystemClock
+from app.database import schema
+from tests.api.driving import environ, of_order
 from tests.e2e.processes import Process, command, running, serving
 from tests.postgres.conftest import a_database, ask
 from tests.postgres.server import Server

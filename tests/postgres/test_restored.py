@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.clock import SystemClock
-from tests.app.web.driving import of_order
+from app.core.clock import SystemClock
+from tests.api.driving import of_order
 from tests.e2e.processes import Process, command, running, serving, token
 from tests.postgres.conftest import ask
 from tests.postgres.server import Programs, Server, programs
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.postgres
 
 IMPATIENT = """
 import sys
-from app.store import store
+from app.receiving import store
 store.SERVER_S = 0.5
 from app.cli.main import run
 sys.exit(run(sys.argv[1:]))

@@ -11,23 +11,21 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.operations.desk import Desk
-from app.operations.folding import refold
-from app.operations.folding.refold import CLAIM, refold_due
-from app.operations.keeping.check_store import check_store
-from app.operations.orders.read_orders import explain_order
-from app.store.arrivals.intake import Arrival, keep_arrivals, mark_due
-from app.store.arrivals.rejections import let_go
-from app.store.database.locks_shared import LINKING, REFUSING, take_lock
-from app.store.folding import ledgers
-from app.store.folding.due_marks import Due, claim_orders, due_orders
-from app.store.folding.ledgers import feed
-from app.store.folding.records import add_records
-from app.store.sql.statements import PlainConnection, Rows, run
-from app.store.store import Store
+from app.database.locks_shared import LINKING, REFUSING, take_lock
+from app.database.statements import PlainConnection, Rows, run
+from app.orders import ledger_store, refold
+from app.orders.ledger_store import feed
+from app.orders.read_orders import explain_order
+from app.orders.record_store import add_records
+from app.orders.refold import CLAIM, refold_due
+from app.privacy.check import check_database
+from app.receiving.append_store import Arrival, keep_arrivals, mark_due
+from app.receiving.context import Desk
+from app.receiving.due_store import Due, claim_orders, due_orders
+from app.receiving.refusal_store import let_go
+from app.receiving.store import Store
 from reconcile.instants import SECOND
-from tests.reconcile.build import T, seconds
-from tests.store.builders import (
+from tests.database.builders import (
     SOURCES,
     arrival,
     desk,
@@ -40,7 +38,8 @@ from tests.store.builders import (
     said,
     session_opened,
 )
-from tests.store.contract_ledgers import WINDOW_S, mark, paid, quiet
+from tests.database.contract_ledgers import WINDOW_S, mark, paid, quiet
+from tests.reconcile.build import T, seconds
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
@@ -235,7 +234,7 @@ async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
         )  # fmt: skip
         while await refold_due(desk(stores[0], at=1 + CLAIM // SECOND), limit=300):
             pass
-        report = await check_store(desk(stores[0], at=2), sources=SOURCES, progress=quiet)
+        report = await check_database(desk(stores[0], at=2), sources=SOURCES, progress=quiet)
         assert report.orders == 150
         assert [problem for problem in report.problems if "ledger" in problem] == []
 
@@ -301,7 +300,7 @@ async def test_numbers_that_do_not_wait_are_caught(
         # Beside the schema of ours, in which nothing may lie that no migration made.
         await connection.execute(text("CREATE SCHEMA elsewhere"))
         await connection.execute(text("CREATE SEQUENCE elsewhere.places"))
-    monkeypatch.setattr(ledgers, "_take_numbers", from_a_sequence)
+    monkeypatch.setattr(ledger_store, "_take_numbers", from_a_sequence)
     try:
         seen = await feed_of_three_workers(url)
     finally:

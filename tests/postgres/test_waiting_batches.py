@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.store.arrivals.intake import keep_arrivals
+from app.receiving.append_store import keep_arrivals
+from tests.database.builders import arrival, keep, opened, said
 from tests.postgres.conftest import ask_in_loop, migrate
-from tests.store.builders import arrival, keep, opened, said
 
 pytestmark = pytest.mark.postgres
 

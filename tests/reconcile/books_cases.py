@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reconcile.breaks import Break
 from reconcile.instants import DAY, Instant
-from reconcile.match import Decision, Matching
-from reconcile.match_control import Control
-from reconcile.match_rows import book_row, statement_row, taking_row
-from reconcile.match_rules import Coverage, HandMatch, MatchRules
+from reconcile.matching.breaks import Break
+from reconcile.matching.control import Control
+from reconcile.matching.match import Decision, Matching
+from reconcile.matching.rows import book_row, statement_row, taking_row
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules
 from tests.reconcile.books_strategies import in_key_order
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, Case
 

@@ -8,7 +8,9 @@ from typing import TypeVar, get_args
 
 from hypothesis import strategies as st
 
-from reconcile.books import (
+from reconcile.instants import DAY
+from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
+from reconcile.matching.books import (
     BOOK_KINDS,
     BOOK_STATUSES,
     STATEMENT_KINDS,
@@ -16,12 +18,11 @@ from reconcile.books import (
     StatementLine,
     match_key,
 )
-from reconcile.instants import DAY
-from reconcile.ledger import EntryKind, FindingCode, Outcome
-from reconcile.match import Matching
-from reconcile.match_control import Control
-from reconcile.match_decision import Decision
-from reconcile.match_rows import (
+from reconcile.matching.control import Control
+from reconcile.matching.decision import Decision
+from reconcile.matching.ledger_lines import Doubted, Taken, Taking
+from reconcile.matching.match import Matching
+from reconcile.matching.rows import (
     BookRow,
     StatementRow,
     TakingRow,
@@ -29,9 +30,8 @@ from reconcile.match_rows import (
     statement_row,
     taking_row,
 )
-from reconcile.match_rules import Coverage, HandMatch, MatchRules, Span, Tolerance
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Span, Tolerance
 from reconcile.money import Money
-from reconcile.takings import Doubted, Taken, Taking
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START
 
 REFERENCES = ("A-1", "a 1", "A-2", "A-12", "A-1-2", "B1")

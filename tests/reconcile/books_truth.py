@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import merge
 
-from reconcile.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
-from reconcile.breaks import BREAK_CAUSES
 from reconcile.instants import DAY, HOUR, Instant
-from reconcile.ledger import EntryKind, FindingCode, Outcome
-from reconcile.match_rows import (
+from reconcile.ledger.ledger import EntryKind, FindingCode, Outcome
+from reconcile.matching.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
+from reconcile.matching.breaks import BREAK_CAUSES
+from reconcile.matching.ledger_lines import Doubted, Taken, Taking
+from reconcile.matching.rows import (
     BookRow,
     StatementRow,
     TakingRow,
@@ -25,9 +26,8 @@ from reconcile.match_rows import (
     statement_row,
     taking_row,
 )
-from reconcile.match_rules import Coverage, ExpectedFee, MatchRules, Reach, Span, Tolerance
+from reconcile.matching.rules import Coverage, ExpectedFee, MatchRules, Reach, Span, Tolerance
 from reconcile.money import Money
-from reconcile.takings import Doubted, Taken, Taking
 
 START: Instant = 1_790_812_800_000_000
 """2026-10-01T00:00:00Z"""

@@ -6,14 +6,14 @@ import hashlib
 from typing import Any
 
 from reconcile.canonical import canonical_json
-from reconcile.events import ClaimKind, Delivery, Event
-from reconcile.explain import ledger_document
-from reconcile.history import History
 from reconcile.instants import SECOND, Instant, parse_instant
-from reconcile.ledger import Ledger
+from reconcile.ledger.events import ClaimKind, Delivery, Event
+from reconcile.ledger.explain import ledger_document
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import Record, RecordKind
 from reconcile.money import Money
-from reconcile.policy import Policy
-from reconcile.records import Record, RecordKind
 
 T = parse_instant("2026-11-20T10:00:00Z")
 ORDER = "ORD-1"

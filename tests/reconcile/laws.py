@@ -10,11 +10,11 @@ from functools import reduce
 from operator import or_
 from typing import Any, get_args
 
-from reconcile.events import ClaimKind, Delivery
-from reconcile.explain import cited, ledger_document
-from reconcile.history import History
 from reconcile.instants import LATEST, Instant
-from reconcile.ledger import EntryKind, Ledger
+from reconcile.ledger.events import ClaimKind, Delivery
+from reconcile.ledger.explain import cited, ledger_document
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import EntryKind, Ledger
 from reconcile.money import Money
 from tests.reconcile.build import POLICY, document_bytes
 

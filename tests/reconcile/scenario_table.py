@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from reconcile.events import CLAIM_KINDS, Delivery, Event
-from reconcile.history import History
 from reconcile.instants import SECOND, Instant
+from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import Record
 from reconcile.money import Money, from_major
-from reconcile.policy import Policy
-from reconcile.records import Record
 from tests.reconcile.build import ORDER, POLICY, T
 
 FOLDER = Path(__file__).parent / "scenarios"

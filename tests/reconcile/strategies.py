@@ -11,11 +11,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from reconcile.events import CLAIM_KINDS, Delivery, Event
-from reconcile.history import History
 from reconcile.instants import LATEST, SECOND, Instant
+from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
+from reconcile.ledger.history import History
+from reconcile.ledger.records import HOLD_REASONS, RECORD_KINDS, Record
 from reconcile.money import Money
-from reconcile.records import HOLD_REASONS, RECORD_KINDS, Record
 from tests.reconcile.build import ORDER, T, event, record, seconds
 from tests.reconcile.laws import TAKES_AWAY
 

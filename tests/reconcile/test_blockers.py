@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from reconcile.blockers import Blocker, in_report, rejected, too_early
-from reconcile.breaks import BREAK_CAUSES, BreakCause
-from reconcile.figures import Figure, Stated, adjustments, figures
 from reconcile.instants import DAY
+from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.periods import Month
-from reconcile.report import (
+from reconcile.reporting.blockers import Blocker, in_report, rejected, too_early
+from reconcile.reporting.figures import Figure, Stated, adjustments, figures
+from reconcile.reporting.report import (
     BreakLine,
     BreakRow,
     ControlRow,
@@ -20,7 +20,7 @@ from reconcile.report import (
     Tie,
     Unlisted,
 )
-from reconcile.report_tally import PeriodTally
+from reconcile.reporting.tally import PeriodTally
 
 OCTOBER = Month(year=2026, number=10)
 EMPTY: PeriodReport = PeriodTally(

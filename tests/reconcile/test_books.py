@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.books import match_key, match_keys
+from reconcile.matching.books import match_key, match_keys
 
 PRINTABLE = st.text(st.characters(blacklist_categories=("C", "Z"), whitelist_characters=" "))
 

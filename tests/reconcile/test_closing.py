@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.canonical import canonical_json
-from reconcile.closing import (
+from reconcile.periods import Month
+from reconcile.reporting.closing import (
     Adjusted,
     Closing,
     Print,
@@ -18,8 +19,7 @@ from reconcile.closing import (
     closing_of,
     first_difference,
 )
-from reconcile.figures import Figure, added, difference
-from reconcile.periods import Month
+from reconcile.reporting.figures import Figure, added, difference
 from tests.reconcile.build import T
 
 

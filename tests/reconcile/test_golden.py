@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from reconcile.canonical import canonical_json, fingerprint
-from reconcile.explain import explain, headline, ledger_document
-from reconcile.fold import fold
-from reconcile.ledger import Ledger
+from reconcile.ledger.explain import explain, headline, ledger_document
+from reconcile.ledger.fold import fold
+from reconcile.ledger.ledger import Ledger
 from reconcile.money import Money
 from tests.reconcile.build import (
     DUE,

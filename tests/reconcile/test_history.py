@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from reconcile.history import History
+from reconcile.ledger.history import History
 from tests.reconcile.build import delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories
 

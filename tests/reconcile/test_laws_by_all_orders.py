@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from reconcile.events import Delivery
-from reconcile.fold import fold
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.fold import fold
 from tests.reconcile import laws
 from tests.reconcile.build import POLICY
 from tests.reconcile.test_laws_catch_broken_folds import first_body_wins
@@ -94,7 +94,7 @@ def test_a_fold_that_keeps_the_first_body_is_caught() -> None:
 
 def test_a_fold_that_leaves_ties_as_they_came_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly everywhere: most of the twelve have several events of one moment."""
-    monkeypatch.setattr("reconcile.correlate.by_date", lambda heard: heard.at)
+    monkeypatch.setattr("reconcile.ledger.correlate.by_date", lambda heard: heard.at)
     assert caught(fold) >= 10
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from reconcile.events import Delivery
-from reconcile.fold import fold
-from reconcile.history import History
 from reconcile.instants import SECOND, Instant
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
 from reconcile.money import Money
 from tests.reconcile import laws
 from tests.reconcile.build import ORDER, record

@@ -7,11 +7,11 @@ from itertools import permutations
 
 import pytest
 
-from reconcile.events import Delivery
-from reconcile.fold import fold
-from reconcile.history import History
 from reconcile.instants import SECOND, Instant
-from reconcile.ledger import Ledger
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
 from tests.reconcile import laws
 from tests.reconcile.build import (
     DUE,

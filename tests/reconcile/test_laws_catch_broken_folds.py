@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from reconcile.events import Delivery, Event
-from reconcile.fold import fold
-from reconcile.history import History
 from reconcile.instants import HOUR, SECOND
-from reconcile.ledger import Entry, EntryKind, Ledger
+from reconcile.ledger.events import Delivery, Event
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Entry, EntryKind, Ledger
 from reconcile.money import Money
 from tests.reconcile import laws
 from tests.reconcile.build import DUE, delivery, event, history, record, seconds, seven_deliveries

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from reconcile.instants import DAY
-from reconcile.match_compare import compare
-from reconcile.match_rules import MatchRules
+from reconcile.matching.compare import compare
+from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import case, decided
 from tests.reconcile.books_strategies import World, worlds
 from tests.reconcile.books_truth import RULES, Case

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconcile.breaks import Break
-from reconcile.match import Matching
-from reconcile.match_control import FAMILIES, Control
-from reconcile.match_decision import Decision, Match
-from reconcile.match_rows import book_row, statement_row, taking_row
-from reconcile.match_tally import COUNT, Tally
+from reconcile.matching.breaks import Break
+from reconcile.matching.control import FAMILIES, Control
+from reconcile.matching.decision import Decision, Match
+from reconcile.matching.match import Matching
+from reconcile.matching.rows import book_row, statement_row, taking_row
+from reconcile.matching.tally import COUNT, Tally
 from tests.reconcile.books_strategies import World, in_key_order, worlds
 from tests.reconcile.books_truth import AS_OF, Case, Month
 
@@ -79,7 +79,9 @@ def test_every_row_stands_in_exactly_one_bucket_and_the_sums_tie(world: World) -
     """No row is placed twice, none is forgotten, and every equation holds."""
     with pytest.MonkeyPatch.context() as patch:
         made: list[Watched] = []
-        patch.setattr("reconcile.match.Tally", lambda home: made.append(Watched(home)) or made[-1])
+        patch.setattr(
+            "reconcile.matching.match.Tally", lambda home: made.append(Watched(home)) or made[-1]
+        )
         _, control = world.decided()
     (tally,) = made
     times = Counter(tally.rows)

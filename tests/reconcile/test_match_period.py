@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconcile.match_period import Period, within
-from reconcile.match_rows import BookRow, StatementRow, TakingRow
+from reconcile.matching.period import Period, within
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 
 PERIOD = Period(since=100, until=200)
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from reconcile.breaks import Break
-from reconcile.breaks_words import apart_words
 from reconcile.instants import DAY, HOUR
-from reconcile.match import Match, Matching
-from reconcile.match_rows import book_row, statement_row, taking_row
-from reconcile.match_rules import MatchRules
+from reconcile.matching.breaks import Break
+from reconcile.matching.breaks_words import apart_words
+from reconcile.matching.match import Match, Matching
+from reconcile.matching.rows import book_row, statement_row, taking_row
+from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case
 

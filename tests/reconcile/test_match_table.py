@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from reconcile.books import BookStatus
-from reconcile.breaks import BREAK_CAUSES, Break
-from reconcile.breaks_words import break_sentence, next_step
 from reconcile.instants import DAY, HOUR
-from reconcile.match import Match, Matching
-from reconcile.match_rules import Coverage
+from reconcile.matching.books import BookStatus
+from reconcile.matching.breaks import BREAK_CAUSES, Break
+from reconcile.matching.breaks_words import break_sentence, next_step
+from reconcile.matching.match import Match, Matching
+from reconcile.matching.rules import Coverage
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
 from tests.reconcile.books_truth import (
@@ -318,7 +318,7 @@ def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is too much for the second look is a break by its key alone; the totals still tie."""
-    monkeypatch.setattr("reconcile.match_left.MOST_LEFT", 2)
+    monkeypatch.setattr("reconcile.matching.unmatched.MOST_LEFT", 2)
     lines = [case(f"XYZ-{n}").books() for n in range(5)]
     told, control = decided(*lines)
     assert causes(told) == ["book_paid_not_received"] * 5

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.merkle import (
+from reconcile.transparency.merkle import (
     EMPTY,
     Frontier,
     Hash,
@@ -22,7 +22,15 @@ from reconcile.merkle import (
     span_hash,
     subtree_hash,
 )
-from reconcile.merkle_tiles import STEP, WIDTH, Kept, Tail, computed, needed, tail_ranges
+from reconcile.transparency.merkle_tiles import (
+    STEP,
+    WIDTH,
+    Kept,
+    Tail,
+    computed,
+    needed,
+    tail_ranges,
+)
 
 LEAVES = [
     bytes.fromhex(each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconcile.fold import fold
+from reconcile.ledger.fold import fold
 from tests.reconcile.scenario_table import read
 
 PAID = (

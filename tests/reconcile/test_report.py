@@ -8,23 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from reconcile.books import StatementLine
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
-from reconcile.journal import ROLES, transactions
-from reconcile.ledger import FINDING_CODES
-from reconcile.match_rows import StatementRow, statement_row
+from reconcile.ledger.ledger import FINDING_CODES
+from reconcile.ledger.reasons import REASON_SENTENCES
+from reconcile.matching.books import StatementLine
+from reconcile.matching.rows import StatementRow, statement_row
 from reconcile.money import Money
-from reconcile.reasons import REASON_SENTENCES
-from reconcile.report import PeriodReport, Step
-from reconcile.report_document import report_document, report_of
-from reconcile.report_input import OrderSeen
-from reconcile.report_merge import merged
-from reconcile.report_orders import standing, stretches
-from reconcile.report_settled import settled, signed
-from reconcile.report_tally import PeriodTally
-from reconcile.report_ties import ties
-from reconcile.report_words import FINDING_WORDS, REASON_WORDS
-from tests.app.reports.samples import (
+from reconcile.reporting.document import report_document, report_of
+from reconcile.reporting.input import OrderSeen
+from reconcile.reporting.journal import ROLES, transactions
+from reconcile.reporting.merge import merged
+from reconcile.reporting.orders import standing, stretches
+from reconcile.reporting.report import PeriodReport, Step
+from reconcile.reporting.settled import settled, signed
+from reconcile.reporting.tally import PeriodTally
+from reconcile.reporting.ties import ties
+from reconcile.reporting.words import FINDING_WORDS, REASON_WORDS
+from tests.finance.reports.samples import (
     END,
     START,
     breaks,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconcile.events import Delivery
-from reconcile.fold import fold
-from reconcile.ledger import Ledger
-from reconcile.records import Record
-from reconcile.revise import Revision, position_of, revise
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.fold import fold
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.records import Record
+from reconcile.ledger.revise import Revision, position_of, revise
 from tests.reconcile.build import DUE, POLICY, delivery, event, history, record, seconds
 
 PLACED = record("r1", "order_placed", 0, money=DUE)

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from reconcile.explain import explain, ledger_document
-from reconcile.fold import fold
-from reconcile.history import History
 from reconcile.instants import Instant, format_instant
-from reconcile.ledger import FINDING_CODES, OUTCOMES, Ledger
-from reconcile.policy import Policy
-from reconcile.reasons import REASON_SENTENCES, UNFILLED
+from reconcile.ledger.explain import explain, ledger_document
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, Ledger
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.reasons import REASON_SENTENCES, UNFILLED
 from tests.reconcile import laws
 from tests.reconcile.scenario_table import Expectation, Scenario, all_scenarios, read
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from reconcile.fold import fold
-from reconcile.history import History
 from reconcile.instants import DAY, HOUR, SECOND, Duration
-from reconcile.ledger import OUTCOMES
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import OUTCOMES
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.settle import FINAL, closed_at, is_settled, last_heard
 from reconcile.money import Money
-from reconcile.policy import Policy
-from reconcile.settle import FINAL, closed_at, is_settled, last_heard
 from tests.reconcile.build import T, delivery, event, history, record, seconds
 
 PRICE = Money(minor=150_000, currency="KES")

@@ -7,21 +7,21 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 
-from reconcile.books import BookLine, match_key
-from reconcile.breaks import Break, Candidate
-from reconcile.breaks_text import break_in, break_text
-from reconcile.events import ClaimKind, Event
-from reconcile.fold import fold
-from reconcile.history import History
 from reconcile.instants import DAY, Instant
-from reconcile.ledger import Balance, EntryKind, Facts
-from reconcile.match import Matching
-from reconcile.match_rows import book_row, taking_row
-from reconcile.match_rules import Coverage, MatchRules
+from reconcile.ledger.events import ClaimKind, Event
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Balance, EntryKind, Facts
+from reconcile.ledger.policy import Policy
+from reconcile.matching.books import BookLine, match_key
+from reconcile.matching.breaks import Break, Candidate
+from reconcile.matching.breaks_text import break_in, break_text
+from reconcile.matching.ledger_lines import Doubted, Taken, Taking
+from reconcile.matching.ledger_lines_of import taking, taking_in, taking_text
+from reconcile.matching.match import Matching
+from reconcile.matching.rows import book_row, taking_row
+from reconcile.matching.rules import Coverage, MatchRules
 from reconcile.money import Money
-from reconcile.policy import Policy
-from reconcile.takings import Doubted, Taken, Taking
-from reconcile.takings_of import taking, taking_in, taking_text
 from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories, moments
 

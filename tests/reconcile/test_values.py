@@ -6,8 +6,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from reconcile.ledger.records import Record
 from reconcile.money import Money
-from reconcile.records import Record
 from reconcile.values import maker
 
 PRICE = Money(minor=150_000, currency="KES")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconcile.events import Delivery
-from reconcile.history import History
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.history import History
+from reconcile.ledger.records import Record
 from reconcile.money import Money
-from reconcile.records import Record
 from tests.reconcile.build import DUE, ORDER, delivery, event, record, seconds
 
 LAST = seconds(4_000)

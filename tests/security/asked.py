@@ -17,12 +17,12 @@ import httpx2
 import pytest
 
 from app import bootstrap
-from app.operations.deliveries.confirm_events import Confirmer, confirm_due
-from app.operations.rounds import SideBySide
-from app.outbound.http import outgoing_client
+from app.core.http import outgoing_client
+from app.core.periodic import SideBySide
+from app.receiving.confirm import Confirmer, confirm_due
 from reconcile.instants import HOUR
-from tests.app.operations.asking import stream
-from tests.app.web.driving import Driver, driving
+from tests.api.driving import Driver, driving
+from tests.receiving.asking import stream
 
 GIVEN = {"access_token": "t0k3n", "token": "t0k3n", "expires_in": 3599}
 

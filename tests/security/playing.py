@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.operations.folding.refold import refold_until_quiet
+from app.orders.refold import refold_until_quiet
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.instants import format_instant
-from tests.app.web.driving import Driver
+from tests.api.driving import Driver
 from tests.reconcile.build import T
 
 PRICE = {"amount": "1500.00", "currency": "KES"}

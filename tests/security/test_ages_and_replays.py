@@ -13,7 +13,7 @@ import pytest
 from app.providers.reader import Reader
 from app.providers.source import Source
 from reconcile.instants import DAY, SECOND
-from tests.app.web.driving import Driver, Header, driving, secret, signed
+from tests.api.driving import Driver, Header, driving, secret, signed
 from tests.reconcile.build import T
 from tests.security.playing import OPEN, Act, Construction, Play, Target
 

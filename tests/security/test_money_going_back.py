@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from reconcile import movements
 from reconcile.instants import HOUR, SECOND, format_instant
-from tests.app.web.driving import driving
+from reconcile.ledger import movements
+from tests.api.driving import driving
 from tests.reconcile.build import T
 from tests.security.playing import OPEN, Construction, Play, Target, events
 

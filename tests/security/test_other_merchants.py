@@ -11,7 +11,7 @@ import pytest
 
 from app.providers.reader import Reader
 from app.providers.sections import Profile
-from tests.app.providers.samples import private_key
+from tests.providers.samples import private_key
 from tests.security.asked import asking
 from tests.security.playing import OPEN, Construction, Play, Target, deliver, signer
 

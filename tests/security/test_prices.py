@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.operations.people.manage_tokens import issue_token, withdraw_token
-from app.web import api as web_api
+from app.access.tokens import issue_token, withdraw_token
+from app.api import routes as web_api
 from reconcile.instants import HOUR, MINUTE
-from tests.app.checkout.service import TOKEN, opened, service
-from tests.app.web.driving import Driver, driving
+from tests.api.driving import Driver, driving
+from tests.checkout.service import TOKEN, opened, service
 from tests.reconcile.build import T
 from tests.security.playing import OPEN, PRICE, Act, Construction, Play, Target, events
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.providers import reader
-from tests.app.web.driving import driving, secret, signed
+from tests.api.driving import driving, secret, signed
 from tests.security.playing import OPEN, Act, Construction, Play, Target, events
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from reconcile import doubt
 from reconcile.instants import SECOND, format_instant
-from tests.app.web.driving import driving
+from reconcile.ledger import doubt
+from tests.api.driving import driving
 from tests.reconcile.build import T
 from tests.security.playing import OPEN, Act, Construction, Play, Target, events
 

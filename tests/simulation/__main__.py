@@ -9,7 +9,7 @@ import argparse
 import io
 import sys
 
-from app.logs import configure_logging
+from app.core.logs import configure_logging
 from tests.simulation.many import play
 from tests.simulation.world import run_seed
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from app.sandbox.dropping import EXTENSION
+from app.sandbox.connection_faults import EXTENSION
 
 Header = tuple[bytes, bytes]
 

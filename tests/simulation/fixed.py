@@ -21,8 +21,8 @@ from unittest.mock import patch
 
 from sqlalchemy.exc import SAWarning
 
-from app.operations.deliveries.rejection_rate import RejectionRate
-from app.store.database import schema
+from app.database import schema
+from app.receiving.refusal_rate import RejectionRate
 from tests.simulation.disk import DiskQueue, NoThread, connecting
 from tests.simulation.loop import VirtualLoop
 
@@ -54,21 +54,21 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "aiosqlite.core.SimpleQueue": DiskQueue,
         "aiosqlite.core.Thread": NoThread,
         "aiosqlite.core.Connection._connect": connecting,
-        "app.ids._chances": [],
-        "app.ids.os": SimpleNamespace(urandom=chance.randbytes),
-        "app.operations.folding.worker.IDLE_S": WORKER_IDLE_S,
-        "app.operations.checkout.ask_again.IDLE_S": ASKING_IDLE_S,
+        "app.core.ids._chances": [],
+        "app.core.ids.os": SimpleNamespace(urandom=chance.randbytes),
+        "app.orders.worker.IDLE_S": WORKER_IDLE_S,
+        "app.checkout.ask_again.IDLE_S": ASKING_IDLE_S,
         "app.bootstrap.REST_S": WATCHING_IDLE_S,
         "app.bootstrap_evidence.REST_S": SEALING_IDLE_S,
-        "app.operations.orders.read_feed.monotonic": loop.time,
-        "app.operations.deliveries.read_inbox.LOOK_S": READING_IDLE_S,
-        "app.store.arrivals.inbox_writer.LOOK_S": DELETING_IDLE_S,
-        "app.store.arrivals.inbox_writer.monotonic": loop.time,
+        "app.orders.read_feed.monotonic": loop.time,
+        "app.receiving.reader.LOOK_S": READING_IDLE_S,
+        "app.receiving.inbox_writer_store.LOOK_S": DELETING_IDLE_S,
+        "app.receiving.inbox_writer_store.monotonic": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
         "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),
-        "app.store.database.space.os": SimpleNamespace(statvfs=_roomy),
+        "app.database.space.os": SimpleNamespace(statvfs=_roomy),
         "app.sandbox.provider.TRUTH_PAUSE_S": 10.0**9,
-        "app.store.database.schema.newest_version": lambda: newest,
+        "app.database.schema.newest_version": lambda: newest,
         "starlette._exception_handler.run_in_threadpool": _inline,
     }
     with ExitStack() as stack:

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from app.operations.desk import Desk
-from app.operations.evidence.evidence_key import open_signer
-from app.operations.evidence.seal import seal_all
-from app.operations.evidence.verify_log import verify_log
-from app.operations.folding.rebuild import refold_all
-from app.operations.keeping.check_store import check_store
-from app.operations.orders.read_feed import Published, read_feed
+from app.evidence.evidence_key import open_signer
+from app.evidence.seal import seal_all
+from app.evidence.verify_log import verify_log
+from app.orders.history_store import gather
+from app.orders.read_feed import Published, read_feed
+from app.orders.rebuild import refold_all
+from app.privacy.check import check_database
 from app.providers.source import Source
-from app.store.folding.due_marks import count_due
-from app.store.folding.histories import gather
-from reconcile.fold import fold
-from reconcile.history import History
+from app.receiving.context import Desk
+from app.receiving.due_store import count_due
 from reconcile.instants import MINUTE
-from reconcile.ledger import Ledger
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.revise import position_of
 from reconcile.money import from_major
-from reconcile.policy import Policy
-from reconcile.revise import position_of
 from tests.simulation.machine import Down
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ async def _column(connection: Any, sql: str) -> list[Any]:
 
 async def _rebuilt(desk: Desk, sources: Mapping[str, Source], published: int) -> list[str]:
     """The caches are what the histories give; rebuilding them all publishes nothing."""
-    report = await check_store(desk, sources=sources, progress=lambda _: None)
+    report = await check_database(desk, sources=sources, progress=lambda _: None)
     found = [f"the store: {problem}" for problem in report.problems]
     await refold_all(desk, progress=lambda _: None)
     again = await read_feed(desk, after=published, limit=100, wait_s=0)

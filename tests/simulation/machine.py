@@ -18,13 +18,13 @@ import httpx2
 from app.bootstrap import Service, store_settings, working_parts
 from app.bootstrap_serving import SHUTDOWN_S
 from app.checkout.client import CheckoutClient, ClientSettings
-from app.clock import Clock
-from app.config import Settings
-from app.errors import TallyhookError
-from app.operations.desk import Desk
-from app.operations.evidence.evidence_key import open_signer
+from app.config.settings import Settings
+from app.core.clock import Clock
+from app.core.errors import TallyhookError
+from app.evidence.evidence_key import open_signer
 from app.providers.source import Source
-from app.store.store import open_store
+from app.receiving.context import Desk
+from app.receiving.store import open_store
 from tests.simulation.asgi import Packet, Reply, call
 from tests.simulation.disk import Disk, Sizes
 from tests.simulation.faults import Faults

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from app.sandbox.courier import Signer
+from app.sandbox.webhook_sender import Signer
 from reconcile.instants import Instant
 from tests.simulation.asgi import Packet, Reply, call
 from tests.simulation.faults import HELD_S, Faults

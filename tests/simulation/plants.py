@@ -13,14 +13,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from app.operations.folding import refold
+from app.database import engine
+from app.database.statements import PlainConnection
+from app.orders import ledger_store, record_store, refold
 from app.providers.source import Source
-from app.store.arrivals import intake, journal
-from app.store.database import engine
-from app.store.folding import ledgers, records
-from app.store.sql.statements import PlainConnection
-from reconcile.history import History
-from reconcile.revise import Revision
+from app.receiving import append_store, inbox_queue
+from reconcile.ledger.history import History
+from reconcile.ledger.revise import Revision
 
 Plant = Callable[[], Any]
 
@@ -33,9 +32,9 @@ def _heard(task: asyncio.Task[Any]) -> None:
 
 def ack_before_commit() -> Any:
     """The sender is answered as soon as its delivery is in the queue."""
-    submit, sent = journal.Journal.submit, set[Any]()
+    submit, sent = inbox_queue.Journal.submit, set[Any]()
 
-    async def early(self: journal.Journal, item: Any) -> None:
+    async def early(self: inbox_queue.Journal, item: Any) -> None:
         task = asyncio.get_running_loop().create_task(submit(self, item))
         sent.add(task)
         task.add_done_callback(
@@ -43,7 +42,7 @@ def ack_before_commit() -> Any:
         )
         await asyncio.sleep(0)
 
-    return patch.object(journal.Journal, "submit", early)
+    return patch.object(inbox_queue.Journal, "submit", early)
 
 
 def log_not_synced() -> Any:
@@ -58,18 +57,18 @@ def log_not_synced() -> Any:
 
 def dedupe_off() -> Any:
     """Every delivery is taken for a new event."""
-    return patch.object(intake.KnownEvents, "judge", lambda self, event, linking: "stored")
+    return patch.object(append_store.KnownEvents, "judge", lambda self, event, linking: "stored")
 
 
 def first_body_wins() -> Any:
     """A second body under one event id is taken for a redelivery."""
-    judge = intake.KnownEvents.judge
+    judge = append_store.KnownEvents.judge
 
     def lax(self: Any, event: Any, linking: Any) -> str:
         verdict = judge(self, event, linking)
         return "duplicate" if verdict == "duplicate_with_different_body" else verdict
 
-    return patch.object(intake.KnownEvents, "judge", lax)
+    return patch.object(append_store.KnownEvents, "judge", lax)
 
 
 def last_word_wins() -> Any:
@@ -98,23 +97,25 @@ class _Changed:
 def due_mark_lost() -> Any:
     """New evidence does not set its order due again."""
 
-    mark = intake.mark_due
+    mark = append_store.mark_due
 
     def once(connection: PlainConnection, due: dict[str, int]) -> None:
         mark(_Changed(connection, "DO UPDATE SET generation", "DO NOTHING --"), due)
 
-    return _all(*[patch.object(module, "mark_due", once) for module in (intake, records)])
+    return _all(
+        *[patch.object(module, "mark_due", once) for module in (append_store, record_store)]
+    )
 
 
 def stored_not_asked() -> Any:
     """A batch is judged as if nothing were stored."""
-    return patch.object(intake.KnownEvents, "load", lambda self, connection, events: None)
+    return patch.object(append_store.KnownEvents, "load", lambda self, connection, events: None)
 
 
 def evidence_overtaken() -> Any:
     """A fold settles its mark although evidence arrived while it was under way: some seconds, or
     hardly any would."""
-    settle, gather = ledgers.settle_marks, refold.gather
+    settle, gather = ledger_store.settle_marks, refold.gather
 
     def blind(connection: PlainConnection, marks: Any) -> None:
         settle(_Changed(connection, "WHERE order_due.generation=excluded.generation", ""), marks)
@@ -128,7 +129,7 @@ def evidence_overtaken() -> Any:
         return found
 
     return _all(
-        patch.object(ledgers, "settle_marks", blind),
+        patch.object(ledger_store, "settle_marks", blind),
         patch.object(refold, "unchanged", all_of),
         patch.object(refold, "gather", slowly),
     )
@@ -144,12 +145,12 @@ def _all(*plants: Any) -> Iterator[None]:
 
 def deadline_ignored() -> Any:
     """No order is looked at again because its deadline has passed."""
-    settle = ledgers.settle_marks
+    settle = ledger_store.settle_marks
 
     def never(connection: PlainConnection, marks: Any) -> None:
         settle(connection, [(order, None, generation) for order, _, generation in marks])
 
-    return patch.object(ledgers, "settle_marks", never)
+    return patch.object(ledger_store, "settle_marks", never)
 
 
 def revised_for_nothing() -> Any:
@@ -178,7 +179,7 @@ def signature_not_checked() -> Any:
 
 def key_made_afresh() -> Any:
     """A checkout that was interrupted is begun again with a new key."""
-    from app.operations.checkout import open_checkout
+    from app.checkout import open_checkout
 
     async def nothing(self: Any) -> None:
         return None

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from app.checkout.checkout_result import CheckoutResult
 from app.checkout.client import CheckoutClient
+from app.checkout.open_checkout import open_checkout
 from app.checkout.request import CheckoutRequest
-from app.errors import TallyhookError, UnreachableError
-from app.operations.checkout.checkout_result import CheckoutResult
-from app.operations.checkout.open_checkout import open_checkout
-from app.operations.desk import Desk
-from app.operations.orders.read_feed import Published, read_feed
-from app.operations.orders.tell_order import Told, tell_order
+from app.core.errors import TallyhookError, UnreachableError
+from app.orders.order_facts import Told, tell_order
+from app.orders.read_feed import Published, read_feed
+from app.receiving.context import Desk
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import Instant
 from reconcile.money import Money, major_text

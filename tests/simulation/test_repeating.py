@@ -32,7 +32,7 @@ MEETING = 2
 TRACES = """
 import io, sys
 from pathlib import Path
-from app.logs import configure_logging
+from app.core.logs import configure_logging
 from tests.simulation.world import run_seed
 configure_logging(format="json", stream=io.StringIO())
 for seed in sys.argv[2:]:

@@ -26,12 +26,13 @@ from starlette.applications import Starlette
 
 from app.bootstrap_sources import compile_sources
 from app.checkout.client import ClientSettings
-from app.config import Settings, load_settings
+from app.config.settings import Settings, load_settings
 from app.providers.source import Source
 from app.sandbox.provider import Provider
 from app.sandbox.server import build_sandbox
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN, SandboxSettings
 from reconcile.instants import SECOND, Instant
+from tests.database.made import put_new
 from tests.simulation import invariants
 from tests.simulation.faults import CLOCK_STEP_S, HELD_S, HOUR_S, drawn
 from tests.simulation.fixed import everything_fixed
@@ -40,7 +41,6 @@ from tests.simulation.machine import Machine
 from tests.simulation.network import Inward, Outward
 from tests.simulation.shop import Shop, drawn_orders
 from tests.simulation.trace import Trace
-from tests.store.made import put_new
 
 BEGINNING: Instant = 1_790_000_000 * SECOND
 

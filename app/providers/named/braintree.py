@@ -14,11 +14,11 @@ from hashlib import sha1
 from typing import Final
 from urllib.parse import urlencode
 
+from app.core.reading_result import Unreadable
 from app.providers.named.contract import Arrived, Secrets, Signed
 from app.providers.named.pieces import form_fields, from_base64, from_hex, to_base64
 from app.providers.named.setup import Setup, text_secret
 from app.providers.named.xml_document import xml_to_json
-from app.providers.reading import Unreadable
 from app.providers.refusal import Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import Instant

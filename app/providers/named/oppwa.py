@@ -16,10 +16,10 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from app.core.reading_result import Unreadable
 from app.providers.named.contract import Arrived, Secrets, Signed
 from app.providers.named.pieces import Header, from_hex
 from app.providers.named.setup import Setup
-from app.providers.reading import Unreadable
 from app.providers.refusal import Refusal
 from reconcile.instants import Instant
 

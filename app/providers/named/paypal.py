@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.asymmetric import ASYMMETRIC_SCHEMES, AsymmetricKey
 from app.providers.named.age import Age
 from app.providers.named.contract import Arrived, Secrets, Signed

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.asymmetric import ASYMMETRIC_SCHEMES, load_key
 from app.providers.key_pairs import refuse_key_pair
 from app.providers.named.age import Age

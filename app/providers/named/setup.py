@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from app.errors import ConfigurationError
+from app.core.errors import ConfigurationError
 from app.providers.key_pairs import refuse_key_pair
 from app.providers.named.age import Age
 from app.providers.named.contract import Secrets

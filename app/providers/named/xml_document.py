@@ -12,8 +12,8 @@ import json
 from typing import Any
 from xml.etree import ElementTree
 
-from app.providers.reading import Unreadable
-from app.providers.strict_json import MAX_DEPTH
+from app.core.reading_result import Unreadable
+from app.core.strict_json import MAX_DEPTH
 
 
 def xml_to_json(document: bytes) -> bytes:

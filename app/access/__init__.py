@@ -1,0 +1,8 @@
+"""Who may come in: operators with their roles, tokens, and the audit trail."""
+
+__all__ = (
+    "operator_store",
+    "operators",
+    "token_store",
+    "tokens",
+)

@@ -1,0 +1,284 @@
+"""Who may do what, and the trail of who did.
+
+As long as a database has no operators, whoever can run the command may do everything, and the
+trail names their account: they hold the database and its keys anyway. From the first operator on,
+everything in MAY must be asked for by an operator of a role that may do it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, Literal, get_args
+
+from app.access.audit_store import Deed, add_deed, deeds
+from app.access.operator_store import Operator, add_operator, disable_operator, operators
+from app.core.errors import NotFoundError, UsageError
+from app.database.engine import Connection
+from app.database.transactions import DatabaseContext
+from reconcile.instants import Instant
+
+Role = Literal["finance", "support", "admin", "viewer"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+OWNER: Final = "owner"
+"""The author of what was told by the command line without an operator: who owns the machine."""
+
+SERVICE_AUTHOR: Final = "service"
+"""The author of what this program did by itself, such as an answer that it was given."""
+
+Action = Literal[
+    "records_imported",
+    "statement_imported",
+    "rules_saved",
+    "break_assigned",
+    "break_commented",
+    "break_accepted",
+    "break_matched",
+    "break_unmatched",
+    "late_money_settled",
+    "period_closed",
+    "evidence_built",
+    "unmasked",
+    "erased",
+    "restored_without_erasures",
+    "key_rotated",
+    "operator_added",
+    "operator_disabled",
+    "token_added",
+    "token_revoked",
+    "item_signed",
+    "notifications_redelivered",
+    "orders_released",
+    "deliveries_reverified",
+    "rejection_read",
+    "pruned",
+    "price_changed",
+    "restored",
+    "inbox_adopted",
+]
+
+_FINANCE: Final = frozenset[Role]({"finance", "admin"})
+_SUPPORT: Final = frozenset[Role]({"support", "admin"})
+_ADMIN: Final = frozenset[Role]({"admin"})
+
+MAY: Final[Mapping[Action, frozenset[Role]]] = {
+    "records_imported": _FINANCE,
+    "statement_imported": _FINANCE,
+    "rules_saved": _FINANCE,
+    "break_assigned": _FINANCE | _SUPPORT,
+    "break_commented": _FINANCE | _SUPPORT,
+    "break_accepted": _FINANCE,
+    "break_matched": _FINANCE,
+    "break_unmatched": _FINANCE,
+    "late_money_settled": _FINANCE,
+    "period_closed": _FINANCE,
+    "evidence_built": _FINANCE | _SUPPORT,
+    "unmasked": _SUPPORT,
+    "erased": _ADMIN,
+    "restored_without_erasures": _ADMIN,
+    "key_rotated": _ADMIN,
+    "operator_added": _ADMIN,
+    "operator_disabled": _ADMIN,
+    "token_added": _ADMIN,
+    "token_revoked": _ADMIN,
+    "item_signed": _FINANCE | _SUPPORT,
+    "notifications_redelivered": _FINANCE | _SUPPORT,
+    "orders_released": _FINANCE,
+    "deliveries_reverified": _SUPPORT,
+    "rejection_read": _FINANCE | _SUPPORT,
+    "pruned": _ADMIN,
+    "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope
+    "restored": _ADMIN,
+    "inbox_adopted": _ADMIN,
+}
+"""What each role may do: the whole of it, as data."""
+
+NAME_MAX: Final = 80
+"""Characters of a person's name: it stands in a column of a listing."""
+
+ASKED_BY: Final = "TALLYHOOK_OPERATOR"
+"""The environment variable that names who asks, where the command does not."""
+
+
+SERVICE: Final = Operator(name="tallyhook", role="service", created_at=0)
+"""Who does what no person asked for: the background tasks."""
+
+
+def author_of_token(name: str) -> str:
+    """The author of what a program tells by the API."""
+    return f"token:{name}"
+
+
+def author_of_import(number: int) -> str:
+    """The author of what an imported file says."""
+    return f"import:{number}"
+
+
+async def author_of_command(desk: DatabaseContext, *, by: str | None = None) -> str:
+    """The author of what a command tells: the operator who is named, as `permitted` takes it, else
+    the owner. Raises UsageError where `by` is no operator in force."""
+    async with desk.store.reading() as connection:
+        known = {each.name for each in await operators(connection) if each.disabled_at is None}
+    named = by or os.environ.get(ASKED_BY)
+    if named in known:
+        return f"operator:{named}"
+    if by is not None:
+        raise UsageError(
+            f"{by!r} is not an operator in force; `tallyhook operators list` shows them"
+        )
+    return OWNER
+
+
+def owner() -> Operator:
+    """Whoever holds the machine, for what is done before anybody can be asked who they are: which
+    operators there are is what a restored database says."""
+    return Operator(name=_account(), role="account", created_at=0)
+
+
+async def permitted(connection: Connection, *, by: str | None, action: Action) -> Operator:
+    """The person who asks, if they may do this. `by` is their name; None takes ASKED_BY, else the
+    account that runs the command.
+
+    Raises UsageError where they may not, with what to do.
+    """
+    known = {each.name: each for each in await operators(connection)}
+    named = by or os.environ.get(ASKED_BY)
+    if not known:
+        return replace(owner(), name=named) if named else owner()
+    who = known.get(named or "")
+    allowed = " or ".join(sorted(MAY[action]))
+    if who is None or who.disabled_at is not None:
+        said = f"{named!r} is not an operator in force" if named else "nobody is named"
+        raise UsageError(
+            f"{said}: say --by NAME (or {ASKED_BY}) with an operator of role {allowed}; "
+            "`tallyhook operators list` shows them"
+        )
+    if who.role not in MAY[action]:
+        raise UsageError(f"{who.name} has the role {who.role}; this takes {allowed}")
+    return who
+
+
+async def seconded(
+    connection: Connection, who: Operator, *, by: str | None, action: Action, because: str | None
+) -> str | None:
+    """The name of the second person, who agrees to what `who` does; None where nobody is named.
+
+    by       the second person's name
+    because  why one person alone may not do it, in words that the refusal begins with: then there
+             must be a second, and both must be operators. None: one is enough
+
+    Raises UsageError where the second is missing, may not do it either, or is the same person.
+    """
+    if by is None:
+        if because is not None:
+            raise UsageError(f"{because}: a second says --second NAME")
+        return None
+    second = await permitted(connection, by=by, action=action)
+    if second.name == who.name:
+        raise UsageError("the second person must be another one")
+    if because is not None and "account" in (who.role, second.role):
+        raise UsageError(
+            f"{because}: both must be operators, and `tallyhook operators add` registers them"
+        )
+    return second.name
+
+
+async def who_may(desk: DatabaseContext, *, by: str | None, action: Action) -> Operator:
+    """The same, before a work of several transactions."""
+    async with desk.store.reading() as connection:
+        return await permitted(connection, by=by, action=action)
+
+
+def _account() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
+async def note_deed(
+    connection: Connection,
+    who: Operator,
+    *,
+    action: Action,
+    subject: str,
+    at: Instant,
+    reason: str = "",
+    facts: Mapping[str, str | int] | None = None,
+) -> int:
+    """Add a deed to the trail, in the transaction that does it. Returns its number.
+
+    at  asked for in that transaction: a deed that still waits for its turn is not known yet, and no
+        month may be closed as of an instant after it
+    """
+    return await add_deed(
+        connection,
+        Deed(
+            at=at,
+            who=who.name,
+            role=who.role,
+            action=action,
+            subject=subject,
+            reason=reason,
+            facts=facts or {},
+        ),
+    )
+
+
+async def register_operator(
+    desk: DatabaseContext, *, name: str, role: Role, by: str | None
+) -> None:
+    """Add a person. Raises UsageError for a name that is taken or no name, and for who may not."""
+    if not (0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()):
+        raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
+    async with desk.store.writing() as connection:
+        now = desk.clock.now()
+        who = await permitted(connection, by=by, action="operator_added")
+        known = await operators(connection)
+        if any(each.name == name for each in known):
+            raise UsageError(f"there is, or was, an operator named {name}; choose another name")
+        if not known and role != "admin":
+            raise UsageError("the first operator must be an admin, who can add the others")
+        await add_operator(connection, Operator(name=name, role=role, created_at=now))
+        await note_deed(
+            connection, who, action="operator_added", subject=name, at=now, facts={"role": role}
+        )
+
+
+async def retire_operator(desk: DatabaseContext, *, name: str, by: str | None) -> None:
+    """Let a person do nothing any more. Raises NotFoundError where there is no such operator, and
+    UsageError for the last admin, without whom nobody could be added."""
+    async with desk.store.writing() as connection:
+        now = desk.clock.now()
+        who = await permitted(connection, by=by, action="operator_disabled")
+        left = [each for each in await operators(connection) if each.disabled_at is None]
+        if [each.name for each in left if each.role == "admin"] == [name]:
+            raise UsageError(f"{name} is the last admin: add another first")
+        if not await disable_operator(connection, name, now=now):
+            raise NotFoundError(f"there is no operator in force named {name}")
+        await note_deed(connection, who, action="operator_disabled", subject=name, at=now)
+
+
+async def trail(
+    desk: DatabaseContext,
+    *,
+    subject: str | None = None,
+    who: str | None = None,
+    action: str | None = None,
+    after: int = 0,
+    limit: int,
+) -> list[Deed]:
+    """Deeds by number, of all or of some."""
+    async with desk.store.reading() as connection:
+        return await deeds(
+            connection, subject=subject, who=who, action=action, after=after, limit=limit
+        )
+
+
+async def known_operators(desk: DatabaseContext) -> list[Operator]:
+    """All operators by name."""
+    async with desk.store.reading() as connection:
+        return await operators(connection)

@@ -1,0 +1,159 @@
+"""API tokens: made once, shown once, kept hashed. Each is for some scopes, and may have an end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, Literal, get_args
+
+from app.access.operators import note_deed, permitted
+from app.access.token_store import TokenEntry, add_token, list_tokens, revoke_token, token_entry
+from app.core.errors import NotFoundError, TallyhookError, UsageError
+from app.core.ids import new_token
+from app.database.transactions import DatabaseContext
+from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_instant, parse_instant
+
+TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
+"""What a token may be used for: read orders and the feed · tell of orders · start payments ·
+reconciliations and reports · evidence bundles."""
+
+TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
+
+UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
+"""What a shop's program needs: the scopes of a token for which none is named. The others see the
+whole of the merchant's books, or customers, and must be asked for by name."""
+
+ENDS_SOON: Final[Duration] = 14 * DAY
+"""A token that ends within it is told of while there is time to replace it."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
+_LENGTH = re.compile(r"([1-9]\d{0,4})([dh])", re.ASCII)
+
+
+async def issue_token(
+    desk: DatabaseContext,
+    *,
+    name: str,
+    scopes: Iterable[TokenScope] = UNNAMED,
+    until: str | None = None,
+    by: str | None = None,
+) -> str:
+    """A new token under a free name.
+
+    until  when it ends: an RFC 3339 moment, or a length of time from now such as 90d or 12h
+
+    Raises UsageError for a name that is taken or ill-formed, an end that is none, and for who may
+    not.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError("a token's name is 1 to 60 letters, digits, dots, dashes or underscores")
+    token = new_token(f"thk_{desk.store.environment}_")
+    given = set(scopes)
+    async with desk.store.writing() as connection:
+        now = desk.clock.now()
+        entry = TokenEntry(
+            name=name,
+            created_at=now,
+            scopes=tuple(scope for scope in TOKEN_SCOPES if scope in given),
+            until=None if until is None else ending(until, now=now),
+        )
+        who = await permitted(connection, by=by, action="token_added")
+        if any(each.name == name for each in await list_tokens(connection)):
+            raise UsageError(f"there is already a token named {name}; choose another name")
+        await add_token(connection, entry, token=token)
+        await note_deed(
+            connection, who, action="token_added", subject=name, at=now, facts=_facts(entry)
+        )
+    return token
+
+
+def ending(text: str, *, now: Instant) -> Instant:
+    """The end that a person names. Raises UsageError for what is no moment after now."""
+    length = _LENGTH.fullmatch(text)
+    if length is not None:
+        end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
+    else:
+        try:
+            end = parse_instant(text)
+        except ValueError:
+            raise UsageError(
+                "--until is a moment such as 2027-06-30T00:00:00Z, or a length of time such as "
+                "90d or 12h"
+            ) from None
+    if not now < end <= LATEST:
+        raise UsageError("--until is not in the future; the token would open nothing")
+    return end
+
+
+def _facts(entry: TokenEntry) -> dict[str, str | int]:
+    facts: dict[str, str | int] = {"scopes": " ".join(entry.scopes)}
+    return facts if entry.until is None else facts | {"until": format_instant(entry.until)}
+
+
+async def withdraw_token(desk: DatabaseContext, *, name: str, by: str | None = None) -> None:
+    """Revoke a token by name. Raises NotFoundError when none has it that was not revoked,
+    UsageError for who may not."""
+    async with desk.store.writing() as connection:
+        now = desk.clock.now()
+        who = await permitted(connection, by=by, action="token_revoked")
+        entry = await revoke_token(connection, name=name, now=now)
+        if entry is None:
+            raise NotFoundError(f"there is no token in force named {name}")
+        await note_deed(
+            connection, who, action="token_revoked", subject=name, at=now, facts=_facts(entry)
+        )
+
+
+async def known_tokens(desk: DatabaseContext) -> list[TokenEntry]:
+    """All tokens by name; never the tokens themselves."""
+    async with desk.store.reading() as connection:
+        return await list_tokens(connection)
+
+
+async def token_of(desk: DatabaseContext, token: str) -> TokenEntry | None:
+    """What is known of the token that this is, in force or not; None for any other text."""
+    async with desk.store.reading() as connection:
+        return await token_entry(connection, token)
+
+
+class TokenRefused(TallyhookError):
+    """What was given is no token in force."""
+
+
+class ScopeMissing(TallyhookError):
+    """The token is in force, and not for this."""
+
+
+async def admit(desk: DatabaseContext, token: str, *, scope: TokenScope) -> str:
+    """The name of the program whose token this is. Raises TokenRefused and ScopeMissing."""
+    entry = await token_of(desk, token)
+    if entry is None or not entry.in_force(desk.clock.now()):
+        raise _refused(entry)
+    if scope not in entry.scopes:
+        raise ScopeMissing(
+            f"The token {entry.name} is not for this: it takes the scope {scope}. "
+            f"`tallyhook tokens add NAME --scope {scope}` makes one."
+        )
+    return entry.name
+
+
+def _refused(entry: TokenEntry | None) -> TokenRefused:
+    """Only the holder of a token that has ended learns that it has, and when."""
+    if entry is not None and entry.revoked_at is None and entry.until is not None:
+        said = f"This token ended at {format_instant(entry.until)}"
+    else:
+        said = "Send a token in force as `Authorization: Bearer …`"
+    return TokenRefused(f"{said}; `tallyhook tokens add` makes one.")
+
+
+async def ending_soon(desk: DatabaseContext) -> list[TokenEntry]:
+    """Tokens in force that end within ENDS_SOON, the first to end first."""
+    now = desk.clock.now()
+    return sorted(
+        (
+            each
+            for each in await known_tokens(desk)
+            if each.in_force(now) and each.until is not None and each.until - now < ENDS_SOON
+        ),
+        key=lambda each: (each.until, each.name),
+    )

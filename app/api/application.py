@@ -1,0 +1,100 @@
+"""Puts the routes together. A new page or endpoint is one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.access.tokens import TokenScope
+from app.api.checkouts import Checkouts
+from app.api.health import Health
+from app.api.routes import Api
+from app.core.errors import UnreachableError
+from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
+from app.receiving.endpoint import Webhooks
+from app.receiving.receive import RETRY_AFTER_S
+
+Endpoint = Callable[[Request, str], Awaitable[Response]]
+"""Answers a request of the program of this name."""
+
+
+class ApiRoute(Route):
+    """An address of the API: each method's endpoint, behind the scope that a token needs for it.
+
+    scopes  the scope of every method, HEAD among them
+    """
+
+    def __init__(self, path: str, api: Api, **methods: tuple[TokenScope, Endpoint]) -> None:
+        if "GET" in methods:
+            methods["HEAD"] = methods["GET"]
+        self.scopes = {method: scope for method, (scope, _) in methods.items()}
+        self._api = api
+        self._endpoints = {method: endpoint for method, (_, endpoint) in methods.items()}
+        super().__init__(path, self._admit, methods=list(methods))
+
+    async def _admit(self, request: Request) -> Response:
+        program = await self._api.authorize(request, self.scopes[request.method])
+        return await self._endpoints[request.method](request, program)
+
+
+class _Whole(Convertor[str]):
+    """All that is left of a path. The library's own stops before a line's end, and would take an
+    order `A` for one of which the reference ends with one."""
+
+    regex = r"(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("path", _Whole())
+
+
+def build_application(
+    *, webhooks: Webhooks, api: Api, checkouts: Checkouts, health: Health
+) -> Starlette:
+    """The ASGI application; everything it uses has been opened by whoever calls this."""
+    application = Starlette(
+        routes=[
+            Route("/webhooks/{source}", webhooks),
+            Route("/livez", health.livez),
+            Route("/readyz", health.readyz),
+            Route("/metrics", health.metrics),
+            Route("/api/v1/openapi.json", api.openapi),
+            ApiRoute("/api/v1/outcomes", api, GET=("read", api.outcomes)),
+            ApiRoute("/api/v1/orders", api, GET=("read", api.list_orders)),
+            ApiRoute("/api/v1/checkout/sessions", api, POST=("checkout", checkouts.start)),
+            ApiRoute(
+                "/api/v1/orders/{reference:path}",
+                api,
+                GET=("read", api.get_order),
+                PUT=("orders", api.put_order),
+            ),
+        ],
+        exception_handlers={
+            ApiProblem: on_api_problem,
+            HTTPException: on_http_exception,
+            UnreachableError: _on_unreachable,
+        },
+    )
+    # A provider must never be redirected: it would deliver elsewhere, or not at all.
+    application.router.redirect_slashes = False
+    return application
+
+
+async def _on_unreachable(request: Request, error: Exception) -> Response:
+    return problem(
+        503,
+        "store_unavailable",
+        "The store cannot answer now; try again.",
+        headers={"Retry-After": str(RETRY_AFTER_S)},
+    )

@@ -1,0 +1,120 @@
+"""/livez, /readyz and /metrics: is it alive, may it be sent deliveries, how is it doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.core.alarm import Alarm
+from app.core.errors import TallyhookError
+from app.core.metrics import Metrics
+from app.golive.golive import unfinished
+from app.monitoring.health import reader_behind, refusal, store_state, unsafe
+from app.monitoring.watchdog import WATCHES, Watchdog
+from app.receiving.context import Desk
+from reconcile.instants import SECOND
+
+Reasons = Callable[[], list[str]]
+
+
+def _seconds(alarm: Alarm | None) -> int:
+    """Since when it lasts, in Unix time; 0 where there is none."""
+    return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
+
+
+class Health:
+    """The three endpoints. `reasons` tells what of this process's own tasks is not working."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        reasons: Reasons,
+        metrics: Metrics,
+        watchdog: Watchdog,
+        inbox_red_s: int,
+        read_elsewhere: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """inbox_red_s: how long a delivery may wait to be read before the service is not ready;
+        read_elsewhere: whether processes read that somebody else starts."""
+        self._desk = desk
+        self._reasons = reasons
+        self._metrics = metrics
+        self._watchdog = watchdog
+        self._inbox_red_s = inbox_red_s
+        self._read_elsewhere = read_elsewhere
+
+    async def livez(self, request: Request) -> Response:
+        """The process answers."""
+        return JSONResponse({"status": "alive"})
+
+    async def readyz(self, request: Request) -> Response:
+        """200 while deliveries can be stored and folded, and not all are refused for their age;
+        else 503 with the reasons.
+
+        `unsafe` says what is stored less safely than it could be, `golive` what a live instance
+        lacks, and `findings` how many orders a shop must look at; each alarm of the watchdog that
+        lasts stands under its name, such as `silence`. They do not turn deliveries away.
+        """
+        reasons, dangers = self._reasons(), list[str]()
+        golive = None
+        try:
+            refuses = await refusal(self._desk)
+            refused = await self._watchdog.everything_refused()
+            behind = await reader_behind(
+                self._desk, limit_s=self._inbox_red_s, elsewhere=self._read_elsewhere()
+            )
+            reasons += [why for why in (refuses, refused, behind) if why]
+            dangers = await unsafe(self._desk)
+            golive = await unfinished(self._desk)
+        except TallyhookError as error:
+            reasons += [] if str(error) in reasons else [str(error)]
+        status = 503 if reasons else 200
+        document: dict[str, object] = {
+            "status": "not ready" if reasons else "ready",
+            "reasons": reasons,
+        }
+        if dangers:
+            document["unsafe"] = dangers
+        if golive is not None:
+            document["golive"] = [golive]
+        document |= {name: [alarm.sentence] for name, alarm in self._watchdog.alarms.items()}
+        if any(self._watchdog.findings.values()):
+            document["findings"] = self._watchdog.findings
+        return JSONResponse(document, status_code=status)
+
+    async def metrics(self, request: Request) -> Response:
+        """Figures for Prometheus."""
+        try:
+            state = await store_state(self._desk)
+        except TallyhookError as error:
+            return Response(f"# {error}\n", status_code=503, media_type="text/plain")
+        gauges = {
+            "orders_due": state.due,
+            "journal_queue": state.queue,
+            "inbox_unread": state.unread,
+            "inbox_unread_bytes": state.unread_bytes,
+            "inbox_set_aside": state.aside,
+            "store_writable": int(state.refuses is None),
+            "write_faults": state.faults,
+            "notifications_waiting": state.notifications[0],
+            "notifications_given_up": state.notifications[1],
+            "log_leaves": state.sealed[0],
+            "log_waiting": state.sealed[1],
+        }
+        gauges |= {
+            f"{each.name}_alarm": int(each.name in self._watchdog.alarms) for each in WATCHES
+        }
+        gauges |= {
+            f"{each.name}_since_seconds": _seconds(self._watchdog.alarms.get(each.name))
+            for each in WATCHES
+            if each.dated
+        }
+        gauges |= {f"orders_{code}": n for code, n in self._watchdog.findings.items()}
+        if state.free is not None:
+            gauges["disk_free_bytes"] = state.free
+        self._metrics.set_state(gauges, orders=state.outcomes, read=state.read)
+        return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

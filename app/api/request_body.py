@@ -1,0 +1,178 @@
+"""Reads what API requests bring: parameters and JSON, each mistake named in one sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from starlette.requests import Request
+
+from app.core.problems import ApiProblem
+from app.core.reading_result import Unreadable
+from app.core.references import RULE, is_reference
+from app.core.strict_json import parse
+from app.orders.order_facts import Reference, Told
+from reconcile.instants import Instant, parse_instant
+from reconcile.money import Money, MoneyError, from_major
+
+_UNESCAPED_OFFSET = re.compile(r" (?=\d\d:\d\d\Z)")
+_AMOUNT = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
+
+
+def order_reference(request: Request) -> str:
+    """The order's reference in the path: see `app.core.references`."""
+    reference: str = request.path_params["reference"]
+    if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
+        raise ApiProblem(422, "reference_invalid", f"An order's reference is {RULE}, in UTF-8.")
+    return reference
+
+
+def _is_utf8(path: bytes | None) -> bool:
+    """Whether the path as it came is UTF-8: the server has put U+FFFD in place of what is not."""
+    try:
+        unquote_to_bytes(path or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _parameter(request: Request, name: str) -> str | None:
+    """What the query gives for a name; `?name=` gives nothing, as a form sends a blank field."""
+    return request.query_params.get(name) or None
+
+
+def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
+    """A whole number from the query, within its bounds."""
+    text = _parameter(request, name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and low <= int(text) <= high):
+        raise ApiProblem(
+            422, "parameter_invalid", f"{name} is a whole number from {low} to {high}."
+        )
+    return int(text)
+
+
+def instant_parameter(request: Request, name: str) -> Instant | None:
+    """An RFC 3339 moment from the query."""
+    text = _parameter(request, name)
+    if text is None:
+        return None
+    try:
+        # A plus sign that was not escaped comes as a blank: before an offset it can only mean that.
+        return parse_instant(_UNESCAPED_OFFSET.sub("+", text))
+    except ValueError as error:
+        raise ApiProblem(422, "parameter_invalid", f"{name}: {error}.") from None
+
+
+def chosen(request: Request, name: str, words: Sequence[str]) -> str | None:
+    """One word of a closed vocabulary from the query."""
+    text = _parameter(request, name)
+    if text is not None and text not in words:
+        raise ApiProblem(422, "parameter_invalid", f"{name} is one of {', '.join(words)}.")
+    return text
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body, read as strictly as a webhook's."""
+    try:
+        document = parse(body)
+    except Unreadable as error:
+        raise ApiProblem(400, "json_invalid", f"The body cannot be read: {error}") from None
+    if not isinstance(document, dict):
+        raise ApiProblem(400, "json_invalid", "The body must be a JSON object.")
+    return document
+
+
+_MOMENTS = ("placed_at", "canceled_at", "fulfilled_at")
+
+
+MAX_REFERENCES = 50
+"""References named in one PUT: an order has one or two, and every one is looked up."""
+
+
+_REFERENCE_FORMS = (
+    {"source", "payment"},
+    {"source", "session"},
+    {"source", "session", "amount", "currency"},
+)
+
+
+def told_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> Told:
+    """What a PUT tells of an order; all mistakes are named at once.
+
+    sources  the names of the provider accounts that there are
+    """
+    problems = [
+        f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
+        for name in document
+        if name not in {"amount", "currency", "references", *_MOMENTS}
+    ]
+    money = _money(document, problems)
+    moments = {name: _moment(document.get(name), name, problems) for name in _MOMENTS}
+    references = tuple(_references(document.get("references"), sources, problems))
+    if problems or money is None:
+        raise ApiProblem(422, "order_invalid", "; ".join(problems) + ".")
+    return Told(order=order, money=money, **moments, references=references)
+
+
+def _references(
+    given: object, sources: Collection[str], problems: list[str]
+) -> Iterator[Reference]:
+    if given is None:
+        return
+    if not isinstance(given, list) or len(given) > MAX_REFERENCES:
+        problems.append(f"references is a list of at most {MAX_REFERENCES}")
+        return
+    for number, each in enumerate(given):
+        where = f"references[{number}]"
+        names = set(each) if isinstance(each, dict) else set()
+        if names not in _REFERENCE_FORMS:
+            problems.append(
+                f"{where} has a source, and either a session or a payment; a session may have an "
+                "amount and a currency"
+            )
+        elif not isinstance(each["source"], str) or each["source"] not in sources:
+            problems.append(f"{where}.source is one of {', '.join(sorted(sources)) or '(none)'}")
+        elif not is_reference(each.get("session", each.get("payment"))):
+            problems.append(f"{where} names something of 1 to 200 characters, none a control")
+        elif "amount" not in names:
+            yield Reference(**each)
+        else:
+            wrong: list[str] = []
+            money = _money(each, wrong)
+            problems += [f"{where}.{problem}" for problem in wrong]
+            yield Reference(source=each["source"], session=each["session"], money=money)
+
+
+def _money(document: dict[str, Any], problems: list[str]) -> Money | None:
+    amount, currency = document.get("amount"), document.get("currency")
+    if isinstance(amount, str) and not _AMOUNT.fullmatch(amount):
+        problems.append('amount is not a decimal number such as "1500.00"')
+    elif isinstance(amount, bool) or not isinstance(amount, str | int | Decimal):
+        problems.append('amount is missing; send a decimal such as "1500.00"')
+    elif not isinstance(currency, str):
+        problems.append("currency is missing; send an ISO 4217 code such as KES")
+    else:
+        try:
+            money = from_major(amount, currency)
+        except MoneyError as error:
+            problems.append(str(error))
+        else:
+            if money.minor > 0:
+                return money
+            problems.append("amount must be more than zero")
+    return None
+
+
+def _moment(text: object, name: str, problems: list[str]) -> Instant | None:
+    if text is None:
+        return None
+    try:
+        return parse_instant(str(text))
+    except ValueError as error:
+        problems.append(f"{name} is {error}")
+        return None

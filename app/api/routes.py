@@ -1,0 +1,160 @@
+"""The API for the shop's own programs: ledgers, what the shop knows, and the outcome feed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.access.operators import author_of_token
+from app.access.tokens import ScopeMissing, TokenRefused, TokenScope, admit
+from app.api.openapi import API_DOCUMENT
+from app.api.request_body import (
+    chosen,
+    instant_parameter,
+    json_object,
+    number_parameter,
+    order_reference,
+    told_order,
+)
+from app.core.errors import NotFoundError
+from app.core.problems import ApiProblem
+from app.orders.order_facts import ReferenceTaken, tell_order
+from app.orders.read_feed import outcome_document, read_feed, read_from
+from app.orders.read_orders import list_orders, order_document
+from app.receiving.context import Desk
+from reconcile.ledger.explain import ledger_summary
+from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+
+MAX_TOLD_BYTES = 64 * 1024
+"""Largest body: what a shop tells or asks of one order is a few hundred bytes."""
+
+
+class Api:
+    """The endpoints under /api/v1, each behind a bearer token but the description itself."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        sources: Collection[str],
+        page_max: int,
+        longpoll_max_s: int,
+        alarms: Callable[[], list[str]],
+    ) -> None:
+        """sources: the names of the provider accounts, of whose payments the shop may speak.
+        alarms: sentences on what goes wrong that no outcome tells, such as silence."""
+        self._desk = desk
+        self._sources = sources
+        self._alarms = alarms
+        self._page_max = page_max
+        self._longpoll_max_s = longpoll_max_s
+
+    async def authorize(self, request: Request, scope: TokenScope) -> str:
+        """The name of the program that asks. Raises ApiProblem 401 for who has no token in force,
+        and 403 where its token is not for this."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        given = token.strip() if scheme.lower() == "bearer" else ""
+        try:
+            return await admit(self._desk, given, scope=scope)
+        except TokenRefused as error:
+            asked = {"WWW-Authenticate": "Bearer"}
+            raise ApiProblem(401, "token_invalid", str(error), headers=asked) from None
+        except ScopeMissing as error:
+            asked = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
+            raise ApiProblem(403, "scope_missing", str(error), headers=asked, scope=scope) from None
+
+    async def get_order(self, request: Request, program: str) -> Response:
+        """GET /api/v1/orders/{reference}[?as_of=]"""
+        as_of = instant_parameter(request, "as_of")
+        try:
+            found = await order_document(self._desk, order_reference(request), as_of=as_of)
+        except NotFoundError:
+            raise ApiProblem(
+                404, "order_unknown", "Nothing is known of an order of this reference."
+            ) from None
+        return _of_order(found)
+
+    async def list_orders(self, request: Request, program: str) -> Response:
+        """GET /api/v1/orders?outcome=&finding=&after=&limit="""
+        limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
+        ledgers = await list_orders(
+            self._desk,
+            after=request.query_params.get("after", ""),
+            limit=limit,
+            outcome=chosen(request, "outcome", OUTCOMES),
+            finding=chosen(request, "finding", FINDING_CODES),
+        )
+        following = ledgers[-1].order if len(ledgers) == limit else None
+        return _json({"orders": [ledger_summary(each) for each in ledgers], "next": following})
+
+    async def put_order(self, request: Request, program: str) -> Response:
+        """PUT /api/v1/orders/{reference}"""
+        order = order_reference(request)
+        document = json_object(await capped_body(request))
+        told = told_order(order, document, sources=self._sources)
+        try:
+            await tell_order(self._desk, told, author=author_of_token(program))
+        except ReferenceTaken as error:
+            raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
+        return _of_order(await order_document(self._desk, order))
+
+    async def outcomes(self, request: Request, program: str) -> Response:
+        """GET /api/v1/outcomes?after=&limit=&wait="""
+        after = number_parameter(request, "after", default=0, low=0, high=2**63 - 1)
+        lost = await read_from(self._desk, after=after)
+        if lost is not None:
+            raise ApiProblem(
+                410,
+                "cursor_beyond_the_head",
+                "Nothing of this number was published here: the database was put back from a "
+                f"backup. Read on from {lost}; what you know already has the same id.",
+                read_from=lost,
+            )
+        published = await read_feed(
+            self._desk,
+            after=after,
+            limit=number_parameter(request, "limit", default=100, low=1, high=self._page_max),
+            wait_s=number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s),
+        )
+        document: dict[str, Any] = {
+            "outcomes": [outcome_document(each) for each in published],
+            "cursor": published[-1].seq if published else after,
+        }
+        if alarms := self._alarms():
+            document["alarms"] = alarms
+        return _json(document)
+
+    async def openapi(self, request: Request) -> Response:
+        """GET /api/v1/openapi.json"""
+        return Response(_OPENAPI, media_type=JSONResponse.media_type)
+
+
+_OPENAPI: Final = json.dumps(API_DOCUMENT, ensure_ascii=False).encode()
+"""Written once: it is the longest answer that needs no token."""
+
+
+def _of_order(document: dict[str, Any]) -> Response:
+    behind = document.get("behind_s")
+    return _json(document, {} if behind is None else {"Tallyhook-Behind": str(behind)})
+
+
+def _json(document: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(
+        json.dumps(document, ensure_ascii=False),
+        media_type=JSONResponse.media_type,
+        headers=headers,
+    )
+
+
+async def capped_body(request: Request) -> bytes:
+    """The body. Raises ApiProblem 413 beyond MAX_TOLD_BYTES."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_TOLD_BYTES:
+            raise ApiProblem(413, "body_too_large", f"Send at most {MAX_TOLD_BYTES} bytes.")
+    return bytes(body)

@@ -1,0 +1,178 @@
+"""Asks the payment service about one payment and writes down what it says.
+
+Shared by the shop's own calls and by whoever asks again in the background. The caller holds the
+payment's row of `app.orders.pending_session_store`; whatever happens here, it is given back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from app.access.operators import SERVICE_AUTHOR
+from app.checkout.answer import ComeAgain, Denied, Judged, Unclear
+from app.checkout.client import CheckoutClient
+from app.checkout.faults import CheckoutDeniedError
+from app.checkout.payment import (
+    Answered,
+    Payment,
+    adds,
+    answer_details,
+    answer_record,
+    key_is_spent,
+    payment_with,
+    record_kind,
+)
+from app.core.ids import new_id
+from app.orders.pending_session_store import (
+    Unanswered,
+    forget,
+    hold,
+    let_go,
+    note_unanswered,
+    put_off,
+    unanswered,
+)
+from app.orders.record_store import add_records, records_of
+from app.receiving.context import Desk
+from reconcile.instants import MINUTE, SECOND, Duration, Instant
+
+KEY_TOO_OLD: Final = "key_too_old"
+"""Nothing was sent, because the service may have forgotten the key by now."""
+
+SPARE: Final[Duration] = 10 * SECOND
+"""Held beyond the longest call, for the commit after it."""
+
+FIRST_PAUSE: Final[Duration] = 5 * SECOND
+LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
+"""Between two passes over one payment: twice as long each time, within these bounds."""
+
+TELL_AFTER: Final = 3
+"""Passes in which the service was there and gave no clear answer, before a person is told."""
+
+log = structlog.get_logger()
+
+
+def hold_for(client: CheckoutClient) -> Duration:
+    """How long whoever asks may take; what a dead process held comes free by it."""
+    return round(client.settings.retry.total_s * SECOND) + SPARE
+
+
+def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
+    """Nothing is put off or held beyond it, but by a clock that was ahead. It leaves more than a
+    quarter of an hour for clocks of several machines that differ."""
+    return now + hold_for(client) + LONGEST_PAUSE
+
+
+async def take(
+    desk: Desk, client: CheckoutClient, payment: Payment, row: Unanswered | None = None
+) -> Unanswered | None:
+    """The right to ask about the payment, with what is to be sent. None: another has it, or there
+    is nothing left to ask. `row`: what to write down where nothing is."""
+    order, key, now = payment.requested.order, payment.key, desk.clock.now()
+    async with desk.store.writing() as connection:
+        if row is not None:
+            await note_unanswered(connection, row)
+        until, beyond = now + hold_for(client), never_after(client, now=now)
+        if not await hold(connection, key, now=now, until=until, beyond=beyond):
+            return None
+        # Looked at with the row in hand: another process may have recorded the answer before.
+        current = payment_with(await records_of(connection, order), key)
+        if current is None or current.settled:
+            await forget(connection, key)
+            return None
+        return await unanswered(connection, key)
+
+
+async def ask_and_record(
+    desk: Desk, client: CheckoutClient, payment: Payment, row: Unanswered
+) -> tuple[Payment, Answered]:
+    """Ask, with what was sent before, and record the answer. The payment as it is then.
+
+    Raises CheckoutDeniedError for an answer that says nothing of the order.
+    """
+    try:
+        judged = await client.ask(row.order, row.request, key=row.key)
+        if isinstance(judged, Denied):
+            await _later(desk, row)
+        answered = _answered(judged, row.order)
+        return await _record(desk, payment, answered, row=row), answered
+    except BaseException:
+        async with desk.store.writing() as connection:
+            await let_go(connection, row.key)
+        raise
+
+
+async def give_up(desk: Desk, payment: Payment) -> Payment:
+    """The key is spent: nothing is sent for it any more, and a person is told."""
+    return await _record(desk, payment, Unclear(code=KEY_TOO_OLD), row=None)
+
+
+def key_spent(payment: Payment, client: CheckoutClient, *, now: Instant) -> bool:
+    """Whether the service may have forgotten the key before one more call ends."""
+    return key_is_spent(
+        payment,
+        now=now,
+        lifetime=client.settings.form.key_lifetime,
+        reserve=round(client.settings.retry.total_s * SECOND),
+    )
+
+
+def _answered(judged: Judged, order: str) -> Answered:
+    """What can be recorded. Raises CheckoutDeniedError for what says nothing of the order."""
+    if isinstance(judged, Denied):
+        what = "address" if judged.status in (404, 405) else "token"
+        raise CheckoutDeniedError(
+            f"The payment service answered {judged.status}: check the {what} of the checkout "
+            f"settings, then ask again. Order {order} keeps its key."
+        )
+    assert not isinstance(judged, ComeAgain), "the client asks until it is clear"
+    return judged
+
+
+async def _record(
+    desk: Desk, payment: Payment, answered: Answered, *, row: Unanswered | None
+) -> Payment:
+    """Write it down, unless another process has already written as much.
+
+    row  what may be asked again; None: nothing
+    """
+    order = payment.requested.order
+    reached = isinstance(answered, Unclear) and answered.reached
+    in_vain = 0 if row is None else row.in_vain + reached
+    tell = row is None or in_vain >= TELL_AFTER
+    async with desk.store.writing() as connection:
+        now = desk.clock.now()
+        known = await records_of(connection, order)
+        current = payment_with(known, payment.key) or payment
+        if adds(answered, current, tell=tell):
+            record = answer_record(
+                answered,
+                payment,
+                record_id=new_id("rec_", now),
+                now=now,
+                author=SERVICE_AUTHOR,
+                tell=tell,
+            )
+            await add_records(connection, [record], details=answer_details(answered))
+            current = payment_with([*known, record], payment.key) or payment
+        if row is None or current.settled:
+            await forget(connection, payment.key)
+        else:
+            until, tries = now + pause_after(row.tries), row.tries + 1
+            await put_off(connection, row.key, until=until, tries=tries, in_vain=in_vain)
+    desk.store.evidence_arrived.set()
+    log.info("checkout answered", order=order, kind=record_kind(answered))
+    return current
+
+
+async def _later(desk: Desk, row: Unanswered) -> None:
+    until, tries = desk.clock.now() + pause_after(row.tries), row.tries + 1
+    async with desk.store.writing() as connection:
+        await put_off(connection, row.key, until=until, tries=tries, in_vain=row.in_vain)
+
+
+def pause_after(tries: int) -> Duration:
+    """How long until the next pass."""
+    return min(FIRST_PAUSE << min(tries, 20), LONGEST_PAUSE)

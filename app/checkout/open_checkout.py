@@ -1,0 +1,293 @@
+"""Open a checkout session for an order: once, and only once, whatever fails in between.
+
+    (1) check everything  (2) find the order's payment  (3) commit the intent and its key
+    (4) ask the service, again with the same key  (5) record the answer  (6) say what is
+
+The steps are numbered where they are done. Wherever a call ends, the next one for the order finds
+the key that was committed and goes on with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import anyio
+import structlog
+
+from app.access.operators import OWNER
+from app.checkout.answer import kept_checkout_url
+from app.checkout.ask_session import (
+    KEY_TOO_OLD,
+    ask_and_record,
+    give_up,
+    hold_for,
+    key_spent,
+    never_after,
+    take,
+)
+from app.checkout.checkout_result import (
+    OVER,
+    CheckoutResult,
+    by_now,
+    deadline_of,
+    not_over,
+    opened_result,
+    paid_sentence,
+    refused_result,
+    result_of,
+    unknown_result,
+)
+from app.checkout.client import CheckoutClient
+from app.checkout.payment import (
+    Payment,
+    check_same,
+    check_same_phone,
+    intent,
+    intent_details,
+    payment_of,
+)
+from app.checkout.request import CheckoutRequest, SoundRequest, body_of, checked
+from app.core.errors import NotFoundError, TallyhookError
+from app.core.ids import new_id
+from app.orders.pending_session_store import Unanswered, note_unanswered, unanswered
+from app.orders.read_orders import explain_order
+from app.orders.record_store import add_records, details_of, records_of
+from app.receiving.caught_up import must_have_read
+from app.receiving.context import Desk
+from app.receiving.phone_store import PhoneNote, note_phones, phone_note
+from app.receiving.store import Store
+from reconcile.instants import SECOND, Instant
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.records import Record
+
+ASKED_ELSEWHERE: Final = "asked_elsewhere"
+"""Another process was asking the service all the time that we could wait."""
+
+LOOK_S: Final = 0.1
+"""Between two looks at whether another process has its answer."""
+
+log = structlog.get_logger()
+
+
+async def open_checkout(
+    desk: Desk,
+    client: CheckoutClient,
+    *,
+    request: CheckoutRequest,
+    new_payment: bool = False,
+    author: str = OWNER,
+) -> CheckoutResult:
+    """Open the order's session, or find the one it has.
+
+    author       who asks, as it stands in the record of the request
+    new_payment  the earlier payment is over and the customer tries again: another key. Asked for
+                 twice, it finds the new one
+
+    Raises CheckoutRequestError, CheckoutConflictError and PaymentNotOverError (nothing was sent),
+    UnreachableError when the service does not take our credentials or the store fails. Calls for
+    one order wait for each other; those that ask the same share one answer.
+    """
+    requires = client.settings.form.requires
+    sound = checked(request, live=desk.store.environment == "live", requires=requires)  # (1)
+    asked = (sound, new_payment)
+    async with client.turns.of(sound.order) as turn:
+        said: CheckoutResult | None = turn.said(asked)
+        if said is not None:
+            return said
+        result = await _Opening(desk, client, sound, new_payment=new_payment, author=author).run()
+        if result.state in ("opened", "refused") and not result.created:
+            result = by_now(result, await explain_order(desk, result.order))
+        turn.say(asked, replace(result, created=False))
+        return result
+
+
+class _Opening:
+    """One call, step by step."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        client: CheckoutClient,
+        request: SoundRequest,
+        *,
+        new_payment: bool,
+        author: str,
+    ) -> None:
+        self._author = author
+        self._desk = desk
+        self._store = desk.store
+        self._client = client
+        self._settings = client.settings
+        self._request = request
+        self._new_payment = new_payment
+        self._held: Unanswered | None = None
+        """What this call may send, since it has committed the intent itself."""
+        self._decided = False
+        self._over: str | None = None
+        """The key of the earlier payment, if one was over when this call began."""
+
+    async def run(self) -> CheckoutResult:
+        for _ in range(round(hold_for(self._client) / SECOND / LOOK_S)):
+            known = await self._find()
+            if known is None or not known.settled:
+                paid = await self._paid_already(known)
+                if paid is not None:
+                    return paid
+            payment = known or await self._commit_intent()
+            if payment.settled:
+                return await self._found(payment)  # (6)
+            if key_spent(payment, self._client, now=self._desk.clock.now()):
+                return unknown_result(await give_up(self._desk, payment), KEY_TOO_OLD)
+            row = self._held or await self._take(payment)
+            if row is not None:
+                found, answered = await ask_and_record(self._desk, self._client, payment, row)
+                return result_of(found, answered) or await self._found(found)
+            await anyio.sleep(LOOK_S)
+        return unknown_result(payment, ASKED_ELSEWHERE)
+
+    # --- (2) the order's payment -----------------------------------------------------------------
+
+    async def _find(self) -> Payment | None:
+        order, source = self._request.order, self._settings.source
+        async with self._store.reading() as connection:
+            records = await records_of(connection, order)
+        payment = payment_of(records)
+        if self._new_payment and not self._decided:
+            self._over = await self._over_by_now(payment, records)
+            self._decided = True
+        if payment is None or payment.key == self._over:
+            return None
+        details = await _details_of(self._store, payment.requested)
+        check_same(payment, self._request, source=source, details=details)
+        return payment
+
+    async def _over_by_now(self, payment: Payment | None, records: list[Record]) -> str | None:
+        """The key of a payment that is over, so that a new one may begin; else None.
+
+        Raises PaymentNotOverError where it is not, unless it is itself a new one.
+        """
+        if payment is None:
+            return None
+        ledger = await self._ledger_once_settled(payment)
+        if ledger is not None and ledger.outcome in OVER:
+            return payment.key
+        if sum(record.kind == "session_requested" for record in records) > 1:
+            return None
+        raise not_over(self._request.order, None if ledger is None else deadline_of(ledger))
+
+    async def _ledger_once_settled(self, payment: Payment) -> Ledger | None:
+        """The order's ledger; None while the service is still asked what became of the payment."""
+        now = self._desk.clock.now()
+        if not payment.settled and not key_spent(payment, self._client, now=now):
+            return None
+        await must_have_read(self._desk)  # a success may have been accepted
+        return await explain_order(self._desk, self._request.order)
+
+    async def _paid_already(self, payment: Payment | None) -> CheckoutResult | None:
+        """An order that the customer has paid in another way must not be paid once more, be it that
+        no payment of it was started here, or that nobody knows what the service did."""
+        order = self._request.order
+        try:
+            ledger = await explain_order(self._desk, order)
+        except NotFoundError:
+            return None
+        sentence = paid_sentence(ledger)
+        if sentence is None or not self._is_price(ledger):
+            return None
+        key = None if payment is None else payment.key
+        return CheckoutResult(state="paid", order=order, key=key, sentence=sentence)
+
+    def _is_price(self, ledger: Ledger) -> bool:
+        """Whether what was captured is what the order costs, by this request where nobody else has
+        said it; the ledger judges it by the others."""
+        if ledger.expected is not None:
+            return True
+        money = self._request.money
+        captured = [(each.currency, each.captured) for each in ledger.balances]
+        return captured == [(money.currency, money.minor)]
+
+    # --- (3) the intent --------------------------------------------------------------------------
+
+    async def _commit_intent(self) -> Payment:
+        """Look again inside the transaction that writes: another process may have been faster."""
+        try:
+            await self._write_intent()
+        except TallyhookError:
+            raise
+        except Exception:
+            # Two databases' transactions can overlap; then the id of the intent was taken.
+            found = await self._find()
+            if found is None:
+                raise
+            return found
+        found = await self._find()
+        assert found is not None, "the intent was committed and is not there"
+        return found
+
+    async def _write_intent(self) -> None:
+        request = self._request
+        async with self._store.writing() as connection:
+            known = await records_of(connection, request.order)
+            payment = payment_of(known)
+            if payment is not None and payment.key != self._over:
+                return
+            now = self._desk.clock.now()
+            record = intent(
+                request,
+                known=known,
+                key=new_id("key_", now),
+                source=self._settings.source,
+                now=now,
+                author=self._author,
+            )
+            details = intent_details(request, self._client.mask_for(request.phone))
+            await add_records(connection, [record], details=details)
+            row = self._row(record.key or "", held_until=now + hold_for(self._client))
+            await note_unanswered(connection, row)
+            await note_phones(connection, self._customer(now))
+        self._held = row
+        self._store.evidence_arrived.set()
+
+    def _customer(self, now: Instant) -> list[PhoneNote]:
+        key, phone = self._desk.phone_key, self._request.phone
+        if key is None or phone is None:
+            return []
+        return [phone_note(key.digest(phone), self._request.order, "", now)]
+
+    def _row(self, key: str, *, held_until: Instant) -> Unanswered:
+        body = body_of(self._request, amount=self._settings.form.amount)
+        return Unanswered(
+            key=key, order=self._request.order, request=body, due_at=0, held_until=held_until
+        )
+
+    # --- (4) asking, (5) recording ---------------------------------------------------------------
+
+    async def _take(self, payment: Payment) -> Unanswered | None:
+        """The right to ask, with what is to be sent; None while another process has it."""
+        async with self._store.reading() as connection:
+            row = await unanswered(connection, payment.key)
+        if row is not None:
+            check_same_phone(payment, self._request, sent=row.request)
+            now = self._desk.clock.now()
+            if now < row.held_until <= never_after(self._client, now=now):
+                return None
+        # What an earlier version of this program has committed has no row yet.
+        spare = self._row(payment.key, held_until=0)
+        return await take(self._desk, self._client, payment, spare)
+
+    # --- (6) what is known already ---------------------------------------------------------------
+
+    async def _found(self, payment: Payment) -> CheckoutResult:
+        """The result from records alone; nothing is sent."""
+        opened, refused = payment.opened, payment.refused
+        if opened is None:
+            assert refused is not None, "only what is settled can be found"
+            return refused_result(payment, refused.reason or "")
+        details = await _details_of(self._store, opened)
+        return opened_result(payment, opened, kept_checkout_url(details, self._settings.form))
+
+
+async def _details_of(store: Store, record: Record) -> str | None:
+    async with store.reading() as connection:
+        return await details_of(connection, record)

@@ -1,0 +1,27 @@
+"""What every room stands on: clock, ids, errors, logs, masking, pages. It knows no other room."""
+
+__all__ = (
+    "alarm",
+    "cells",
+    "clock",
+    "collector",
+    "core_dumps",
+    "errors",
+    "http",
+    "ids",
+    "logs",
+    "masking",
+    "metrics",
+    "open_files",
+    "pages.charts",
+    "pages.render",
+    "periodic",
+    "phone_key",
+    "private_files",
+    "problems",
+    "reading_result",
+    "references",
+    "signals",
+    "strict_json",
+    "text",
+)

@@ -1,0 +1,380 @@
+"""Log lines: one event is one line, and only fields that are known to be harmless get through.
+
+    log = structlog.get_logger()
+    log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
+
+Leaves out: bodies, headers, phone numbers, secrets and the messages of exceptions. They have no
+field here, so they cannot pass by mistake; what is dropped is counted in `dropped_fields`. The
+event itself is a fixed text: a value written into it would escape the list (a test looks for it).
+Other libraries' messages come without their values, for the same reason.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, MutableMapping
+from json.encoder import encode_basestring_ascii
+from types import TracebackType
+from typing import Any, Final, Literal, TextIO
+
+import structlog
+
+from app.core.clock import Clock, SystemClock
+from app.core.logs_budget import Budget
+from app.core.logs_libraries import route_libraries
+from app.core.logs_text import clipped, one_line
+from reconcile.instants import SECOND, Instant, format_instant
+
+FIELDS: Final[dict[str, str]] = {
+    "attempt": "a payment attempt's reference",
+    "attempt_number": "which request retry this is, from 1",
+    "batch": "how many were handled together",
+    "bytes": "a size",
+    "chars": "a length of text",
+    "code": "a problem's code, from a closed list",
+    "command": "a command's name",
+    "component": "the part of the service that speaks",
+    "count": "how many",
+    "cursor": "a place in the outcome feed",
+    "database": "the kind of database: sqlite or postgresql",
+    "delivery": "a delivery's id",
+    "digest": "SHA-256 of a body",
+    "due": "how many orders are due",
+    "duration_ms": "how long it took, in milliseconds",
+    "environment": "sandbox or live",
+    "error_class": "the class of an exception, never its message",
+    "error_where": "the last places of a traceback: file, line, function",
+    "event_id": "the provider's id of an event",
+    "exit_code": "what a process ends with",
+    "finding": "a finding's code",
+    "findings": "how many findings",
+    "generation": "which state of an order's evidence",
+    "host": "an address we listen on",
+    "kind": "the provider's word for an event",
+    "lag_ms": "how far behind, in milliseconds",
+    "limit": "a bound that was met",
+    "logger": "the library that speaks",
+    "method": "an HTTP method",
+    "migration": "a revision of the schema",
+    "operator": "an operator's id, never a name",
+    "order": "an order's reference",
+    "outcome": "an order's outcome",
+    "path": "a route's template, never the path that was asked for",
+    "pid": "a process's number",
+    "port": "a port we listen on",
+    "profile": "a provider's profile",
+    "queue": "how many wait",
+    "reason": "a reason code, from a closed list",
+    "received_at": "when a request was here, RFC 3339",
+    "rejections": "how many rejections",
+    "retry_after_s": "when to come again, in seconds",
+    "revision": "a revision's id",
+    "run": "a reconciliation run's id",
+    "scenario": "a scenario of the simulated provider",
+    "seconds": "a length of time",
+    "seed": "what a simulation's chance begins with",
+    "session": "the service's reference of a checkout session",
+    "setting": "the name of a setting, never its value",
+    "signal": "the name of a signal",
+    "source": "a source's name",
+    "status": "an HTTP status",
+    "step": "a numbered step of a procedure",
+    "table": "a table's name",
+    "verdict": "what the door decided",
+    "version": "our own version",
+    "waited_ms": "how long something stood in a queue, in milliseconds",
+}
+"""Every field that may be logged, and what it holds."""
+
+MAX_VALUE_CHARS: Final = 500
+"""Longer values are cut and marked; a line stays readable and a log cannot be flooded by one."""
+
+MAX_ITEMS: Final = 20
+"""Items of a list that are written; the others are only counted."""
+
+MAX_FRAMES: Final = 4
+"""Innermost places of a traceback that are written."""
+
+Format = Literal["json", "console", "auto"]
+Render = Callable[[str, MutableMapping[str, Any]], str]
+
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_LEVEL_OF: Final = {"exception": "error", "fatal": "critical", "warn": "warning"}
+_KEYS: Final = {name: f',"{name}":' for name in FIELDS}
+_COLORS: Final = {"debug": 2, "info": 32, "warning": 33, "error": 31, "critical": 31}
+
+
+def configure_logging(
+    *,
+    format: Format = "auto",
+    level: str = "info",
+    stream: TextIO | None = None,
+    clock: Clock | None = None,
+    lines_per_minute: int | None = None,
+) -> None:
+    """Send every log line of the process to `stream` (default: standard error).
+
+    format  `json`, `console`, or `auto`: console on a terminal, else json
+    level   `debug`, `info`, `warning` or `error`: the least that is written
+    clock   what dates the lines
+    lines_per_minute  those beyond it are left out and counted, unless they tell of an error
+
+    Called again, lines of loggers that were used before follow, too: stream, format and level are
+    the process's, not a logger's.
+    """
+    to = sys.stderr if stream is None else stream
+    terminal = to.isatty()
+    if format == "auto":
+        format = "console" if terminal else "json"
+    dated = _Dated(clock or SystemClock())
+    _OUTPUT.stream = to
+    _OUTPUT.least = _LEVELS[level]
+    _OUTPUT.budget = Budget(lines_per_minute)
+    _OUTPUT.render = _Json(dated) if format == "json" else _Console(dated, colors=terminal)
+    structlog.configure(
+        processors=[_render],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS["debug"]),  # see `admits`
+        context_class=dict,
+        logger_factory=_logger,
+        cache_logger_on_first_use=True,
+    )
+    route_libraries(_write_library_line, least=_LEVELS[level])
+
+
+class _Output:
+    """Where lines go. One for the process, so that cached loggers follow a new configuration."""
+
+    def __init__(self) -> None:
+        self.stream: TextIO | None = None
+        self.least = 0
+        self.render: Render = _Json(_Dated(SystemClock()))
+        self.lost = 0
+        self.budget = Budget(None)
+
+    def admits(self, level: int) -> bool:
+        """Whether a line of this level is written; where it is not, it has been counted."""
+        if level < self.least:
+            return False
+        admitted = level >= _LEVELS["error"] or self.budget.take()
+        if admitted and self.budget.left_out:
+            self.tell_left_out()
+        return admitted
+
+    def tell_left_out(self, *, at_once: bool = False) -> None:
+        """One line instead of those that were left out, once their minute is over."""
+        count = self.budget.told(at_once=at_once)
+        if count:
+            self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
+
+    def msg(self, line: str) -> None:
+        """Write one line in one call. A log that cannot be written must not stop a delivery."""
+        stream = sys.stderr if self.stream is None else self.stream
+        try:
+            stream.write(line)
+            stream.flush()
+        except (OSError, ValueError):
+            # The disk is full, the reader has gone or the stream is closed: nobody to tell.
+            self.lost += 1
+
+    debug = info = warning = error = critical = exception = fatal = warn = log = msg
+
+
+class Line:
+    """One kind of line that is written often: its event and field names are compiled once.
+
+    `Line("delivery", "delivery", "source")(delivery_id, name)` writes what
+    `log.info("delivery", delivery=delivery_id, source=name)` would, in a third of the time.
+    Raises KeyError, when it is made, for a field that may not be logged.
+    """
+
+    def __init__(self, event: str, *names: str) -> None:
+        self._event = event
+        self._names = names
+        self._keys = [_KEYS[name] for name in names]
+        self._head = f'","level":"info","event":{encode_basestring_ascii(event)}'
+
+    def __call__(self, *values: str | int | None) -> None:
+        """Write one line at level info, with the values in the order of the names."""
+        if not _OUTPUT.admits(20):
+            return
+        render = _OUTPUT.render
+        if not isinstance(render, _Json):
+            event: dict[str, Any] = {
+                "event": self._event,
+                **dict(zip(self._names, values, strict=True)),
+            }
+            _OUTPUT.msg(render("info", event))
+            return
+        parts = ['{"at":"', render.dated(), self._head]
+        for key, value in zip(self._keys, values, strict=True):
+            parts.append(key)
+            parts.append(_json(value) if type(value) is not int else str(value))
+        parts.append("}\n")
+        _OUTPUT.msg("".join(parts))
+
+
+def lost_lines() -> int:
+    """How many lines could not be written since the start; for the metrics."""
+    return _OUTPUT.lost
+
+
+def tell_left_out(*, at_once: bool = False) -> None:
+    """Say how many lines were left out, if any were and their minute is over, or at once.
+
+    To be called now and then: after a flood there may be no other line to say it.
+    """
+    _OUTPUT.tell_left_out(at_once=at_once)
+
+
+def _logger(*_: Any) -> _Output:
+    return _OUTPUT
+
+
+def _render(_: Any, method: str, event: MutableMapping[str, Any]) -> str:
+    level = _LEVEL_OF.get(method, method)
+    if not _OUTPUT.admits(_LEVELS.get(level, 50)):
+        raise structlog.DropEvent
+    if "exc_info" in event:
+        _describe_exception(event)
+    return _OUTPUT.render(level, event)
+
+
+def _describe_exception(event: MutableMapping[str, Any]) -> None:
+    """Class and places instead of the message, which may quote a body or a parameter."""
+    given = event.pop("exc_info")
+    error = given[1] if isinstance(given, tuple) else given
+    if not isinstance(error, BaseException):
+        error = sys.exc_info()[1] if error else None
+    if error is not None:
+        event["error_class"], event["error_where"] = class_and_places(error)
+
+
+def class_and_places(error: BaseException) -> tuple[str, str]:
+    """All that is told of an error that nobody foresaw: its class, and where it came from."""
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}", _where(error.__traceback__)
+
+
+def _where(trace: TracebackType | None) -> str:
+    """The innermost places, innermost first: `journal.py:120 commit < app.py:31 receive`."""
+    places: list[str] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        name = code.co_filename.replace("\\", "/").rpartition("/")[2]
+        places.append(f"{name}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    return " < ".join(reversed(places[-MAX_FRAMES:]))
+
+
+class _Dated:
+    """The present as RFC 3339 with microseconds; the text of a second is made once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._now = clock.now
+        self._second: Instant = -1
+        self._text = ""
+
+    def __call__(self) -> str:
+        second, fraction = divmod(self._now(), SECOND)
+        if second != self._second:
+            self._second, self._text = second, format_instant(second * SECOND)[:-1]
+        return f"{self._text}.{fraction:06d}Z"
+
+
+class _Json:
+    """One JSON object a line, in ASCII: whatever could break a line or a terminal is escaped."""
+
+    def __init__(self, dated: _Dated) -> None:
+        self.dated = dated
+
+    def __call__(self, level: str, event: MutableMapping[str, Any]) -> str:
+        line = f'{{"at":"{self.dated()}","level":"{level}","event":{_json(event.pop("event", ""))}'
+        dropped = 0
+        for name, value in event.items():
+            key = _KEYS.get(name)
+            if key is None:
+                dropped += 1
+            elif type(value) is int:
+                line += f"{key}{value}"
+            else:
+                line += key + _json(value)
+        return f'{line},"dropped_fields":{dropped}}}\n' if dropped else line + "}\n"
+
+
+def _json(value: Any) -> str:
+    if type(value) is str:
+        text = value if len(value) <= MAX_VALUE_CHARS else clipped(value, MAX_VALUE_CHARS)
+        encoded: str = encode_basestring_ascii(text)
+        return encoded
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"[{','.join(_json(item) for item in _items(value))}]"
+    return _scalar(value)
+
+
+def _items(value: Any) -> list[Any]:
+    """At most MAX_ITEMS, none of them a list; a set's in their order as text."""
+    items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
+    kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
+    rest = len(kept) - MAX_ITEMS
+    return kept if rest <= 0 else [*kept[:MAX_ITEMS], f"{rest} more"]
+
+
+def _scalar(value: Any) -> str:
+    """A number; a text of a subclass; of anything else only its type: its text is unknown to us."""
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        finite = value - value == 0
+        return repr(float(value)) if finite else f'"{value}"'
+    if isinstance(value, str):
+        return _json(str.__str__(value))
+    return _json(f"<{type(value).__name__}>")
+
+
+class _Console:
+    """For people: time, level, event and fields on one line; colours on a terminal only."""
+
+    def __init__(self, dated: _Dated, *, colors: bool) -> None:
+        self._dated = dated
+        self._colors = colors
+
+    def __call__(self, level: str, event: MutableMapping[str, Any]) -> str:
+        text = one_line(str(event.pop("event", "")), MAX_VALUE_CHARS)
+        fields = [f"{name}={_shown(value)}" for name, value in event.items() if name in FIELDS]
+        if len(fields) < len(event):
+            fields.append(f"dropped_fields={len(event) - len(fields)}")
+        head = f"{level:<8}"
+        if self._colors:
+            head = f"\x1b[{_COLORS.get(level, 0)}m{head}\x1b[0m"
+        return " ".join([self._dated()[11:23], head, text, *fields]).rstrip() + "\n"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(_shown(item) for item in _items(value))
+    text = (
+        str(value) if isinstance(value, str | int | float | None) else f"<{type(value).__name__}>"
+    )
+    text = one_line(text, MAX_VALUE_CHARS)
+    return f"'{text}'" if " " in text or not text else text
+
+
+_OUTPUT = _Output()
+
+
+def _write_library_line(level: int, text: str, logger: str, exc_info: Any) -> None:
+    """A line of another library's, in our form."""
+    if _OUTPUT.admits(level):
+        event: dict[str, Any] = {"event": text, "logger": logger}
+        if exc_info:
+            event["exc_info"] = exc_info
+            _describe_exception(event)
+        _OUTPUT.msg(_OUTPUT.render(_level_name(level), event))
+
+
+def _level_name(number: int) -> str:
+    return next((name for name, least in reversed(_LEVELS.items()) if number >= least), "debug")

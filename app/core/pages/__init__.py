@@ -1,0 +1,1 @@
+"""Pages for people: templates, and charts as inline SVG."""

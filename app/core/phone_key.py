@@ -1,0 +1,91 @@
+"""Keyed digests of phone numbers, by which orders are found without the numbers being kept.
+
+There are so few phone numbers that a plain hash of one is found again by trying them all. These
+need a key, which lies in a file of its own: whoever has the database alone learns no number.
+A lost key costs the search by phone, and nothing else: `reindex` makes it again with a new one.
+"""
+
+from __future__ import annotations
+
+import hmac
+from pathlib import Path
+from typing import Final
+
+from app.core.errors import ConfigurationError, UnreachableError
+from app.core.ids import new_secret
+from app.core.private_files import write_new
+
+DIGEST_BYTES: Final = 16
+"""Of a digest: the first four name the key, so that digests of another key are told apart."""
+
+_NAMING: Final = 4
+_KEY_CHARS: Final = 64
+"""32 bytes in hex."""
+
+
+class PhoneKey:
+    """Makes digests. Does not show its key."""
+
+    __slots__ = ("_begun", "name")
+
+    def __init__(self, key: bytes) -> None:
+        self._begun = hmac.new(key, digestmod="sha256")
+        self.name: bytes = hmac.digest(key, b"tallyhook phone key", "sha256")[:_NAMING]
+        """What the digests of this key begin with."""
+
+    def __repr__(self) -> str:
+        return "PhoneKey()"
+
+    def digest(self, digits: str) -> bytes:
+        """HMAC-SHA-256 of E.164 digits, cut, behind the key's name: DIGEST_BYTES in all."""
+        code = self._begun.copy()
+        code.update(digits.encode("ascii"))
+        return self.name + code.digest()[: DIGEST_BYTES - _NAMING]
+
+
+def read_phone_key(path: Path) -> PhoneKey | None:
+    """The key of a file; None where there is no file. Raises ConfigurationError for another."""
+    try:
+        text = path.read_text("ascii").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unusable(f"cannot be read ({type(error).__name__})") from None
+    if len(text) != _KEY_CHARS or not set(text) <= set("0123456789abcdef"):
+        raise _unusable("is not 64 hex digits")
+    return PhoneKey(bytes.fromhex(text))
+
+
+def make_phone_key(path: Path) -> PhoneKey:
+    """The key of a file, which is made, for its owner alone, where there is none.
+
+    Of several processes that start together all get the same one. Raises ConfigurationError, and
+    UnreachableError where no file can be made.
+    """
+    known = read_phone_key(path)
+    if known is not None:
+        return known
+    try:
+        # Complete before it has its name, so that nobody ever reads half a key.
+        write_new(path, new_secret().hex().encode() + b"\n")
+    except FileExistsError:
+        pass
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UnreachableError(
+            "the file of the phone key, which the database needs, cannot be made in "
+            f"{path.parent}: {reason}; let this user write there, or name another place in "
+            "TALLYHOOK_PHONES__KEY_FILE"
+        ) from None
+    made = read_phone_key(path)
+    assert made is not None, "it was just made"
+    return made
+
+
+def _unusable(what: str) -> ConfigurationError:
+    return ConfigurationError(
+        [
+            f"TALLYHOOK_PHONES__KEY_FILE: {what}; put the key's file back from your backup, or "
+            "name one that is not there yet and run `tallyhook reindex`"
+        ]
+    )

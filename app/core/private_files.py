@@ -1,0 +1,80 @@
+"""Small files for their owner alone: made whole or not at all, refused where others may use them.
+
+For the keys that are made here and the journal of erasures. Leaves out: what is in them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from app.core.errors import ConfigurationError
+
+MODE: Final = 0o600
+_OTHERS: Final = 0o007
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Make a file where nothing is yet. It has its name only when it is whole and on the disk.
+
+    Raises FileExistsError where there is one by now: it is not replaced. OSError where it cannot be
+    written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError as error:  # not the file itself, but something in its folder's place
+        raise NotADirectoryError(error.errno, os.strerror(errno.ENOTDIR)) from error
+    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    try:
+        os.link(beside, path)  # refuses to replace, which a rename does not
+    finally:
+        os.unlink(beside)
+    sync_folder(path.parent)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write everything: one call may write a part only."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | None:
+    """What a file holds, up to one byte more than `most`; None where there is no file.
+
+    variable  the setting that names it, with which an error begins
+    what      what it is, such as `a key`
+
+    Raises ConfigurationError where it cannot be read, or everyone may use it.
+    """
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read(most + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigurationError([f"{variable}: cannot be read ({error.strerror})"]) from error
+    if mode & _OTHERS:
+        raise ConfigurationError(
+            [f"{variable}: names {what} that everyone may use (mode {mode:o}); chmod 600 it"]
+        )
+    return content

@@ -1,0 +1,160 @@
+"""Connections: one that writes, several that only read. Those of PostgreSQL are in `postgresql`.
+
+SQLite: WAL and synchronous=FULL are set and read back, because a promise to keep an acknowledged
+delivery rests on them; `isolation_level=None` leaves BEGIN to us, and the writer begins IMMEDIATE,
+since a read that turns into a write fails at once whatever the busy timeout.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+
+from app.core.errors import ConfigurationError
+from app.database import postgresql
+from app.database.bound_values import WholeCursor
+from app.database.safety import check_server
+from app.database.statements import CallingConnection
+
+Connection = AsyncConnection
+"""A connection as operations hold it: they pass it on and ask nothing of it themselves."""
+
+BUSY_TIMEOUT_MS = 5_000
+"""How long a statement waits for another process's lock before it is told BUSY."""
+
+WRITER_CACHE_KIB = 65_536
+"""Page cache of the writing connection: the busy part of the dedupe index stays in memory."""
+
+LOG_BYTES = 64 * 1024 * 1024
+"""What stays of the write-ahead log's file when a reader let it grow longer than it should be."""
+
+STATEMENTS_KEPT = 512
+"""Prepared statements kept: one for each batch size of each table. With the values they had last
+they take 0.4 GB where batches of every size up to 512 came, and none was all new."""
+
+READERS = 4
+"""Reading connections; each is a thread on SQLite."""
+
+
+def is_sqlite(url: str) -> bool:
+    """Whether the URL names an SQLite database."""
+    return make_url(url).get_backend_name() == "sqlite"
+
+
+def sqlite_path(url: str) -> Path:
+    """The database file of an SQLite URL, by its own name where that is a link to it: locks, log
+    and inbox lie beside the file. Raises ConfigurationError for one in memory."""
+    database = make_url(url).database
+    if not database or database == ":memory:":
+        raise ConfigurationError(["TALLYHOOK_DATABASE_URL: name a file; memory keeps nothing"])
+    path = Path(database)
+    return path.resolve() if path.is_symlink() else path
+
+
+IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
+"""What SQLite lays aside for a statement of many rows would be in a file that nobody erases."""
+
+
+def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncEngine:
+    """The engine of the one connection that writes and checkpoints."""
+    if not is_sqlite(url):
+        return postgresql.writing_engine(url, purpose=purpose, check=check_server)
+    engine = create_async_engine(
+        url,
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=1,
+        max_overflow=0,
+        connect_args=_sqlite_arguments(),
+    )
+    pragmas = (
+        "PRAGMA journal_mode=WAL",
+        "PRAGMA synchronous=FULL",
+        f"PRAGMA cache_size=-{WRITER_CACHE_KIB}",
+        "PRAGMA wal_autocheckpoint=0",  # the writer folds the log: see `log_length`
+        f"PRAGMA journal_size_limit={LOG_BYTES}",
+        "PRAGMA secure_delete=ON",  # what is deleted is overwritten: it may be personal data
+        IN_MEMORY,
+    )
+    _on_connect(engine, (*_common_pragmas(), *pragmas), check=_check_durable)
+    _on_begin(engine, "BEGIN IMMEDIATE")
+    return engine
+
+
+def reading_engine(url: str, *, readers: int = READERS) -> AsyncEngine:
+    """The engine of connections that can only read."""
+    if not is_sqlite(url):
+        return postgresql.reading_engine(url, readers=readers)
+    engine = create_async_engine(
+        _read_only(url),
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=readers,
+        max_overflow=0,
+        connect_args=_sqlite_arguments(),
+    )
+    _on_connect(engine, _common_pragmas())
+    _on_begin(engine, "BEGIN")
+    return engine
+
+
+def _read_only(url: str) -> URL:
+    path = sqlite_path(url).absolute()
+    return make_url(url).set(database=f"file:{path}", query={"mode": "ro", "uri": "true"})
+
+
+def _sqlite_arguments() -> dict[str, Any]:
+    return {
+        "isolation_level": None,
+        "timeout": BUSY_TIMEOUT_MS / 1000,
+        "cached_statements": STATEMENTS_KEPT,
+        "factory": CallingConnection,
+    }
+
+
+def _common_pragmas() -> tuple[str, ...]:
+    return ("PRAGMA foreign_keys=ON", f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+
+
+def _on_connect(
+    engine: AsyncEngine, pragmas: tuple[str, ...], check: Callable[[Any], None] | None = None
+) -> None:
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        driver = connection.driver_connection
+        # Not the driver itself: one that is forgotten could then not tell of it.
+        unowned: Any = weakref.proxy(driver)
+        driver.cursor = partial(WholeCursor, unowned)
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(pragma)
+        if check is not None:
+            check(cursor)
+        cursor.close()
+
+
+def _check_durable(cursor: Any) -> None:
+    """Read the settings back: a file system that refuses WAL would break the promise silently."""
+    cursor.execute("PRAGMA journal_mode")
+    journal = cursor.fetchone()[0]
+    cursor.execute("PRAGMA synchronous")
+    synchronous = cursor.fetchone()[0]
+    if (journal, synchronous) != ("wal", 2):
+        raise ConfigurationError(
+            [
+                "TALLYHOOK_DATABASE_URL: this file system does not keep SQLite's write-ahead log "
+                f"(journal_mode={journal}, synchronous={synchronous}); use a local disk"
+            ]
+        )
+
+
+def _on_begin(engine: AsyncEngine, statement: str) -> None:
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql(statement)

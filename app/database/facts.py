@@ -1,0 +1,109 @@
+"""What a database says of itself: which one it is, and what of it endangers what it keeps."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.safety import switched_off, unsafe_standbys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseFacts:
+    """One database.
+
+    version       (3, 40, 1) of SQLite, (18, 4) of PostgreSQL
+    journal_mode  of an SQLite file; None elsewhere
+    off           settings of a PostgreSQL server without which a crash loses what it confirmed
+    standbys      what would be lost if a standby took over, one sentence each
+    moved         that it was put back, or a standby took over, since it was noted; one sentence
+    """
+
+    kind: Literal["SQLite", "PostgreSQL"]
+    version: tuple[int, ...]
+    journal_mode: str | None = None
+    off: tuple[str, ...] = ()
+    standbys: tuple[str, ...] = ()
+    moved: str | None = None
+
+
+async def database_facts(connection: AsyncConnection) -> DatabaseFacts:
+    """Look; nothing is changed."""
+    if connection.dialect.name == "sqlite":
+        mode = (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
+        return DatabaseFacts(
+            kind="SQLite", version=sqlite3.sqlite_version_info, journal_mode=str(mode)
+        )
+    number = int((await connection.execute(text("SHOW server_version_num"))).scalar_one())
+    return DatabaseFacts(
+        kind="PostgreSQL",
+        version=(number // 10_000, number % 10_000),
+        off=tuple(await switched_off(connection)),
+        standbys=tuple(await unsafe_standbys(connection)),
+        moved=await server_moved(connection),
+    )
+
+
+# --- which server it is --------------------------------------------------------------------------
+
+_TELLS = (
+    "SELECT NOT pg_is_in_recovery() AND has_function_privilege('pg_control_system()', 'execute') "
+    "AND has_function_privilege('pg_walfile_name(pg_lsn)', 'execute')"
+)
+_IDENTITY = (
+    "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
+    "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), "
+    "(SELECT oid FROM pg_database WHERE datname = current_database()), "
+    "to_regclass('meta')::oid)"
+)
+"""The cluster, its timeline, the database and a table of it: a base backup that was brought to a
+moment, and a standby that took over, have another timeline; a dump that was read in, another
+database or table."""
+
+_MOVED = (
+    "the database was put back from a backup, or a standby took over, since it was last noted (the "
+    "server or its timeline is another); stop the services, run `tallyhook db restored`, and start "
+    "again: where nothing was lost, that harms nothing"
+)
+
+
+async def server_moved(connection: AsyncConnection) -> str | None:
+    """Where PostgreSQL is another server than was noted, or on another timeline: one sentence, a
+    semicolon, and what to do. A restore that leaves no trace of itself is not seen."""
+    noted = await _noted_server(connection)
+    if noted is None:
+        return None
+    found = await _server(connection)
+    return None if found in (None, noted) else _MOVED
+
+
+async def note_server(connection: AsyncConnection, *, once: bool = False) -> None:
+    """Note which server of PostgreSQL this is. `once`: only where none is noted."""
+    if once and await _noted_server(connection) is not None:
+        return
+    found = await _server(connection)
+    if found is not None:
+        await connection.execute(
+            text(
+                "INSERT INTO meta (name, value) VALUES ('server', :value) "
+                "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
+            ),
+            {"value": found},
+        )
+
+
+async def _noted_server(connection: AsyncConnection) -> str | None:
+    noted: str | None = await connection.scalar(text("SELECT value FROM meta WHERE name='server'"))
+    return noted
+
+
+async def _server(connection: AsyncConnection) -> str | None:
+    """None on SQLite, on a standby, and where the server does not tell this user."""
+    if connection.dialect.name == "sqlite" or not await connection.scalar(text(_TELLS)):
+        return None
+    identity: str = (await connection.execute(text(_IDENTITY))).scalar_one()
+    return identity

@@ -1,0 +1,151 @@
+"""What a database error means: try again, or never again.
+
+After a storage I/O error the page cache may show what the disk does not hold, and a retry would
+then acknowledge, as a duplicate, a row that is lost. So such an error poisons the store: the
+process acknowledges nothing more and ends.
+
+So does a file system that has become read-only. It is no passing trouble like a full disk: a kernel
+remounts a file system after it has met an I/O error, and by then any write or sync before may have
+failed. Nothing mends it but a person, and the start that comes after looks at the disk anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import sys
+from typing import Final
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from app.core.errors import NotStored, StorePoisoned, StoreUnavailable, TallyhookError
+
+PUT_BACK: Final = (
+    "put back a backup with `tallyhook restore FILE --force`, which keeps what is there beside it, "
+    "or move the file away and start afresh"
+)
+"""What to do about a file that is damaged. SQLite cannot tell what of it is still true."""
+
+_FATAL_SQLITE = {
+    # A write that the kernel answers with EROFS is told as an I/O error too.
+    sqlite3.SQLITE_IOERR: (
+        "the disk reported an I/O error or became read-only",
+        "see the kernel's log and check the disk before you start again",
+    ),
+    sqlite3.SQLITE_CORRUPT: ("the database file is damaged", PUT_BACK),
+    sqlite3.SQLITE_NOTADB: ("the database file is not a database", PUT_BACK),
+    sqlite3.SQLITE_READONLY: (
+        "the database's file or file system is read-only",
+        "see the kernel's log for a failed disk, let the service's user write, and start again",
+    ),
+}
+"""What is so, and what to do."""
+
+_PASSING_SQLITE: Final[dict[int, tuple[str, NotStored]]] = {
+    sqlite3.SQLITE_FULL: ("the disk is full; free some space", "disk"),
+    sqlite3.SQLITE_BUSY: ("the database is busy; try again", "busy"),
+    sqlite3.SQLITE_LOCKED: ("the database is locked; try again", "busy"),
+    sqlite3.SQLITE_CANTOPEN: (
+        "the database cannot be opened; check its folder and open files",
+        "database",
+    ),
+}
+
+_FATAL_POSTGRESQL = {
+    "XX001": "the server found damaged data",
+    "XX002": "the server found a damaged index",
+}
+
+_STARTING = "57P03"
+
+_PASSING_POSTGRESQL = {
+    "08": "the connection to the database was lost; try again",
+    "25": "the server takes no writes; is it a standby?",
+    "28": "the server does not accept this user or password",
+    "3D": "there is no such database on the server; create it",
+    "40": "the database is busy; try again",
+    "53": "the server is out of space, memory or connections; see its log",
+    "55": "the database is busy; try again",
+    "57": "the server is stopping, starting, or took too long; try again",
+    "58": "the server reports a system error; see its log",
+}
+"""By the class of the code, which is its first two characters. After an I/O error of its log the
+server stops by itself and reads its disk again, so nothing of this is for good."""
+
+
+def driver_errors() -> tuple[type[Exception], ...]:
+    """What a database can make fail, through SQLAlchemy or past it.
+
+    PostgreSQL's driver is asked only where it is loaded: on SQLite nobody needs it, and to load it
+    takes a fifteenth of a start.
+    """
+    asyncpg = sys.modules.get("asyncpg")
+    past_sqlalchemy = (
+        ()
+        if asyncpg is None
+        else (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    )
+    # OSError: a connection that cannot be made, or an answer that does not come.
+    return (DBAPIError, PoolTimeout, OSError, *past_sqlalchemy)
+
+
+def as_store_error(error: Exception) -> TallyhookError | None:
+    """The error of ours that a driver's error means; None when it is a fault in our own SQL."""
+    code = _found_in(error, "sqlite_errorcode")
+    if isinstance(code, int):
+        return _of_sqlite(code & 0xFF)
+    if isinstance(error, DBAPIError) and isinstance(error.orig, sqlite3.Error):
+        return None
+    state = _found_in(error, "sqlstate")
+    if isinstance(state, str):
+        return _of_postgresql(state)
+    if isinstance(error, DBAPIError) and not error.connection_invalidated:
+        return None
+    return StoreUnavailable("the database does not answer; try again")
+
+
+def is_not_there_yet(error: StoreUnavailable) -> bool:
+    """Whether no server answered, or one that is starting: it may within moments. One that refuses
+    this user, or has no such database, has answered."""
+    state = _found_in(error, "sqlstate")
+    if isinstance(state, str):
+        return state[:2] == "08" or state == _STARTING
+    return isinstance(error.__cause__, OSError)
+
+
+def why_not_opened(error: OSError) -> str:
+    """The system's own words, and what to do where they are the sign of a failed disk."""
+    if error.errno == errno.EROFS:
+        return "its file system is read-only; see the kernel's log, check the disk, mount it again"
+    return error.strerror or type(error).__name__
+
+
+def _of_sqlite(code: int) -> TallyhookError | None:
+    if code in _FATAL_SQLITE:
+        what, do = _FATAL_SQLITE[code]
+        return StorePoisoned(f"{what}; nothing more is acknowledged: {do}")
+    if code in _PASSING_SQLITE:
+        sentence, reason = _PASSING_SQLITE[code]
+        return StoreUnavailable(sentence, reason=reason)
+    return None
+
+
+def _of_postgresql(state: str) -> TallyhookError | None:
+    if state in _FATAL_POSTGRESQL:
+        return StorePoisoned(f"{_FATAL_POSTGRESQL[state]}; nothing more is acknowledged")
+    if state[:2] in _PASSING_POSTGRESQL:
+        reason: NotStored = "busy" if state[:2] in ("40", "55") else "database"
+        return StoreUnavailable(_PASSING_POSTGRESQL[state[:2]], reason=reason)
+    return None
+
+
+def _found_in(error: BaseException, name: str) -> object:
+    """An attribute of the driver's exception, or of one that it was made from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        found = getattr(cause, name, None)
+        if found is not None:
+            return found
+        cause = getattr(cause, "orig", None) or cause.__cause__
+    return None

@@ -1,0 +1,205 @@
+"""Rows to values of `reconcile` and back. The tables validate nothing; this module does.
+
+Column orders are constants here, so that the statements of a batch and the readers of a scan
+agree by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from reconcile.instants import Instant
+from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
+from reconcile.ledger.records import RECORD_KINDS, Record, RecordKind
+from reconcile.money import Money, new_money
+from reconcile.values import maker
+
+DELIVERY_COLUMNS: Final = (
+    "id",
+    "received_at",
+    "source",
+    "verdict",
+    "event_id",
+    "digest",
+    "size",
+    "headers",
+    "body",
+    "problem",
+    "envelope",
+)
+
+EVENT_COLUMNS: Final = (
+    "order_key",
+    "source",
+    "event_id",
+    "digest",
+    "delivery_id",
+    "received_at",
+    "kind",
+    "claim",
+    "occurred_at",
+    "order_ref",
+    "session",
+    "payment",
+    "movement",
+    "amount",
+    "currency",
+    "order_amount",
+    "order_currency",
+    "reason",
+    "standing",
+    "capture",
+    "refunded_total",
+    "refunded_currency",
+)
+
+RECORD_COLUMNS: Final = (
+    "id",
+    "recorded_at",
+    "kind",
+    "order_key",
+    "at",
+    "amount",
+    "currency",
+    "source",
+    "key",
+    "session",
+    "expires_at",
+    "reason",
+    "details",
+    "payment",
+    "author",
+)
+
+EVENT_SELECT: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
+RECORD_SELECT: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
+
+AMOUNTS_REMEMBERED: Final = 1_024
+"""Amounts of money kept as values, about 300 kB."""
+
+_CLAIMS: Final = frozenset(CLAIM_KINDS)
+_RECORDS: Final = frozenset(RECORD_KINDS)
+
+
+def event_row(
+    event: Event, *, order_key: str | None, delivery_id: str, received_at: Instant
+) -> tuple[Any, ...]:
+    """The values of EVENT_COLUMNS for an event first brought by a delivery."""
+    money, order_money, refunded = event.money, event.order_money, event.refunded_total
+    return (
+        order_key,
+        event.source,
+        event.event_id,
+        event.digest,
+        delivery_id,
+        received_at,
+        event.kind,
+        event.claim,
+        event.occurred_at,
+        event.order,
+        event.session,
+        event.payment,
+        event.movement,
+        None if money is None else money.minor,
+        None if money is None else money.currency,
+        None if order_money is None else order_money.minor,
+        None if order_money is None else order_money.currency,
+        event.reason,
+        event.standing,
+        event.capture,
+        None if refunded is None else refunded.minor,
+        None if refunded is None else refunded.currency,
+    )
+
+
+_delivery, _event = maker(Delivery), maker(Event)
+
+
+def delivery_of(row: Sequence[Any]) -> Delivery:
+    """The first delivery of the event in a row of EVENT_COLUMNS."""
+    # fmt: off
+    (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
+     session, payment, movement, amount, currency, order_amount, order_currency,
+     reason, standing, capture, refunded, refunded_currency) = row
+    # fmt: on
+    if claim not in _CLAIMS:
+        raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
+    return _delivery(
+        delivery_id=delivery_id,
+        received_at=received_at,
+        event=_event(
+            source=source,
+            event_id=event_id,
+            digest=digest,
+            kind=kind,
+            claim=claim,
+            occurred_at=occurred_at,
+            order=order,
+            session=session,
+            payment=payment,
+            movement=movement,
+            capture=capture,
+            money=None if currency is None else _money(amount, currency),
+            order_money=None if order_currency is None else _money(order_amount, order_currency),
+            refunded_total=None
+            if refunded_currency is None
+            else _money(refunded, refunded_currency),
+            reason=reason,
+            standing=standing,
+        ),
+    )
+
+
+# An order's events state one price again and again: found here, it is one value, and a fold that
+# compares it with itself need not look inside.
+@lru_cache(maxsize=AMOUNTS_REMEMBERED)
+def _money(minor: int, currency: str) -> Money:
+    return new_money(minor=minor, currency=currency)
+
+
+def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
+    """The values of RECORD_COLUMNS. `details` is text kept beside it, such as an answer."""
+    return (
+        record.record_id,
+        record.recorded_at,
+        record.kind,
+        record.order,
+        record.at,
+        None if record.money is None else record.money.minor,
+        None if record.money is None else record.money.currency,
+        record.source,
+        record.key,
+        record.session,
+        record.expires_at,
+        record.reason,
+        details,
+        record.payment,
+        record.author,
+    )
+
+
+def record_of(row: Sequence[Any]) -> Record:
+    """The record in a row of RECORD_COLUMNS."""
+    # fmt: off
+    (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
+     expires_at, reason, _, payment, author) = row
+    # fmt: on
+    if kind not in _RECORDS:
+        raise ValueError(f"the stored kind of record {record_id} is none of ours")
+    return Record(
+        record_id=record_id,
+        recorded_at=recorded_at,
+        kind=cast(RecordKind, kind),
+        order=order,
+        at=at,
+        money=None if currency is None else Money(minor=amount, currency=currency),
+        source=source,
+        key=key,
+        session=session,
+        payment=payment,
+        expires_at=expires_at,
+        reason=reason,
+        author=author,
+    )

@@ -1,0 +1,11 @@
+"""Runs migrations on the connection that the store hands over; there is no other way in."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from app.database.tables import metadata
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
+context.run_migrations()

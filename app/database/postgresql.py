@@ -1,0 +1,148 @@
+"""PostgreSQL: how connections are made, what they are asked first, how transactions run on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from app.core.errors import StoreUnavailable, UsageError
+from app.database import arrays
+from app.database.locks_shared import SERVING
+from app.database.statements import PlainConnection, Result, run
+
+if TYPE_CHECKING:
+    import asyncpg
+
+Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "reading"]
+"""What a store is opened for: see `open_store`. Only the first three keep others away."""
+
+CONNECT_S: Final = 5
+"""How long a connection may take to be made."""
+
+ANSWER_S: Final = 20
+"""How long any statement may take to be answered, a commit that waits for a standby included. When
+it is over, the connection is given up: nobody knows what became of the transaction."""
+
+STATEMENT_MS: Final = 15_000
+"""How long the server works on one statement of ours: it goes on when we have gone away."""
+
+LOCK_MS: Final = 10_000
+"""How long a statement waits for another transaction. Transactions take milliseconds."""
+
+IDLE_MS: Final = 60_000
+"""How long a transaction may lie idle before the server ends it, and with it its locks."""
+
+
+def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) -> AsyncEngine:
+    """The engine of the connection that writes. `check` is given a cursor of each new one.
+
+    What goes through the whole database may take as long as it takes.
+    """
+    arrays.tables()  # now, not while the first batch waits
+    hurried = purpose in ("serving", "working", "writing")
+    limits = _limits(STATEMENT_MS) if hurried else {}
+    # A table that grows a thousandfold within a minute is not what the planner was told of; every
+    # statement of the journal has its index.
+    settings = {
+        **limits,
+        # What is decided under a lock rests on what is seen after it was taken.
+        "default_transaction_isolation": "read committed",
+        "enable_seqscan": "off",
+        "application_name": f"tallyhook {purpose}",
+    }
+    engine = create_async_engine(
+        url,
+        pool_size=1,
+        max_overflow=0,
+        connect_args=_arguments(settings, answer_s=ANSWER_S if hurried else None),
+    )
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        check(cursor)
+        _take_place(cursor, purpose)
+        cursor.close()
+        connection.commit()
+
+    return engine
+
+
+def reading_engine(url: str, *, readers: int) -> AsyncEngine:
+    """The engine of connections that only read, each transaction on one snapshot."""
+    settings = {**_limits(0), "application_name": "tallyhook reading"}
+    return create_async_engine(
+        url,
+        pool_size=readers,
+        max_overflow=0,
+        pool_pre_ping=True,  # a server that was restarted costs no reader an error
+        isolation_level="REPEATABLE READ",
+        execution_options={"postgresql_readonly": True},
+        connect_args=_arguments(settings, answer_s=None),
+    )
+
+
+def _limits(statement_ms: int) -> dict[str, str]:
+    return {
+        "statement_timeout": str(statement_ms),
+        "lock_timeout": str(LOCK_MS),
+        "idle_in_transaction_session_timeout": str(IDLE_MS),
+    }
+
+
+def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str, Any]:
+    return {"timeout": CONNECT_S, "command_timeout": answer_s, "server_settings": settings}
+
+
+def _take_place(cursor: Any, purpose: Purpose) -> None:
+    """Serve beside others that serve, or rebuild alone. The lock is the connection's."""
+    if purpose not in ("serving", "working", "alone"):
+        return
+    kind = "" if purpose == "alone" else "_shared"
+    cursor.execute(f"SELECT pg_try_advisory_lock{kind}({SERVING})")
+    if cursor.fetchone()[0]:
+        return
+    if purpose != "alone":
+        raise StoreUnavailable("another process rebuilds this database; try again when it is done")
+    raise UsageError("another process serves this database; stop all of them first")
+
+
+async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
+    """Vacuum some tables on a connection that is in no transaction, however long it takes."""
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
+    await driver.execute("SET statement_timeout = 0")
+    try:
+        await driver.execute(f"VACUUM {', '.join(tables)}", timeout=None)
+    finally:
+        await driver.execute("RESET statement_timeout")
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+async def run_transaction(
+    connection: AsyncConnection, function: Callable[[PlainConnection], Result]
+) -> Result:
+    """Run a plain function as one transaction, on a connection that is in none."""
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
+    warnings: list[object] = []
+
+    def hear(_connection: object, message: asyncpg.PostgresLogMessage) -> None:
+        warnings.append(message)
+
+    # A server whose wait for its standby was broken off commits with a warning: what was committed
+    # could be lost with its machine, so it is not acknowledged.
+    driver.add_log_listener(hear)
+    try:
+        async with connection.begin():
+            result = await run(connection, function)
+    finally:
+        driver.remove_log_listener(hear)
+    if warnings:
+        raise StoreUnavailable("the server did not wait for its standby; try again")
+    return result

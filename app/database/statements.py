@@ -1,0 +1,258 @@
+"""Plain synchronous functions over one connection: what is decided and written as a whole.
+
+Such a function is given a `PlainConnection`, asks it, and returns. On SQLite the whole of it runs
+in the driver's thread, because every statement that crosses into it alone wakes two threads and
+trades the interpreter lock; on PostgreSQL its statements are awaited underneath. The function is
+the same.
+
+One statement carries many rows for the same reason: a row at a time would give up and regain the
+interpreter lock for each, which costs more than the rows do. PostgreSQL takes them as arrays.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain, count
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database import arrays
+from app.database.bound_values import Whole
+
+Rows = list[tuple[Any, ...]]
+Result = TypeVar("Result")
+Words = ParamSpec("Words")
+
+MAX_PARAMETERS = 30_000
+"""Parameters in one statement: SQLite allows 32,766."""
+
+
+class PlainConnection(Protocol):
+    """One connection, in a transaction, for a function that runs where its driver does."""
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        ...
+
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
+        """Run one statement, whose values stand as `?`; the rows that it gives."""
+        ...
+
+
+Plain = Callable[Concatenate[PlainConnection, Words], Result]
+"""A function over one connection."""
+
+
+class _Sqlite:
+    """In the driver's thread."""
+
+    dialect = "sqlite"
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self._cursor = cursor
+
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
+        self._cursor.execute(sql, values)
+        return self._cursor.fetchall() if self._cursor.description else []
+
+
+class _PostgreSQL:
+    """Inside `run_sync`."""
+
+    dialect = "postgresql"
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
+        result = self._connection.exec_driver_sql(_numbered(sql), tuple(values))
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+@lru_cache(maxsize=1_024)
+def _numbered(sql: str) -> str:
+    numbers = count(1)
+    return re.sub(r"\?", lambda _: f"${next(numbers)}", sql)
+
+
+class _Calling:
+    """A function on its way through the driver's thread, and what became of it."""
+
+    def __init__(self, function: Callable[[PlainConnection], Any], *, transaction: bool) -> None:
+        self.function = function
+        self.transaction = transaction
+        self.result: Any = None
+
+
+class CallingConnection(sqlite3.Connection):
+    """SQLite's connection that also takes, in place of parameters, what crosses into the driver's
+    thread but once: a statement with all that comes of it, or a function."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Run one statement, or the function that `run` hands over."""
+        if not isinstance(parameters, _Calling | Whole):
+            return super().execute(sql, parameters)
+        cursor = self.cursor()
+        try:
+            if isinstance(parameters, Whole):
+                parameters.run(cursor, sql)
+            else:
+                call = self._transact if parameters.transaction else _call
+                parameters.result = call(cursor, parameters.function)
+        finally:
+            # An error keeps its frames, and a statement in them would keep the connection open.
+            cursor.close()
+        return cursor
+
+    def _transact(
+        self, cursor: sqlite3.Cursor, function: Callable[[PlainConnection], Result]
+    ) -> Result:
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            result = _call(cursor, function)
+            cursor.execute("COMMIT")
+        finally:
+            if self.in_transaction:
+                self.rollback()
+        return result
+
+
+def _call(cursor: sqlite3.Cursor, function: Callable[[PlainConnection], Result]) -> Result:
+    return function(_Sqlite(cursor))
+
+
+async def run(
+    connection: AsyncConnection,
+    function: Plain[Words, Result],
+    *args: Words.args,
+    **words: Words.kwargs,
+) -> Result:
+    """Run a plain function in the connection's transaction and return its result."""
+    if connection.dialect.name == "sqlite":
+        return await _cross(connection, lambda c: function(c, *args, **words), transaction=False)
+    return await connection.run_sync(lambda c: function(_PostgreSQL(c), *args, **words))
+
+
+async def run_transaction(
+    connection: AsyncConnection, function: Callable[[PlainConnection], Result]
+) -> Result:
+    """Run a plain function as one transaction on an SQLite connection that is in none."""
+    return await _cross(connection, function, transaction=True)
+
+
+async def _cross(
+    connection: AsyncConnection,
+    function: Callable[[PlainConnection], Result],
+    *,
+    transaction: bool,
+) -> Result:
+    driver = await _driver(connection)
+    calling = _Calling(function, transaction=transaction)
+    try:
+        await driver.execute("function", calling)
+    except sqlite3.Error as error:
+        raise OperationalError("function", None, error) from error
+    result: Result = calling.result
+    return result
+
+
+async def _driver(connection: AsyncConnection) -> Any:
+    raw = await connection.get_raw_connection()
+    assert raw.driver_connection is not None
+    return raw.driver_connection
+
+
+async def stream(
+    connection: AsyncConnection,
+    sql: str,
+    *,
+    at_once: int,
+    values: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Rows]:
+    """The rows of a query, `at_once` at a time, in memory that stays small.
+
+    values  its parameters, which it names with a colon
+    """
+    if connection.dialect.name == "sqlite":
+        # The driver's own rows are plain tuples: a scan of a million of them feels the difference.
+        driver = await _driver(connection)
+        try:
+            cursor = await driver.execute(sql, values or {})
+            while rows := await cursor.fetchmany(at_once):
+                yield rows
+            await cursor.close()
+        except sqlite3.Error as error:
+            raise OperationalError(sql, None, error) from error
+    else:
+        result = await connection.stream(text(sql), values or {})
+        async for partition in result.partitions(at_once):
+            yield [tuple(row) for row in partition]
+
+
+# --- building blocks -----------------------------------------------------------------------------
+
+
+def insert_rows(
+    connection: PlainConnection,
+    *,
+    table: str,
+    columns: tuple[str, ...],
+    rows: Sequence[Sequence[Any]],
+    conflict: str = "",
+) -> None:
+    """Insert the rows in as few statements as the parameter limit allows.
+
+    On SQLite a row that is refused rolls back the whole transaction, which is all or nothing
+    anyway: to undo one statement by itself, SQLite would first copy every page that it touches
+    into a temporary file.
+    """
+    if connection.dialect != "sqlite":
+        if rows:
+            sql = arrays.insert(table, columns, conflict)
+            connection.ask(sql, [list(column) for column in zip(*rows, strict=True)])
+        return
+    step = MAX_PARAMETERS // len(columns)
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        sql = _insert(table, columns, len(part), conflict)
+        connection.ask(sql, tuple(chain.from_iterable(part)))
+
+
+def select_rows(connection: PlainConnection, *, sql: str, values: Iterable[Any]) -> Rows:
+    """Rows of `sql`, in which `{}` stands for the list of values of an IN."""
+    wanted = list(values)
+    if connection.dialect != "sqlite":
+        return connection.ask(arrays.with_list(sql), (wanted,))
+    found: Rows = []
+    for start in range(0, len(wanted), MAX_PARAMETERS):
+        part = wanted[start : start + MAX_PARAMETERS]
+        found += connection.ask(_with_marks(sql, len(part)), part)
+    return found
+
+
+async def select_in(connection: AsyncConnection, *, sql: str, values: Iterable[Any]) -> Rows:
+    """`select_rows`, run by itself."""
+    return await run(connection, select_rows, sql=sql, values=values)
+
+
+@lru_cache(maxsize=8_192)
+def _insert(table: str, columns: tuple[str, ...], rows: int, conflict: str) -> str:
+    values = ",".join([f"({_marks(len(columns))})"] * rows)
+    names = ",".join(f'"{name}"' for name in columns)
+    return f"INSERT OR ROLLBACK INTO {table} ({names}) VALUES {values} {conflict}"  # noqa: S608
+
+
+@lru_cache(maxsize=8_192)
+def _with_marks(sql: str, count: int) -> str:
+    return sql.replace("{}", _marks(count))
+
+
+def _marks(count: int) -> str:
+    return ",".join("?" * count)

@@ -1,0 +1,39 @@
+"""The tables. Private to this folder: `mapping` turns rows into values of `reconcile` and back.
+
+SQLModel validates nothing in a table model, so every value that enters has been checked before:
+events by the provider's profile, records by the operation that makes them.
+
+    truth   deliveries  records  revisions  rejections  tokens  signoffs
+            operators  audit  imports  book_lines  statement_lines  closings  closing_prints
+            match_rules  runs  breaks  break_versions  break_seen  break_turns  break_deeds
+            erasures
+    index   events  links  contested        rebuilt from deliveries by `reindex`
+            phones                           added to by `reindex`: of some the bodies are gone
+    cache   ledgers  takings                rebuilt by `refold --all`, and by the next run
+    marks   order_due  unanswered  notifications  meta  counters
+"""
+
+from app.database.tables import (
+    core,
+    evidence,
+    finance,
+    outgoing,
+    people,
+    periods,
+    personal,
+    reconciling,
+)
+from app.database.tables.base import ONLY, metadata
+
+__all__ = [
+    "ONLY",
+    "core",
+    "evidence",
+    "finance",
+    "metadata",
+    "outgoing",
+    "people",
+    "periods",
+    "personal",
+    "reconciling",
+]

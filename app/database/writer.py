@@ -1,0 +1,307 @@
+"""The one way to write: transactions one after another on one connection, and fail-stop.
+
+Every transaction is shielded from cancellation: a scope cancelled in the middle of one would leave
+the driver's thread with a half-made transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.database import postgresql
+from app.database.engine import BUSY_TIMEOUT_MS
+from app.database.faults import as_store_error, driver_errors
+from app.database.locks import WriteLock
+from app.database.place import Place
+from app.database.space import Space
+from app.database.statements import (
+    Plain,
+    PlainConnection,
+    Result,
+    Rows,
+    Words,
+    run,
+    run_transaction,
+)
+from app.database.wal import LogLength, Mode, fold_log
+
+TURN_S: Final = 5.0
+"""How long a writer waits for those before it. Transactions take milliseconds."""
+
+
+def _ask(connection: PlainConnection, sql: str) -> Rows:
+    return connection.ask(sql)
+
+
+async def _fold(connection: AsyncConnection, mode: Mode) -> None:
+    try:
+        await run(connection, fold_log, mode)
+    finally:
+        if mode != "PASSIVE":
+            await run(connection, _ask, f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+
+
+def _touch(connection: PlainConnection) -> None:
+    """A write that leaves the database as it was, but needs all that a real one needs."""
+    connection.ask(
+        "INSERT INTO counters (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=counters.value+1",
+        ("writable", 1),
+    )
+
+
+class Writer:
+    """Serialises transactions. After a storage I/O error it refuses for ever."""
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        *,
+        lock: WriteLock | None,
+        log: LogLength | None,
+        place: Place | None,
+        space: Space,
+    ) -> None:
+        """lock, log, place: between processes on one SQLite file, its write-ahead log's length, and
+        where both lie."""
+        self._engine = engine
+        self._between_processes = lock
+        self._log = log
+        self._place = place
+        self.space = space
+        self._turn = asyncio.Lock()
+        self._connection: AsyncConnection | None = None
+        self._connected_before = False
+        self._run_transaction = (
+            run_transaction if self.dialect == "sqlite" else postgresql.run_transaction
+        )
+        self._poison: str | None = None
+        self.trouble: str | None = None
+        """Why the last commit could not be made, one sentence; None when it could."""
+        self.on_poison: Callable[[str], None] = lambda reason: None
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`: how statements are written."""
+        return self._engine.dialect.name
+
+    @property
+    def poison(self) -> str | None:
+        """Why nothing more may be written, one sentence; None while all is well."""
+        return self._poison
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether another process waits for the transaction under way here; False on PostgreSQL,
+        where none has to."""
+        return self._between_processes is not None and self._between_processes.is_wanted()
+
+    def fail(self, reason: str) -> None:
+        """Stop for good. Whoever supervises the process is told why, once."""
+        if self._poison is None:
+            self._poison = reason
+            self.on_poison(reason)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction; committed when the block ends, rolled back when it raises.
+
+        Raises StorePoisoned or StoreUnavailable for what the database reports.
+        """
+        async with self._alone() as connection, connection.begin():
+            yield connection
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[AsyncConnection]:
+        """The connection, for this caller alone among all writers, in no transaction yet."""
+        await self._wait_for_turn()
+        try:
+            if self._poison is not None:
+                raise StorePoisoned(self._poison)
+            with anyio.CancelScope(shield=True):
+                try:
+                    await self._take()
+                    connection = await self._connected()
+                    yield connection
+                    self.check_place()
+                    await self._fold_long_log(connection)
+                except driver_errors() as error:
+                    meaning = self.judged(error)
+                    if isinstance(meaning, StoreUnavailable):
+                        await self._give_up_connection()
+                    raise meaning from error
+                finally:
+                    self._release()
+        finally:
+            self._turn.release()
+
+    def check_place(self) -> None:
+        """Are the files still those that were opened? Asked after each commit, before anybody hears
+        of it. Raises StorePoisoned, for good."""
+        loss = None if self._place is None else self._place.loss()
+        if loss is not None:
+            self.fail(loss)
+            raise StorePoisoned(loss)
+
+    async def _wait_for_turn(self) -> None:
+        """Raises StoreUnavailable where another writer does not come to an end: whoever asks is not
+        to wait as long as a disk that hangs."""
+        try:
+            # Even where the turn looks free: those who waited before have it next.
+            async with asyncio.timeout(TURN_S):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                "another write has not ended for some seconds; try again", reason="busy"
+            ) from None
+
+    async def connect(self) -> None:
+        """Make the connection now, with all that is asked of a new one. Raises as `transaction`
+        does."""
+        async with self._alone():
+            pass
+
+    async def checkpoint(self) -> bool:
+        """Fold SQLite's write-ahead log into the file, and sync both.
+
+        Where another process holds a snapshot, so that the log cannot be emptied, all of it that
+        can be is folded and False is returned. Raises as `transaction` does.
+        """
+        for mode in ("TRUNCATE", "PASSIVE"):
+            async with self._alone() as connection:
+                rows = await run(connection, _ask, f"PRAGMA wal_checkpoint({mode})")
+            if rows[0][0] == 0:
+                return mode == "TRUNCATE"
+        return False
+
+    async def tidy(self, tables: Sequence[str]) -> bool:
+        """Let go of what deleted rows have left behind: on SQLite in the log, which is folded and
+        emptied; on PostgreSQL in the tables, which are vacuumed. False where a reader held it up.
+
+        Raises as `transaction` does.
+        """
+        if self.dialect == "sqlite":
+            return await self.checkpoint()
+        async with self._alone() as connection:
+            await postgresql.vacuum(connection, tables)
+        return True
+
+    async def rewrite(self) -> None:
+        """Write an SQLite database anew, so that nothing deleted is left in it; nobody else may
+        have it open. Raises as `transaction` does."""
+        async with self._alone() as connection:
+            await run(connection, _ask, "VACUUM")
+
+    async def _fold_long_log(self, connection: AsyncConnection) -> None:
+        """After a commit. Only an I/O error matters: the commit is made, the log can wait."""
+        mode = None if self._log is None else self._log.folding_due()
+        if mode is None:
+            return
+        try:
+            await _fold(connection, mode)
+        except driver_errors() as error:
+            meaning = self.judged(error)
+            if not isinstance(meaning, StoreUnavailable):
+                raise meaning from error
+
+    async def make_room(self) -> None:
+        """Where the disk has too little, the log gives back what it took while somebody held it up.
+
+        Raises StoreUnavailable where that was not enough.
+        """
+        log = None if self._connection is None else self._log
+        try:
+            self.space.check(log_bytes=0 if log is None else log.excess_bytes())
+        except StoreUnavailable:
+            if log is None or not log.may_give_room():
+                raise
+            async with self._alone() as connection:
+                await _fold(connection, "TRUNCATE")
+            self.space.check(log_bytes=log.excess_bytes())
+
+    async def commit(
+        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
+    ) -> Result:
+        """Run a plain function as one transaction, if the disk has room. Raises as `transaction`
+        does."""
+        try:
+            await self.make_room()
+            async with self._alone() as connection:
+                result = await self._run_transaction(
+                    connection, lambda plain: function(plain, *args, **words)
+                )
+        except StoreUnavailable as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = None
+        return result
+
+    async def check(self) -> None:
+        """Is there room, and if the last commit failed, does one that changes nothing succeed?
+
+        Raises as `transaction` does.
+        """
+        await self.make_room()
+        if self.trouble is not None:
+            await self.commit(_touch)
+
+    def judged(self, error: Exception) -> Exception:
+        """What a driver's error means to callers. A fatal one, met by a reader too, stops all."""
+        if self.dialect == "sqlite" and isinstance(error, OSError):
+            return error
+        meaning = as_store_error(error)
+        if meaning is None:
+            return error
+        if isinstance(meaning, StorePoisoned):
+            self.fail(str(meaning))
+        return meaning
+
+    async def _connected(self) -> AsyncConnection:
+        if self._connection is None:
+            try:
+                self._connection = await self._engine.connect()
+            except ConfigurationError as error:
+                if self._connected_before:  # the server came back with other settings
+                    self.fail(str(error))
+                    raise StorePoisoned(str(error)) from error
+                raise
+            self._connected_before = True
+            if self._place is not None:
+                self._place.note()
+        return self._connection
+
+    async def _give_up_connection(self) -> None:
+        """On PostgreSQL: what became of its transaction is not known, and it may be dead."""
+        if self.dialect != "sqlite" and self._connection is not None:
+            connection, self._connection = self._connection, None
+            await connection.invalidate()
+            await connection.close()
+
+    async def _take(self) -> None:
+        if self._between_processes is not None:
+            await self._between_processes.take()
+
+    def _release(self) -> None:
+        if self._between_processes is not None:
+            self._between_processes.release()
+
+    async def close(self) -> None:
+        """Close the connection; on SQLite the last one to close folds the log into the file."""
+        with anyio.CancelScope(shield=True):
+            if self._connection is not None:
+                await self._take()
+            try:
+                if self._connection is not None:
+                    await self._connection.close()
+                await self._engine.dispose()
+            finally:
+                self._release()
+                if self._between_processes is not None:
+                    self._between_processes.close()

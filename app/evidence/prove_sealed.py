@@ -1,0 +1,140 @@
+"""Proves to strangers that something was sealed, and that a log only grew.
+
+A proof holds the leaf's document, so that whoever has it can take its hash, climb to the head with
+the hashes beside the path (RFC 9162, 2.1.3.2) and compare that with a checkpoint that is signed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
+from app.database.engine import Connection
+from app.evidence.checkpoint import Checkpoint, read_checkpoint
+from app.receiving.context import Desk
+from app.sealing.leaf_store import Members
+from app.sealing.log_store import (
+    SignedHead,
+    first_head_over,
+    head_of,
+    kept_hashes,
+    leaves_of,
+    newest_head,
+)
+from reconcile.transparency.merkle import Hash, consistency_spans, inclusion_spans
+from reconcile.transparency.merkle_tiles import computed, needed
+
+AT_ONCE: Final = 1_000
+"""Leaves proved on one snapshot: an order has some dozens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """That one leaf is in the log. `path`: the hashes beside its way to the head, lowest first."""
+
+    subject: str
+    kind: str
+    number: int
+    leaf: Members
+    leaf_hash: Hash
+    path: Sequence[Hash]
+
+    def document(self) -> dict[str, Any]:
+        """For JSON, hashes in hex."""
+        return {
+            "id": self.subject,
+            "kind": self.kind,
+            "number": self.number,
+            "leaf": self.leaf,
+            "leaf_hash": self.leaf_hash.hex(),
+            "path": [each.hex() for each in self.path],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proofs:
+    """Proofs of several leaves against one checkpoint, in the log's order."""
+
+    checkpoint: Checkpoint
+    note: str
+    proofs: Sequence[Proof]
+
+
+async def proofs_of(
+    connection: Connection, subjects: Collection[str], *, earliest: bool = False
+) -> Proofs:
+    """Proofs of deliveries and records by id, and of `revision:N` and `deed:N`.
+
+    Against the newest checkpoint; with `earliest`, against the first that covers them all, which
+    is the same one for ever. Raises NotFoundError where one of them is not sealed (yet), and
+    UsageError for more than AT_ONCE.
+    """
+    if len(subjects) > AT_ONCE:
+        raise UsageError(f"at most {AT_ONCE} leaves are proved at once; ask for fewer")
+    leaves = await leaves_of(connection, subjects)
+    missing = sorted(set(subjects) - leaves.keys())
+    if missing:
+        raise NotFoundError(f"{missing[0]} is not sealed: `tallyhook log seal` seals what waits")
+    last = max((leaf.number for leaf in leaves.values()), default=0)
+    signed = await (first_head_over(connection, last) if earliest else newest_head(connection))
+    if signed is None or signed.size <= last:
+        raise NotFoundError("no checkpoint covers it; `tallyhook log verify` says what is wrong")
+    ordered = sorted(leaves.values(), key=lambda leaf: leaf.number)
+    proofs = [
+        Proof(
+            subject=leaf.subject,
+            kind=leaf.kind,
+            number=leaf.number,
+            leaf=leaf.members(),
+            leaf_hash=leaf.hash,
+            path=await path_to(connection, leaf.number, size=signed.size),
+        )
+        for leaf in ordered
+    ]
+    return Proofs(checkpoint=read_checkpoint(signed.note), note=signed.note, proofs=proofs)
+
+
+async def path_to(connection: Connection, number: int, *, size: int) -> list[Hash]:
+    """The hashes beside a leaf's way to the head of `size` leaves: two queries, no tree."""
+    spans = inclusion_spans(number, size=size)
+    kept = await kept_hashes(connection, needed(spans))
+    return [computed(span, kept) for span in spans]
+
+
+async def prove_sealed(desk: Desk, subject: str) -> dict[str, Any]:
+    """One proof against the newest checkpoint, for JSON. Raises NotFoundError."""
+    async with desk.store.reading() as connection:
+        found = await proofs_of(connection, [subject])
+    proof = found.proofs[0].document()
+    return {**proof, "size": found.checkpoint.size, "checkpoint": found.note}
+
+
+async def newest_checkpoint(desk: Desk) -> SignedHead:
+    """The newest checkpoint. Raises NotFoundError while nothing is sealed."""
+    async with desk.store.reading() as connection:
+        found = await newest_head(connection)
+    if found is None:
+        raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
+    return found
+
+
+async def prove_growth(desk: Desk, *, old: int, new: int) -> dict[str, Any]:
+    """That the log of `new` leaves began with that of `old`, for JSON.
+
+    Raises NotFoundError where there was no checkpoint of such a size, UsageError for old > new.
+    """
+    if not 0 < old <= new:
+        raise UsageError("say the smaller size first; both are sizes of checkpoints")
+    async with desk.store.reading() as connection:
+        heads = [await head_of(connection, size) for size in (old, new)]
+        spans = consistency_spans(old, size=new)
+        kept = await kept_hashes(connection, needed(spans))
+    notes = [None if head is None else head.note for head in heads]
+    if None in notes:
+        wrong = old if notes[0] is None else new
+        raise NotFoundError(f"there was no checkpoint of {counted(wrong, 'leaf', 'leaves')}")
+    path = [computed(span, kept).hex() for span in spans]
+    return {"old": notes[0], "new": notes[1], "path": path}

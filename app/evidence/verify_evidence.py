@@ -1,0 +1,165 @@
+"""Verifies an evidence bundle. Needs no database and no configuration: the file is all there is.
+
+The steps that any Python can do are those of `app.evidence.verify`, which every bundle holds; here
+are those that take more: ed25519, `reconcile`, and the providers' own schemes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import LEAF, counted
+from app.evidence import minisign
+from app.evidence.bundle import ABOUT, KEY, KEY_PEM
+from app.evidence.checkpoint import NotACheckpoint, note_holds, read_checkpoint
+from app.evidence.keys import PublicKey
+from app.evidence.reread_evidence import bodies, provider_signatures
+from app.evidence.verify import (
+    MANIFEST,
+    MAX_BYTES,
+    SIGNATURE,
+    UNSEALED,
+    Bundle,
+    Step,
+    Wrong,
+    deliveries,
+    digests,
+    inclusion,
+    ledger,
+    steps_of,
+)
+
+Found = tuple[bool | None, str]
+
+MAX_KEY_FILE: Final = 4096
+"""Characters of a public key's file, of which ours have some 100."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What became of each step. `order` and `as_of` are the bundle's word; None without one."""
+
+    order: str | None
+    as_of: str | None
+    steps: tuple[Step, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Whether no step failed."""
+        return all(each.passed is not False for each in self.steps)
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        steps = [
+            {"step": each.name, "passed": each.passed, "sentence": each.sentence}
+            for each in self.steps
+        ]
+        return {"valid": self.valid, "order": self.order, "as_of": self.as_of, "steps": steps}
+
+
+def read_bundle(path: Path) -> bytes:
+    """The bytes of a bundle's file, up to a bound. Raises NotFoundError and UsageError."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {path}") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def trusted_key(given: str) -> PublicKey:
+    """The key in a line of minisign's form, or in a file. Raises UsageError."""
+    path = Path(given)
+    try:
+        text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
+        return minisign.read_public_key(text)
+    except (OSError, ValueError, minisign.NotSigned) as error:
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(
+            f"--key: {said}; give the line of minisign's public key, or a file with it"
+        ) from None
+
+
+def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> Verified:
+    """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise."""
+    checks: list[tuple[str, Callable[[Bundle], Any]]] = [
+        ("digests", digests),
+        ("signature", lambda bundle: _signature(bundle, trusted)),
+        ("deliveries", deliveries),
+        ("inclusion", inclusion),
+        ("checkpoint", _checkpoint),
+        ("ledger", ledger),
+        ("bodies", bodies),
+        ("provider_signatures", provider_signatures),
+    ]
+    bundle, steps = steps_of(archive, checks)
+    manifest = {} if bundle is None else bundle.manifest
+    return Verified(
+        order=_text(manifest.get("order")), as_of=_text(manifest.get("as_of")), steps=tuple(steps)
+    )
+
+
+def _text(given: object) -> str | None:
+    return given if isinstance(given, str) else None
+
+
+_NOT_WHOSE: Final = (
+    "That proves that nothing was changed since, not whose key it is: compare the key with one "
+    "that you have from the shop by another way (--key)."
+)
+
+
+def _signature(bundle: Bundle, trusted: PublicKey | None) -> Found:
+    public, text = _key(bundle), _decoded(bundle, SIGNATURE)
+    if not text.startswith(f"untrusted comment: {ABOUT}\n"):
+        raise Wrong("the signature's first line, which no signature covers, was changed")
+    try:
+        minisign.trusted_comment(public, bundle.members[MANIFEST], text)
+    except minisign.NotSigned as error:
+        raise Wrong(f"the manifest is not signed with the key in the bundle: {error}") from None
+    name = minisign.key_name(public)
+    if trusted is None:
+        return True, f"Signed with the key {name} that is in the bundle. {_NOT_WHOSE}"
+    if trusted != public:
+        other = minisign.key_name(trusted)
+        raise Wrong(f"it is signed with the key {name}, and not with {other}, the one to trust")
+    return True, f"Signed with the key {name}, the one to trust."
+
+
+def _key(bundle: Bundle) -> PublicKey:
+    try:
+        public = minisign.read_public_key(_decoded(bundle, KEY))
+    except minisign.NotSigned as error:
+        raise Wrong(f"{KEY}: {error}") from None
+    if public.pem() != _decoded(bundle, KEY_PEM):
+        raise Wrong(f"{KEY} and {KEY_PEM} are not the same key")
+    return public
+
+
+def _checkpoint(bundle: Bundle) -> Found:
+    """By the key that signed the manifest, or one that signed for the log before it."""
+    if "checkpoint.txt" not in bundle.members:
+        return None, UNSEALED
+    note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
+    earlier = [PublicKey(bytes.fromhex(each)) for each in bundle.document("log.json")["keys"]]
+    try:
+        found = read_checkpoint(note)
+    except NotACheckpoint as error:
+        raise Wrong(str(error)) from None
+    for public in (newest, *reversed(earlier)):
+        if note_holds(note, name=found.origin, public=public):
+            which = "the same key" if public == newest else "an earlier key of this log"
+            size = counted(found.size, *LEAF)
+            return True, f"Signed with {which}: the log {found.origin} at {size}."
+    raise Wrong("the checkpoint is not signed with a key of this log")
+
+
+def _decoded(bundle: Bundle, name: str) -> str:
+    if name not in bundle.members:
+        raise Wrong(f"{name} is missing")
+    return bundle.members[name].decode("utf-8")

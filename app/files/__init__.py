@@ -1,1 +1,0 @@
-"""Tables from files: order books and statements, as merchants and providers write them."""

@@ -1,0 +1,26 @@
+"""Order books and statements: imported, matched with ledgers, reported, and months closed."""
+
+__all__ = (
+    "book_phone_store",
+    "break_acts",
+    "close_period",
+    "closed_periods",
+    "import_kinds",
+    "imports",
+    "late_money",
+    "ledger_line_store",
+    "ledger_lines",
+    "match_rules",
+    "read_breaks",
+    "read_lines",
+    "reconcile_period",
+    "reconcile_rows",
+    "report_journal",
+    "report_period",
+    "reports.accounts",
+    "reports.journal",
+    "reports.render",
+    "rule_file",
+    "run_document",
+    "verify_periods",
+)

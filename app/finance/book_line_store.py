@@ -1,0 +1,169 @@
+"""Lines of order books: written by imports, read in key order as of any instant.
+
+A line is what the books say of one reference of one kind; references that `match_key` holds for
+equal are one. It keeps its id, `bok_` and 20 hex digits, from version to version; the id of a
+version is that, a dot, and the number of its import. These are not the `records` that ledgers
+are folded from: a book is compared with ledgers, and never makes one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import (
+    PlainConnection,
+    Rows,
+    insert_rows,
+    run,
+    select_in,
+    select_rows,
+    stream,
+)
+from app.finance.import_store import newest_published
+from app.finance.line_version_store import KNOWN, Written, supersede
+from reconcile.instants import Instant
+from reconcile.matching.books import BookLine
+from reconcile.money import Money
+
+STAGED: Final = (
+    "match_key",
+    "kind",
+    "reference",
+    "minor",
+    "currency",
+    "placed_at",
+    "status",
+    "group_key",
+    "group_name",
+    "phone",
+)
+"""What an import brings of a line."""
+
+COLUMNS: Final = ("match_key", "kind", "since", "line", *STAGED[2:])
+
+AT_ONCE: Final = 4_000
+"""Lines in memory at a time, less than half a kilobyte each."""
+
+ERASED: Final = ""
+"""A phone that was there and was erased; a later version of the line does not bring it back."""
+
+_ROWS: Final = (
+    "SELECT match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "  # noqa: S608
+    f"group_name FROM book_lines WHERE {KNOWN}"
+)
+
+
+def line_id_of(match_key: str, kind: str) -> str:
+    """What all versions of a line share: `bok_` and 20 hex digits."""
+    told = hashlib.blake2b(f"{kind}\x1f{match_key}".encode(), digest_size=10)
+    return "bok_" + told.hexdigest()
+
+
+async def write_book(
+    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
+) -> Written:
+    """Add the versions that rows of STAGED make, no two of one line, as of an import."""
+    return await run(connection, _write, rows, number)
+
+
+async def compare_book(connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]) -> Written:
+    """What `write_book` would write."""
+    return (await run(connection, _decide, rows))[0]
+
+
+def _write(connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int) -> Written:
+    counts, fresh, behind = _decide(connection, rows)
+    if behind:
+        keys = ("match_key", "kind", "since")
+        supersede(connection, table="book_lines", keys=keys, rows=behind, number=number)
+    insert_rows(
+        connection,
+        table="book_lines",
+        columns=COLUMNS,
+        rows=[(*row[:2], number, line_id_of(row[0], row[1]), *row[2:]) for row in fresh],
+    )
+    return counts
+
+
+def _decide(
+    connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
+) -> tuple[Written, list[tuple[Any, ...]], Rows]:
+    """The counts, the rows to be added, and the keys of the versions that they supersede."""
+    keys = {row[0] for row in rows}
+    if not keys or not _any_between(connection, min(keys), max(keys)):
+        return Written(new=len(rows)), list(rows), []
+    sql = (
+        f"SELECT match_key, kind, since, {', '.join(STAGED[2:])} FROM book_lines "  # noqa: S608
+        "WHERE match_key IN ({}) AND until IS NULL"
+    )
+    found = select_rows(connection, sql=sql, values=keys)
+    current = {row[:2]: row for row in found}
+    fresh, behind, new = [], [], 0
+    for row in rows:
+        known = current.get(row[:2])
+        if known is None:
+            fresh.append(row)
+            new += 1
+        else:
+            kept = (*row[:-1], ERASED) if known[-1] == ERASED else row
+            if kept[2:] != known[3:]:
+                fresh.append(kept)
+                behind.append(known[:3])
+    counts = Written(new=new, changed=len(behind), unchanged=len(rows) - len(fresh))
+    return counts, fresh, behind
+
+
+def _any_between(connection: PlainConnection, first: str, last: str) -> bool:
+    """Whether there is any line: a book that is all new, as the first one is, need not look up each
+    of its keys."""
+    sql = "SELECT 1 FROM book_lines WHERE match_key BETWEEN ? AND ? LIMIT 1"
+    return bool(connection.ask(sql, (first, last)))
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+async def book_rows(
+    connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
+) -> AsyncIterator[Rows]:
+    """Lines as they were known at an instant, in key order, some thousand at a time.
+
+    Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group).
+    first, beyond  only keys from `first` on and before `beyond`
+    """
+    ends = "match_key >= :first" + ("" if beyond is None else " AND match_key < :beyond")
+    values = {"first": first, "number": await newest_published(connection, as_of=as_of)}
+    if beyond is not None:
+        values["beyond"] = beyond
+    sql = f"{_ROWS} AND {ends} ORDER BY match_key, kind"
+    async for rows in stream(connection, sql, at_once=AT_ONCE, values=values):
+        yield rows
+
+
+async def book_lines_of(
+    connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
+) -> list[tuple[str, BookLine]]:
+    """(key, line) of the lines that these keys name, by reference or by group."""
+    number = await newest_published(connection, as_of=as_of)
+    rows = set[tuple[Any, ...]]()
+    for column in ("match_key", "group_key"):
+        sql = _ROWS.replace(":number", str(number)) + f" AND {column} IN ({{}})"
+        rows |= set(await select_in(connection, sql=sql, values=set(keys)))
+    return [(row[0], book_line_of(row)) for row in sorted(rows, key=lambda row: row[:2])]
+
+
+def book_line_of(row: Sequence[Any]) -> BookLine:
+    """The value of a row of `book_rows`."""
+    return BookLine(
+        line_id=row[1],
+        reference=row[2],
+        kind=row[3],
+        money=Money(minor=row[4], currency=row[5]),
+        placed_at=row[6],
+        status=row[7],
+        group=row[8],
+    )

@@ -1,0 +1,211 @@
+"""What people do about breaks: assign, comment, accept, match by hand, and take that back.
+Everything is only added.
+
+Each deed is one transaction with its place in the audit trail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.access.operator_store import Operator
+from app.access.operators import Action, note_deed, permitted, seconded
+from app.core.errors import UsageError
+from app.core.masking import looks_like_a_phone
+from app.database.engine import Connection
+from app.finance.break_store import (
+    BreakDeed,
+    add_break_deed,
+    breaks_of_subject,
+    deciding_alone,
+    lines_matched_with,
+    matched_by_hand,
+)
+from app.finance.read_breaks import SeenBreak, break_in
+from app.finance.rule_file import read_rules
+from app.finance.rule_store import rules_in_force
+from app.receiving.context import Desk
+from reconcile.matching.breaks import Break
+from reconcile.matching.breaks_life import Deed
+from reconcile.matching.rows import name_of
+from reconcile.money import Money, major_text
+
+REASON_MAX: Final = 2_000
+"""Characters of what a person says: a page."""
+
+_ACTIONS: Final[dict[Deed, Action]] = {
+    "assigned": "break_assigned",
+    "commented": "break_commented",
+    "accepted": "break_accepted",
+    "matched": "break_matched",
+    "unmatched": "break_unmatched",
+    "settled": "late_money_settled",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What a person wants to do: of which kind, in whose name, and why.
+
+    value  to whom it is assigned, which line it is, or no longer is, matched with, how late money
+           is settled
+    """
+
+    deed: Deed
+    by: str | None
+    reason: str = ""
+    value: str = ""
+    second: str | None = None
+
+
+async def assign_break(desk: Desk, name: str, *, to: str, by: str | None) -> None:
+    """Make it somebody's; an empty name makes it nobody's."""
+    if to and not (to.isprintable() and to == to.strip() and len(to) <= 80):
+        raise UsageError("--to takes a name of at most 80 printable characters")
+    await _do(desk, name, Doing(deed="assigned", by=by, value=to))
+
+
+async def comment_break(desk: Desk, name: str, *, note: str, by: str | None) -> None:
+    """Say something about it."""
+    await _do(desk, name, Doing(deed="commented", by=by, reason=note))
+
+
+async def accept_break(
+    desk: Desk, name: str, *, reason: str, by: str | None, second: str | None
+) -> None:
+    """Write it off. Above the amount that the rules set, a second person must agree."""
+    await _do(desk, name, Doing(deed="accepted", by=by, reason=reason, second=second))
+
+
+async def match_break(desk: Desk, name: str, *, line: str, reason: str, by: str | None) -> None:
+    """Say that a left-over line belongs to it; the next run heeds that."""
+    await _do(desk, name, Doing(deed="matched", by=by, reason=reason, value=line))
+
+
+async def unmatch_break(
+    desk: Desk, name: str, *, line: str = "", reason: str, by: str | None
+) -> str:
+    """Take a match by hand back, of a closed break too; the next run no longer heeds it.
+
+    line  which, if there are several. Returns the line in the version that was matched.
+    """
+    return await _do(desk, name, Doing(deed="unmatched", by=by, reason=reason, value=line))
+
+
+async def settle_break(
+    desk: Desk, name: str, *, action: str, reason: str, by: str | None, second: str | None
+) -> None:
+    """Decide what becomes of late money. What keeps it is an acceptance, and takes two as one."""
+    doing = Doing(deed="settled", by=by, reason=reason, value=action, second=second)
+    await _do(desk, name, doing)
+
+
+async def _do(desk: Desk, name: str, doing: Doing) -> str:
+    """Returns the value as it was written."""
+    if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
+        raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
+    if looks_like_a_phone(doing.reason):
+        raise UsageError("leave the phone number out: what is said of a break is kept for ever")
+    action = _ACTIONS[doing.deed]
+    async with desk.store.writing() as connection:
+        await deciding_alone(connection)
+        now = desk.clock.now()
+        who = await permitted(connection, by=doing.by, action=action)
+        found = await break_in(connection, name)
+        second = await _checked(connection, found, doing, who)
+        value = doing.value
+        if doing.deed == "unmatched":
+            value = await _standing_match(connection, name, line=value)
+        await add_break_deed(
+            connection,
+            BreakDeed(
+                break_id=name,
+                at=now,
+                who=who.name,
+                deed=doing.deed,
+                money=found.seen.money,
+                value=value,
+                reason=doing.reason,
+                second=second,
+            ),
+        )
+        await note_deed(
+            connection,
+            who,
+            action=action,
+            subject=name,
+            at=now,
+            reason=doing.reason,
+            facts=_facts(value, found.seen.money, second),
+        )
+    return value
+
+
+def _facts(value: str, money: Money, second: str | None) -> dict[str, str | int]:
+    facts: dict[str, str | int] = {"amount": major_text(money), "currency": money.currency}
+    if value:
+        facts["value"] = value
+    if second is not None:
+        facts["second"] = second
+    return facts
+
+
+async def _checked(
+    connection: Connection, found: SeenBreak, doing: Doing, who: Operator
+) -> str | None:
+    """The second person's name, where there is one. Raises UsageError for what may not be done."""
+    if doing.deed in ("accepted", "matched", "settled") and found.life.state == "closed":
+        raise UsageError(f"{found.identity} is closed: {found.life.because}")
+    if doing.deed == "matched":
+        await _free_line(connection, found, doing.value)
+    if doing.deed in ("accepted", "settled"):
+        refund = doing.value == "refund"  # it accepts nothing
+        because = None if refund else await _too_much(connection, found.seen)
+        action = _ACTIONS[doing.deed]
+        return await seconded(connection, who, by=doing.second, action=action, because=because)
+    return None
+
+
+async def _too_much(connection: Connection, seen: Break) -> str | None:
+    """Why one person may not accept so much alone; None where they may."""
+    money = seen.money
+    saved = await rules_in_force(connection)
+    limits = {} if saved is None else read_rules(saved.toml).alone_max
+    if limits and seen.cause == "unresolved" and not money.minor:
+        return "how much is at stake is not known, and one person may accept up to a limit only"
+    limit = limits.get(money.currency)
+    if limit is None or money.minor <= limit:
+        return None
+    most = Money(minor=limit, currency=money.currency)
+    return f"{money} is more than the {most} that one person may accept"
+
+
+async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:
+    """A line that is left over: near to this break, or what another open break is about."""
+    claimed = await matched_by_hand(connection, line)
+    if claimed is not None:
+        raise UsageError(f"{line} was matched with {claimed} by hand; it cannot be claimed again")
+    subject = name_of(line)
+    near = {name_of(each.line) for each in found.seen.candidates}
+    if subject in near:
+        return
+    for other in await breaks_of_subject(connection, subject):
+        if other != found.identity and (await break_in(connection, other)).life.state != "closed":
+            return
+    raise UsageError(
+        f"{line} is not left over: `tallyhook breaks show {found.identity}` names its candidates"
+    )
+
+
+async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
+    """The line of a break's match that is to be taken back. Raises UsageError where none is."""
+    matched = await lines_matched_with(connection, name)
+    meant = [each for each in matched if not line or name_of(each) == name_of(line)]
+    if len(meant) == 1:
+        return meant[0]
+    if not matched:
+        raise UsageError(
+            f"{name} has no match by hand; `tallyhook breaks show {name}` shows its history"
+        )
+    raise UsageError(f"{name} is matched by hand with {', '.join(matched)}; name one as --line")

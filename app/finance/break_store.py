@@ -1,0 +1,203 @@
+"""Breaks and their steps: what runs did to them, and what people did."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.locks_shared import RECONCILING, take_lock
+from app.database.statements import run, select_in, stream
+from reconcile.instants import LATEST, Instant
+from reconcile.matching.breaks import Break
+from reconcile.matching.breaks_life import Step
+from reconcile.matching.breaks_text import break_in
+from reconcile.matching.rows import name_of
+from reconcile.matching.rules import HandMatch, hand_match
+from reconcile.money import Money
+
+_TURNS: Final = (
+    "SELECT break_turns.break_id, runs.at, 0, runs.number, turn, minor, currency, cites "
+    "FROM break_turns JOIN runs ON runs.number = break_turns.run "
+    "JOIN break_versions ON break_versions.break_id = break_turns.break_id "
+    "AND break_versions.version = break_turns.version WHERE break_turns.break_id IN ({})"
+)
+
+_DEEDS: Final = (
+    "SELECT break_id, at, 1, number, deed, minor, currency, who, second, value, reason "
+    "FROM break_deeds WHERE break_id IN ({})"
+)
+
+_LATEST: Final = (
+    "SELECT break_id, seen FROM break_versions AS version WHERE break_id IN ({}) AND version = "
+    "(SELECT turn.version FROM break_turns AS turn JOIN runs ON runs.number = turn.run "
+    "WHERE turn.break_id = version.break_id ORDER BY turn.run DESC LIMIT 1)"
+)
+
+
+async def breaks_after(
+    connection: AsyncConnection, *, after: str, limit: int, causes: Sequence[str] = ()
+) -> list[str]:
+    """Ids of breaks that a run gave life, by id; only of these causes, where some are named."""
+    wanted = {f"cause{place}": cause for place, cause in enumerate(causes)}
+    of_causes = f" AND cause IN ({', '.join(f':{name}' for name in wanted)})" if wanted else ""
+    rows = await connection.execute(
+        text(
+            f"SELECT id FROM breaks WHERE id > :after{of_causes} AND EXISTS "  # noqa: S608
+            "(SELECT 1 FROM break_turns WHERE break_id = id) ORDER BY id LIMIT :limit"
+        ),
+        {"after": after, "limit": limit, **wanted},
+    )
+    return [row[0] for row in rows]
+
+
+async def breaks_of_subject(connection: AsyncConnection, subject: str) -> list[str]:
+    """Ids of the breaks that are about this line, and that a run gave life."""
+    rows = await connection.execute(
+        text(
+            "SELECT id FROM breaks WHERE subject = :subject AND EXISTS "
+            "(SELECT 1 FROM break_turns WHERE break_id = id) ORDER BY id"
+        ),
+        {"subject": subject},
+    )
+    return [row[0] for row in rows]
+
+
+async def decided_breaks(connection: AsyncConnection, number: int) -> AsyncIterator[list[str]]:
+    """Ids of breaks that a run saw and a person has decided about."""
+    sql = (
+        "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
+        "WHERE break_deeds.break_id = break_seen.break_id AND deed IN ('accepted', 'settled'))"
+    )
+    async for rows in stream(connection, sql, at_once=500, values={"run": number}):
+        yield [row[0] for row in rows]
+
+
+async def steps_of(
+    connection: AsyncConnection, names: Sequence[str], *, as_of: Instant = LATEST
+) -> dict[str, list[Step]]:
+    """The steps of each of these breaks up to an instant, in order."""
+    rows = [
+        *await select_in(connection, sql=_TURNS, values=names),
+        *await select_in(connection, sql=_DEEDS, values=names),
+    ]
+    found: dict[str, list[Step]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row[:4]):
+        name, at, by_person, number, kind, minor, currency, *rest = row
+        if at > as_of:
+            continue
+        money = Money(minor=minor, currency=currency)
+        if by_person:
+            who, second, value, reason = rest
+            step = Step(
+                at=at, kind=kind, money=money, by=who, second=second, value=value, reason=reason
+            )
+        else:
+            cites = tuple(json.loads(rest[0]))
+            step = Step(at=at, kind=kind, money=money, cites=cites, run=number)
+        found[name].append(step)
+    return found
+
+
+async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict[str, Break]:
+    """Of each of these breaks that a run gave life, what was last seen of it."""
+    rows = await select_in(connection, sql=_LATEST, values=names)
+    return {row[0]: break_in(row[1]) for row in rows}
+
+
+# --- what people do ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakDeed:
+    """One thing that a person did about a break; the fields are those of `Step`."""
+
+    break_id: str
+    at: Instant
+    who: str
+    deed: str
+    money: Money
+    value: str = ""
+    reason: str = ""
+    second: str | None = None
+
+
+async def deciding_alone(connection: AsyncConnection) -> None:
+    """Nobody else decides about breaks, and no run writes any, until the transaction ends."""
+    await run(connection, take_lock, RECONCILING)
+
+
+async def add_break_deed(connection: AsyncConnection, done: BreakDeed) -> None:
+    """Write it after all others."""
+    number = await connection.scalar(
+        text(
+            "INSERT INTO counters (name, value) VALUES ('break_deeds', 1) "
+            "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
+        )
+    )
+    await connection.execute(
+        text(
+            "INSERT INTO break_deeds (number, break_id, at, who, deed, value, reason, second, "
+            "minor, currency) VALUES (:number, :break_id, :at, :who, :deed, :value, :reason, "
+            ":second, :minor, :currency)"
+        ),
+        {
+            "number": number,
+            "minor": done.money.minor,
+            "currency": done.money.currency,
+            **{
+                name: getattr(done, name)
+                for name in ("break_id", "at", "who", "deed", "value", "reason", "second")
+            },
+        },
+    )
+
+
+def match_stands(as_of: Instant = LATEST) -> str:
+    """SQL: that a row of `break_deeds` is a match by hand which nobody had taken back by then."""
+    return (
+        f"deed = 'matched' AND at <= {as_of} AND NOT EXISTS ("  # noqa: S608
+        "SELECT 1 FROM break_deeds AS later WHERE later.deed = 'unmatched' "
+        "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
+        f"AND later.number > break_deeds.number AND later.at <= {as_of})"
+    )
+
+
+async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[HandMatch]:
+    """What people matched by then."""
+    rows = await connection.execute(
+        text(
+            "SELECT cause, order_ref, subject, value FROM break_deeds "  # noqa: S608
+            f"JOIN breaks ON id = break_id WHERE {match_stands(as_of)} ORDER BY number"
+        )
+    )
+    return [
+        hand_match(cause, order=order, subject=subject, given=given)
+        for cause, order, subject, given in rows
+    ]
+
+
+async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
+    """The break that a person gave this line to, in whatever version; None: nobody did."""
+    rows = await connection.execute(
+        text(f"SELECT break_id, value FROM break_deeds WHERE {match_stands()} ORDER BY number")  # noqa: S608
+    )
+    wanted = name_of(line)
+    return next((row[0] for row in rows if name_of(row[1]) == wanted), None)
+
+
+async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
+    """The lines that people gave to a break, in the versions that they saw."""
+    rows = await connection.execute(
+        text(
+            f"SELECT value FROM break_deeds WHERE {match_stands()} "  # noqa: S608
+            "AND break_id = :name ORDER BY number"
+        ),
+        {"name": name},
+    )
+    return [row[0] for row in rows]

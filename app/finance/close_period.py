@@ -1,0 +1,210 @@
+"""Closes a month: its report is made from the evidence, and kept with everything it rests on.
+
+    1 ask       who asks, and whether this month is the next
+    2 look      the month's report as of one instant
+    3 refuse    every reason against it at once
+    4 digest    what became known since the closing before, by kind and day
+    5 print     the report in every format
+    6 write     the closing, its prints and the deed, in one transaction
+
+Whoever is killed before the end has closed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any, Final
+
+from app.access.operator_store import Operator
+from app.access.operators import note_deed, permitted
+from app.core.errors import UsageError
+from app.database.engine import Connection
+from app.finance.closed_periods import CLOSING_BASIS, rules_form
+from app.finance.closing_store import Closed, add_closing, closed_periods
+from app.finance.print_report import printed
+from app.finance.report_period import Progress, report_period
+from app.orders.history_digest_store import history_digests
+from app.providers.source import Source
+from app.receiving.context import Desk
+from app.receiving.reverify import count_genuine
+from app.sealing.log_store import newest_head
+from reconcile.instants import Instant, format_instant
+from reconcile.periods import Month, month_named
+from reconcile.reporting.blockers import Blocker, in_report, rejected, too_early
+from reconcile.reporting.closing import Closing, Print, adjusted_in
+from reconcile.reporting.document import report_document
+from reconcile.reporting.figures import figures
+from reconcile.reporting.report import PeriodReport, Scope
+
+STILL_S: Final = 2.0
+"""Seconds to wait before what was known a moment ago is read: an arrival is on its way into the
+store for some milliseconds, and its sender gives up on one that takes longer than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Who wants to close what.
+
+    as_of        what was known then is closed; None: now
+    margin_days  days after the month's end before which it is not closed
+    sources      to judge rejected deliveries again
+    still_s      seconds to wait where `as_of` is now
+    """
+
+    period: str
+    by: str | None
+    as_of: Instant | None
+    margin_days: int
+    sources: Mapping[str, Source]
+    still_s: float = STILL_S
+
+
+async def close_period(
+    desk: Desk, request: Request, *, progress: Progress
+) -> Closing | tuple[Blocker, ...]:
+    """Close the month, or say everything that is against it.
+
+    Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
+    """
+    month = _month(request.period)
+    now = desk.clock.now()
+    as_of = now if request.as_of is None else request.as_of
+    if as_of > now:
+        raise UsageError("--as-of lies in the future: nothing is known of then")
+    async with desk.store.reading() as connection:  # 1
+        await permitted(connection, by=request.by, action="period_closed")
+        before = next_in_order(await closed_periods(connection), month)
+    early = tuple(too_early(month, now=as_of, margin_days=request.margin_days))
+    if as_of < month.end:
+        return early
+    if as_of > now - _us(request.still_s):
+        await asyncio.sleep(request.still_s)
+    report = await report_period(desk, scope_of(desk, month, as_of), progress=progress)  # 2
+    blockers = (  # 3
+        *early,
+        *in_report(report),
+        *rejected(await _genuine(desk, request, month)),
+    )
+    if blockers:
+        return blockers
+    return await _write(desk, request, month, report, before=before, progress=progress)
+
+
+def _us(seconds: float) -> int:
+    return int(seconds * 1_000_000)
+
+
+def _month(name: str) -> Month:
+    try:
+        return month_named(name)
+    except ValueError as error:
+        raise UsageError(f"{name[:40]!r}: {error}") from None
+
+
+def next_in_order(closed: list[Closed], month: Month) -> Closed | None:
+    """The closing before this one; None for the first. Raises UsageError where there must be
+    another, for months are closed in order and without gaps."""
+    if not closed:
+        return None
+    last = closed[-1]
+    following = month_named(last.period).following
+    if month.start < following.start:
+        raise UsageError(
+            f"{month.name} is closed, or lies before what is; the next is {following.name}"
+        )
+    if month != following:
+        raise UsageError(f"close {following.name} first: months are closed in order, without gaps")
+    return last
+
+
+def scope_of(desk: Desk, month: Month, as_of: Instant) -> Scope:
+    """What the report of a closed month is of."""
+    return Scope(
+        start=month.start,
+        end=month.end,
+        as_of=as_of,
+        basis=CLOSING_BASIS,
+        environment=desk.store.environment or "",
+    )
+
+
+async def _genuine(desk: Desk, request: Request, month: Month) -> int:
+    return await count_genuine(
+        desk,
+        sources=request.sources,
+        environment=desk.store.environment or "",
+        since=month.start,
+        until=month.end,
+    )
+
+
+async def _write(
+    desk: Desk,
+    request: Request,
+    month: Month,
+    report: PeriodReport,
+    *,
+    before: Closed | None,
+    progress: Progress,
+) -> Closing:
+    rests = await _rests_on(desk, report.scope.as_of, before=before, progress=progress)  # 4
+    prints = printed(report)  # 5
+    async with desk.store.writing() as connection:  # 6
+        who = await permitted(connection, by=request.by, action="period_closed")
+        if next_in_order(await closed_periods(connection), month) != before:
+            raise UsageError(f"another month was closed in the meantime; close {month.name} again")
+        closing = Closing(
+            **rests,
+            month=month,
+            as_of=report.scope.as_of,
+            # After its evidence even where the clock stands: the deed is not part of it.
+            closed_at=max(desk.clock.now(), report.scope.as_of + 1),
+            by=who.name,
+            role=who.role,
+            margin_days=request.margin_days,
+            policy=asdict(desk.policy),
+            program={"tallyhook": version("tallyhook"), "rules": rules_form(desk.policy)},
+            figures=figures(report),
+            adjusted=adjusted_in(report.adjustments),
+            report=report_document(report),
+            prints=tuple(
+                Print(format=form, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+                for form, content in sorted(prints.items())
+            ),
+        )
+        await add_closing(connection, closing, prints=prints)
+        await _note(connection, who, closing)
+    return closing
+
+
+async def _rests_on(
+    desk: Desk, as_of: Instant, *, before: Closed | None, progress: Progress
+) -> dict[str, Any]:
+    """The fields of a closing that say what it rests on."""
+    known_after = 0 if before is None else before.as_of
+    async with desk.store.reading() as connection:
+        evidence = await history_digests(
+            connection, after=known_after, until=as_of, progress=progress
+        )
+        head = await newest_head(connection)
+    return {
+        "known_after": known_after,
+        "before": None if before is None else before.digest,
+        "evidence": evidence,
+        "checkpoint": None if head is None else {"size": head.size, "head": head.head.hex()},
+    }
+
+
+async def _note(connection: Connection, who: Operator, closing: Closing) -> None:
+    await note_deed(
+        connection,
+        who,
+        action="period_closed",
+        subject=closing.month.name,
+        at=closing.closed_at,
+        facts={"as_of": format_instant(closing.as_of), "digest": closing.digest},
+    )

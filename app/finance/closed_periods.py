@@ -1,0 +1,86 @@
+"""Closed months: which there are, what each says, and what was stated of them since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from app.core.errors import NotFoundError
+from app.database.engine import Connection
+from app.finance.closing_store import Closed, closed_periods, closing_of_period, print_of
+from app.finance.reports.render import ReportFormat, render
+from app.orders.policy_version_store import form_of
+from app.receiving.context import Desk
+from reconcile.ledger.policy import Policy, policy_text
+from reconcile.periods import month_named
+from reconcile.reporting.closing import Closing
+from reconcile.reporting.document import report_of
+from reconcile.reporting.figures import Stated
+from reconcile.reporting.report import Basis, Scope
+
+CLOSING_BASIS: Final[Basis] = "captured"
+"""A month is closed, and compared with its closing, by the dates on which money moved."""
+
+
+RULES_BEFORE: Final = "v1"
+"""The engine's rules by which months were closed whose closing does not name them."""
+
+
+def rules_form(policy: Policy) -> str:
+    """The form of the engine's rules, as a closing names it: what the same evidence comes to may
+    be another under each."""
+    return form_of(policy_text(policy))
+
+
+def rules_of_closing(closing: Closing) -> str:
+    """The form of the rules that a month was closed by."""
+    return closing.program.get("rules", RULES_BEFORE)
+
+
+async def list_closed(desk: Desk) -> list[Closed]:
+    """Every closed month, the earliest first."""
+    async with desk.store.reading() as connection:
+        return await closed_periods(connection)
+
+
+async def closed_report(desk: Desk, period: str, form: ReportFormat) -> bytes:
+    """The bytes of a closed month's report: those that were kept at closing, where it was printed
+    in this format then, else printed now from the report that was kept.
+
+    Raises NotFoundError for a month that is not closed, UsageError for a format that cannot be
+    printed here.
+    """
+    async with desk.store.reading() as connection:
+        kept = await print_of(connection, period, form)
+        if kept is not None:
+            return kept
+        closing = await closing_named(connection, period)
+    return render(report_of(dict(closing.report)), form)
+
+
+async def closing_named(connection: Connection, period: str) -> Closing:
+    """The closing of a month. Raises NotFoundError where it is not closed."""
+    closing = await closing_of_period(connection, period)
+    if closing is None:
+        raise NotFoundError(
+            f"{period[:40]} is not closed; `tallyhook period list` shows which months are"
+        )
+    return closing
+
+
+async def stated_before(connection: Connection, scope: Scope) -> list[Stated]:
+    """What was said of each closed month, for a report that begins where the closed books ended at
+    its instant; nothing for any other report."""
+    closed = [each for each in await closed_periods(connection) if each.closed_at <= scope.as_of]
+    if not closed or month_named(closed[-1].period).end != scope.start:
+        return []
+    found: dict[str, Stated] = {}
+    for each in closed:
+        closing = await closing_named(connection, each.period)
+        for adjusted in closing.adjusted:
+            old = found[adjusted.period]
+            found[adjusted.period] = replace(old, told=(*old.told, *adjusted.figures))
+        found[each.period] = Stated(
+            month=closing.month, closing=each.digest, original=closing.figures
+        )
+    return list(found.values())

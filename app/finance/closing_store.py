@@ -1,0 +1,98 @@
+"""Closed periods: written once each, in order, and never changed."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from reconcile.canonical import canonical_json
+from reconcile.instants import Instant
+from reconcile.reporting.closing import Closing, closing_document, closing_of
+
+LEVEL: Final = 9
+"""Prints are kept for ever and made once: as small as deflate makes them."""
+
+
+async def add_closing(
+    connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, bytes]
+) -> None:
+    """Write it, with its report's bytes by format. A period that is closed is an error here."""
+    await connection.execute(
+        text(
+            "INSERT INTO closings (period, as_of, closed_at, who, digest, document) "
+            "VALUES (:period, :as_of, :closed_at, :who, :digest, :document)"
+        ),
+        {
+            "period": closing.month.name,
+            "as_of": closing.as_of,
+            "closed_at": closing.closed_at,
+            "who": closing.by,
+            "digest": closing.digest,
+            "document": canonical_json(closing_document(closing)).decode(),
+        },
+    )
+    for form, content in sorted(prints.items()):
+        await connection.execute(
+            text(
+                "INSERT INTO closing_prints (period, format, content) "
+                "VALUES (:period, :format, :content)"
+            ),
+            {
+                "period": closing.month.name,
+                "format": form,
+                "content": zlib.compress(content, LEVEL),
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """A closed period in a list: the closing itself is read by its name."""
+
+    period: str
+    as_of: Instant
+    closed_at: Instant
+    by: str
+    digest: str
+
+
+async def closed_periods(connection: AsyncConnection) -> list[Closed]:
+    """Every closed period, the earliest first."""
+    rows = await connection.execute(
+        text("SELECT period, as_of, closed_at, who, digest FROM closings ORDER BY period")
+    )
+    return [
+        Closed(period=row[0], as_of=row[1], closed_at=row[2], by=row[3], digest=row[4])
+        for row in rows
+    ]
+
+
+async def closing_of_period(connection: AsyncConnection, period: str) -> Closing | None:
+    """The closing of a period; None where it is not closed."""
+    document = await closing_text(connection, period)
+    return None if document is None else closing_of(json.loads(document))
+
+
+async def closing_text(connection: AsyncConnection, period: str) -> str | None:
+    """The canonical JSON of a closing as it is stored, unread."""
+    found = await connection.execute(
+        text("SELECT document FROM closings WHERE period=:period"), {"period": period}
+    )
+    document: str | None = found.scalar_one_or_none()
+    return document
+
+
+async def print_of(connection: AsyncConnection, period: str, form: str) -> bytes | None:
+    """The bytes of a closed report in one format; None where it was not printed in that one."""
+    found = await connection.execute(
+        text("SELECT content FROM closing_prints WHERE period=:period AND format=:format"),
+        {"period": period, "format": form},
+    )
+    content: bytes | None = found.scalar_one_or_none()
+    return None if content is None else zlib.decompress(content)

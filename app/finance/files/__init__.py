@@ -1,0 +1,1 @@
+"""Files of others: CSV, XLSX, JSON lines and ZIP, read as tables within limits. See README.md."""

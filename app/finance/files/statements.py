@@ -1,0 +1,199 @@
+"""Statements: the provider's settlement or transaction file, one movement of money a row.
+
+What leaves the merchant is negative: a refund of 500 has gross -500, however its file writes it,
+and a fee is positive where it costs. gross - fee = net holds for every row that is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from app.finance.files.amounts import Amounts, read_currencies
+from app.finance.files.dates import Dates
+from app.finance.files.forms import WHOLE_ROW, Attempt, Cells, Columns, with_default
+from app.finance.files.mapping import Fields, FileMapping
+from app.finance.files.problems import Unclear
+from app.finance.files.words import Words, read_optional_references
+from reconcile.instants import format_instant
+from reconcile.matching.books import STATEMENT_KINDS, match_keys
+from reconcile.money import Money, to_json
+
+Minor = Sequence[int | None]
+
+
+class StatementForm:
+    """The form of a statement."""
+
+    FIELDS = Fields(
+        names=(
+            "payment_reference",
+            "order_reference",
+            "gross",
+            "fee",
+            "net",
+            "currency",
+            "settled_at",
+            "payout",
+            "type",
+        ),
+        words={"type": STATEMENT_KINDS},
+        defaults=("type", "currency", "payout"),
+    )
+    STAGED: Sequence[str] = (
+        "subject",
+        "kind",
+        "source",
+        "match_key",
+        "payment",
+        "order_ref",
+        "currency",
+        "gross",
+        "fee",
+        "net",
+        "settled_at",
+        "payout",
+    )
+
+    def __init__(self, mapping: FileMapping, *, source: str, own_orders: bool = False) -> None:
+        """source: the provider account whose statement it is; "" where that is not known.
+        own_orders: whether its orders are named with it, `@till:1001`; the provider names them
+        without."""
+        self._source = source
+        self._before = f"@{source}:" if own_orders else ""
+        self._has_currency = "currency" in mapping.defaults
+        self._fill_currency = with_default(mapping.defaults.get("currency"))
+        self._fill_payout = with_default(mapping.defaults.get("payout"))
+        self._kinds = Words(
+            STATEMENT_KINDS,
+            meant=mapping.words.get("type", {}),
+            default=mapping.defaults.get("type", "payment"),
+        )
+        self._amounts = Amounts(mapping.marks)
+        self._dates = Dates(mapping.dates, mapping.zone)
+
+    def missing(self, places: Mapping[str, int]) -> Iterator[str]:
+        """A statement needs a reference, a gross amount (or net and fee) and a currency."""
+        if not {"payment_reference", "order_reference"} & places.keys():
+            yield (
+                "there is no column 'payment_reference' and none 'order_reference': name one in "
+                'the heading, or say in a mapping which it is (payment_reference = "…" under '
+                "[columns])"
+            )
+        if "gross" not in places and not {"fee", "net"} <= places.keys():
+            yield (
+                "there is no column 'gross', and not both 'net' and 'fee': name it in the heading, "
+                'or say in a mapping which it is (gross = "…" under [columns])'
+            )
+        if "currency" not in places and not self._has_currency:
+            yield (
+                "there is no column 'currency': name it in the heading, or say in a mapping "
+                '(currency = "KES" under [defaults])'
+            )
+
+    def values(self, cells: Cells, attempt: Attempt) -> Columns:
+        """The values of the rows, in the columns of STAGED."""
+        payments = attempt(
+            "payment_reference", read_optional_references, cells["payment_reference"]
+        )
+        orders = attempt("order_reference", self._orders, cells["order_reference"])
+        payouts = attempt("payout", read_optional_references, self._fill_payout(cells["payout"]))
+        kinds = attempt("type", self._kinds.read, cells["type"])
+        filled = self._fill_currency(cells["currency"])
+        currencies = attempt("currency", read_currencies, filled)
+        gross, fee, net = (
+            attempt(name, self._amounts.optional, cells[name], currencies)
+            for name in ("gross", "fee", "net")
+        )
+        money = attempt(WHOLE_ROW, _complete, kinds, gross, fee, net)
+        keys = attempt("order_reference", _keys, orders)
+        return (
+            attempt(WHOLE_ROW, _subjects, kinds, payments, keys, payouts),
+            kinds,
+            None if kinds is None else [self._source] * len(kinds),
+            keys,
+            payments,
+            orders,
+            currencies,
+            *(money or (None, None, None)),
+            attempt("settled_at", self._dates.read, cells["settled_at"]),
+            payouts,
+        )
+
+    def _orders(self, cells: Any) -> Any:
+        """The order of each row as this instance names it."""
+        found, before = read_optional_references(cells), self._before
+        if not before or found is None:
+            return found
+        return [
+            each if each is None or each.startswith(before) else before + each for each in found
+        ]
+
+    def shown(self, row: Sequence[Any]) -> dict[str, Any]:
+        """A staged row, after its number, as people see it."""
+        number, _, kind, _, _, payment, order, currency, *minor, settled_at, payout = row
+        gross, fee, net = (to_json(Money(minor=each, currency=currency)) for each in minor)
+        return {
+            "row": number,
+            "payment_reference": payment,
+            "order_reference": order,
+            "type": kind,
+            "gross": gross,
+            "fee": fee,
+            "net": net,
+            "settled_at": None if settled_at is None else format_instant(settled_at),
+            "payout": payout,
+        }
+
+
+def _keys(orders: Sequence[str | None]) -> Sequence[str | None]:
+    given = iter(match_keys([order for order in orders if order is not None]))
+    return [None if order is None else next(given) for order in orders]
+
+
+def _subjects(
+    kinds: Sequence[str],
+    payments: Sequence[str | None],
+    keys: Sequence[str | None],
+    payouts: Sequence[str | None],
+) -> list[str]:
+    """What each row is about: its payment, else its order; a fee may be about a payout alone."""
+    if all(payments):
+        return [f"p:{payment}" for payment in payments]
+    return [_subject(*row) for row in zip(kinds, payments, keys, payouts, strict=True)]
+
+
+def _subject(kind: str, payment: str | None, key: str | None, payout: str | None) -> str:
+    if payment is not None:
+        return f"p:{payment}"
+    if key is not None:
+        return f"o:{key}"
+    if kind == "fee" and payout is not None:
+        return f"x:{payout}"
+    raise Unclear("the row names neither a payment nor an order")
+
+
+def _complete(
+    kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
+) -> tuple[list[int], list[int], list[int]]:
+    """Gross, fee and net, none of them missing. Raises Unclear."""
+    rows = [_row(*row) for row in zip(kinds, gross, fee, net, strict=True)]
+    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
+
+
+def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tuple[int, int, int]:
+    if gross is None:
+        if net is None or fee is None:
+            raise Unclear("the row has no gross amount, and not both net and fee")
+        gross = net + fee
+    if kind == "payment" and gross < 0:
+        raise Unclear("a payment is negative: money that goes back is of type refund or dispute")
+    if kind == "refund" and gross > 0:
+        gross, net = -gross, None if net is None else -abs(net)
+    if fee is None:
+        fee = 0 if net is None else gross - net
+    if net is None:
+        net = gross - fee
+    if gross - fee != net:
+        raise Unclear("gross - fee is not net: one of the three is wrong or of another row")
+    return gross, fee, net

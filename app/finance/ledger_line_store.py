@@ -1,0 +1,149 @@
+"""The cache of takings: each order's contribution to a reconciliation, in the order of its key.
+
+A row says of how much evidence it was made (`generation`, as in the order's due mark) and how long
+it stands when nothing is said (`until`). Whoever reconciles finds what is stale, folds that again
+and stores it; so receiving, folding and a rebuild of the ledgers pay nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import insert_rows, run, select_in, stream
+from reconcile.instants import Instant
+from reconcile.matching.ledger_lines import Taking
+from reconcile.matching.ledger_lines_of import taking_in, taking_text
+from reconcile.matching.rows import TakingRow, taking_row
+
+COLUMNS: Final = (
+    "key",
+    "order_key",
+    "minor",
+    "currency",
+    "source",
+    "payment",
+    "cite",
+    "at",
+    "opened_at",
+    "plain",
+    "told",
+    "generation",
+    "until",
+)
+
+AT_ONCE: Final = 1_000
+"""Takings in memory at a time, about a kilobyte each."""
+
+_STALE: Final = (
+    "FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
+    "WHERE takings.generation IS NULL OR takings.generation <> order_due.generation "
+    "OR takings.until <= :now"
+)
+
+_FLAT: Final = (
+    f"SELECT {', '.join(COLUMNS[:9])}, CASE plain WHEN 1 THEN NULL ELSE told END "  # noqa: S608
+    "FROM takings"
+)
+"""A `TakingRow`, with the text of its `whole`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh:
+    """A taking as it was just made. `taking` is None for an order without any evidence."""
+
+    order: str
+    generation: int
+    until: Instant | None
+    taking: Taking | None
+
+
+async def stale_orders(
+    connection: AsyncConnection, *, now: Instant
+) -> AsyncIterator[list[tuple[str, int]]]:
+    """(order, generation of its evidence) of each order whose taking is missing, or behind."""
+    sql = f"SELECT order_due.order_key, order_due.generation {_STALE}"
+    async for rows in stream(connection, sql, at_once=AT_ONCE, values={"now": now}):
+        yield [(row[0], row[1]) for row in rows]
+
+
+async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
+    """How many takings are missing, or behind."""
+    found = await connection.execute(text(f"SELECT count(*) {_STALE}"), {"now": now})
+    return int(found.scalar_one())
+
+
+async def store_takings(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
+    """Replace the takings of these orders."""
+    delete = "DELETE FROM takings WHERE order_key IN ({})"
+    await select_in(connection, sql=delete, values=[each.order for each in fresh])
+    rows = [row_of(each) for each in fresh if each.taking is not None]
+    await run(connection, insert_rows, table="takings", columns=COLUMNS, rows=rows)
+
+
+def row_of(fresh: Fresh) -> tuple[Any, ...]:
+    """The row of a taking: the values of COLUMNS."""
+    assert fresh.taking is not None
+    flat = taking_row(fresh.taking)
+    plain = int(flat.whole is None)
+    return (*flat[:9], plain, taking_text(fresh.taking), fresh.generation, fresh.until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRange:
+    """Keys from `first` on and before `beyond`; None: to the end."""
+
+    first: str = ""
+    beyond: str | None = None
+
+    def __contains__(self, key: str) -> bool:
+        return key >= self.first and (self.beyond is None or key < self.beyond)
+
+    @property
+    def condition(self) -> str:
+        """For a WHERE, with the parameters of `values`."""
+        return "key >= :first" + ("" if self.beyond is None else " AND key < :beyond")
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The parameters."""
+        return {"first": self.first} | ({} if self.beyond is None else {"beyond": self.beyond})
+
+
+EVERYTHING: Final = KeyRange()
+
+
+async def flat_takings(
+    connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
+) -> AsyncIterator[list[TakingRow]]:
+    """The stored takings in key order as the matcher reads them, as they stand at `as_of`."""
+    sql = f"{_FLAT} WHERE {within.condition} ORDER BY key, order_key"
+    async for rows in stream(connection, sql, at_once=AT_ONCE, values=within.values):
+        yield [_flat_in(row, as_of) for row in rows]
+
+
+def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
+    if row[9] is None:
+        return TakingRow._make(row)
+    return TakingRow._make((*row[:9], taking_in(row[9], as_of=as_of)))
+
+
+async def whole_takings(
+    connection: AsyncConnection, *, as_of: Instant
+) -> AsyncIterator[list[Taking]]:
+    """The stored takings in key order, whole."""
+    sql = "SELECT told FROM takings ORDER BY key, order_key"
+    async for rows in stream(connection, sql, at_once=AT_ONCE):
+        yield [taking_in(row[0], as_of=as_of) for row in rows]
+
+
+async def stored_takings(
+    connection: AsyncConnection, orders: Sequence[str]
+) -> dict[str, tuple[Any, ...]]:
+    """The rows of these orders, by order."""
+    sql = f"SELECT {', '.join(COLUMNS)} FROM takings WHERE order_key IN ({{}})"  # noqa: S608
+    return {row[1]: row for row in await select_in(connection, sql=sql, values=orders)}

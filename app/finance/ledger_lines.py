@@ -1,0 +1,157 @@
+"""Takings of all orders, in key order, as of now or as of an instant that has passed.
+
+As of now they come from a cache that is brought up to date first: only orders of which something
+was said since, or whose time has come, are folded again. As of the past every order is folded, and
+the takings wait in a scratch database until they are all there and can be read in key order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.database.engine import Connection
+from app.database.temporary_database import scratch_database
+from app.finance.ledger_line_store import (
+    EVERYTHING,
+    Fresh,
+    KeyRange,
+    flat_takings,
+    stale_orders,
+    store_takings,
+    stored_takings,
+)
+from app.orders.history_store import contested_with, gather, scan
+from app.orders.refold import fold_or_log
+from app.receiving.context import Desk
+from app.receiving.due_store import marks_of
+from reconcile.instants import Instant
+from reconcile.ledger.history import History
+from reconcile.matching.ledger_lines_of import taking
+from reconcile.matching.rows import TakingRow, taking_row
+
+FEW: Final = 2_000
+"""Orders that a run folds by itself, in its own snapshot: what arrived while it prepared."""
+
+ROUNDS: Final = 5
+"""Rounds of preparation at most; under a flood of deliveries a run folds more by itself."""
+
+
+async def refresh_takings(desk: Desk, *, progress: Callable[[int], None]) -> int:
+    """Fold orders whose takings are missing or behind, and store them. Returns how many."""
+    total = 0
+    for _ in range(ROUNDS):
+        folded = await _refresh_once(desk, progress)
+        total += folded
+        if folded <= FEW:
+            break
+    return total
+
+
+async def _refresh_once(desk: Desk, progress: Callable[[int], None]) -> int:
+    now, total = desk.clock.now(), 0
+    async with desk.store.reading() as connection:
+        async for stale in stale_orders(connection, now=now):
+            fresh = await _made_anew(desk, connection, stale, now=now)
+            async with desk.store.writing() as writer:
+                await store_takings(writer, fresh)
+            total += len(stale)
+            progress(len(stale))
+    return total
+
+
+async def is_behind(connection: Connection, order: str) -> bool:
+    """Whether evidence has come of the order, or of one that shares evidence with it, since its
+    taking was stored: the next run folds them together."""
+    sharing = await contested_with(connection, [order]) | {order}
+    stored = {row[1]: row[11] for row in (await stored_takings(connection, list(sharing))).values()}
+    marks = await marks_of(connection, sharing)
+    return any(stored.get(mark.order) != mark.generation for mark in marks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """What of the cache is stale in a snapshot, made anew.
+
+    orders  whose cached takings do not count
+    rows    their takings as the matcher reads them, in key order; none where no evidence is left
+    """
+
+    orders: frozenset[str] = frozenset()
+    rows: tuple[TakingRow, ...] = ()
+
+
+async def overlay_of(desk: Desk, connection: Connection, *, now: Instant) -> Overlay:
+    """What arrived since the cache was brought up to date, and whose time has come since."""
+    fresh: dict[str, Fresh] = {}
+    async for stale in stale_orders(connection, now=now):
+        for each in await _made_anew(desk, connection, stale, now=now):
+            fresh[each.order] = each
+    made = [taking_row(replace(f.taking, as_of=now)) for f in fresh.values() if f.taking]
+    return Overlay(orders=frozenset(fresh), rows=tuple(sorted(made, key=lambda row: row[:2])))
+
+
+async def _made_anew(
+    desk: Desk, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
+) -> list[Fresh]:
+    """Takings of these orders, and of those that share evidence with them."""
+    generations = dict(stale)
+    sharing = await contested_with(connection, generations) - generations.keys()
+    generations |= {m.order: m.generation for m in await marks_of(connection, sharing)}
+    histories = await gather(connection, generations)
+    return [
+        _fresh(desk, history, generation=generations[order], now=now)
+        for order, history in histories.items()
+    ]
+
+
+def _fresh(desk: Desk, history: History, *, generation: int, now: Instant) -> Fresh:
+    ledger = fold_or_log(history, policy=desk.policy, as_of=history.instant_at(now))
+    if ledger is None:
+        return Fresh(order=history.order, generation=generation, until=now, taking=None)
+    return Fresh(
+        order=history.order,
+        generation=generation,
+        until=ledger.next_decision_at,
+        taking=taking(ledger),
+    )
+
+
+async def takings_now(
+    connection: Connection, overlay: Overlay, *, as_of: Instant, within: KeyRange = EVERYTHING
+) -> AsyncIterator[list[TakingRow]]:
+    """The cached takings in key order, with what is stale among them replaced."""
+    stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
+    async for batch in flat_takings(connection, as_of=as_of, within=within):
+        if stale:
+            batch = [row for row in batch if row.order not in stale]
+        last = batch[-1].key if batch else ""
+        if waiting and waiting[0].key <= last:
+            while waiting and waiting[0].key <= last:
+                batch.append(waiting.popleft())
+            batch.sort(key=lambda row: row.key)
+        yield batch
+    yield list(waiting)
+
+
+@asynccontextmanager
+async def takings_then(
+    desk: Desk, *, as_of: Instant, progress: Callable[[int], None]
+) -> AsyncIterator[Connection]:
+    """A scratch database with the takings of all orders as they could have been known then."""
+    async with scratch_database() as scratch:
+        async with desk.store.reading() as connection:
+            async for histories in scan(connection):
+                fresh = [_then(desk, history, as_of) for history in histories]
+                await store_takings(scratch, fresh)
+                progress(len(fresh))
+        yield scratch
+
+
+def _then(desk: Desk, history: History, as_of: Instant) -> Fresh:
+    ledger = fold_or_log(history, policy=desk.policy, as_of=as_of)
+    found = None if ledger is None else taking(ledger)
+    return Fresh(order=history.order, generation=0, until=None, taking=found)

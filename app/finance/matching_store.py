@@ -1,0 +1,91 @@
+"""What a matching needs beside its rows: how far they reach, and a way to read them in step.
+
+The matcher is plain code that asks for rows; the database answers in its own time. `in_step` lets
+the one wait for the other, on one connection and thus on one snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Final, TypeVar
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.util import await_only
+
+from app.finance.import_store import newest_published
+from app.finance.line_version_store import KNOWN
+from reconcile.instants import EARLIEST, Instant
+from reconcile.matching.rules import Coverage, Reach, Span
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Result:
+    """Run plain code that reads `rows_of` streams of this connection."""
+    return await connection.run_sync(lambda _: work())
+
+
+def rows_of(batches: AsyncIterator[list[Item]], progress: Callable[[int], None]) -> Iterator[Item]:
+    """The rows of a stream one by one, for code that `in_step` runs."""
+    while (batch := await_only(_next(batches))) is not None:
+        progress(len(batch))
+        yield from batch
+
+
+def wait_for(work: Awaitable[Result]) -> Result:
+    """The result of what must be awaited, for code that `in_step` runs."""
+    return await_only(work)
+
+
+async def _next(batches: AsyncIterator[list[Item]]) -> list[Item] | None:
+    return await anext(batches, None)
+
+
+_BOOK: Final = f"SELECT count(*), min(placed_at), max(placed_at) FROM book_lines WHERE {KNOWN}"  # noqa: S608
+
+_STATEMENTS: Final = (
+    f"SELECT source, min(settled_at), max(settled_at) FROM statement_lines WHERE {KNOWN} "  # noqa: S608
+    "GROUP BY source"
+)
+
+
+async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
+    """How far books, statements and webhooks reached, as they were known at an instant.
+
+    A book or statement without dates may speak of any time up to then.
+    """
+    number = {"number": await newest_published(connection, as_of=as_of)}
+    count, first, last = (await connection.execute(text(_BOOK), number)).one()
+    reaches = [
+        Reach(source=row[0], span=_span(row[1], row[2], as_of))
+        for row in await connection.execute(text(_STATEMENTS), number)
+    ]
+    # Ids of deliveries begin with the time of their arrival.
+    arrived = await connection.scalar(
+        text("SELECT received_at FROM deliveries ORDER BY id LIMIT 1")
+    )
+    return Coverage(
+        book=_span(first, last, as_of) if count else None,
+        statements=tuple(sorted(reaches, key=lambda reach: reach.source)),
+        takings=as_of if arrived is None else arrived,
+    )
+
+
+async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
+    """How many orders there are, and about how many lines of books and statements."""
+    found = await connection.execute(
+        text(
+            "SELECT (SELECT count(*) FROM order_due), coalesce(sum(new), 0) FROM imports "
+            "WHERE published_at IS NOT NULL"
+        )
+    )
+    orders, lines = found.one()
+    return int(orders), int(lines)
+
+
+def _span(first: Instant | None, last: Instant | None, as_of: Instant) -> Span:
+    if first is None or last is None:
+        return Span(since=EARLIEST, until=as_of)
+    return Span(since=first, until=last)

@@ -1,0 +1,241 @@
+"""Reconciles ledgers, books and statements: now, or as of an instant that has passed.
+
+A run of everything, as of now and under the rules in force, moves the lives of breaks: it opens,
+changes, closes and reopens them. Any other run (a period, the past, rules from a file) is a look:
+it is kept with what it saw, and no break's life is touched by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.core.errors import UsageError
+from app.finance.break_store import decided_breaks, deciding_alone, steps_of
+from app.finance.ledger_lines import refresh_takings
+from app.finance.matching_store import in_step, wait_for
+from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
+from app.finance.rule_file import Rules, read_rules
+from app.finance.rule_store import SavedRules, rules_in_force
+from app.finance.run_store import (
+    AT_ONCE,
+    Run,
+    finish_run,
+    gone_breaks,
+    last_lived,
+    save_closed,
+    save_seen,
+    take_run_number,
+)
+from app.finance.run_total_store import closing_evidence, stretch_between
+from app.receiving.context import Desk
+from reconcile.instants import Instant
+from reconcile.matching.breaks import Break
+from reconcile.matching.breaks_life import life
+from reconcile.matching.control import Control
+from reconcile.matching.control_text import control_in, control_text
+from reconcile.matching.match import Decision
+from reconcile.matching.period import Period
+from reconcile.money import MAX_MINOR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be reconciled.
+
+    since, until  what belongs to this time, `until` not included; None: without that end. An order
+                  belongs to when the book says it was placed, else to the first date of its money;
+                  a line of no order to its own date
+    as_of         what was known then; None: now
+    rules         the text of a file of rules; None: the saved rules in force
+    """
+
+    since: Instant | None = None
+    until: Instant | None = None
+    as_of: Instant | None = None
+    rules: str | None = None
+
+    @property
+    def period(self) -> Period | None:
+        """None: of all time."""
+        if self.since is None and self.until is None:
+            return None
+        return Period(since=self.since, until=self.until)
+
+
+BUILT_IN: Final = 0
+"""Stands for the number of saved rules where none were saved: nothing is tolerated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run came to. Its breaks are read with `breaks_of_run`.
+
+    at      when it was finished
+    rules   the number of the saved rules; BUILT_IN where none were saved; None: those of a file
+    lived   whether it moved the lives of breaks
+    breaks  how many it saw; `open`: those that nobody has accepted
+    """
+
+    number: int
+    at: Instant
+    as_of: Instant
+    since: Instant | None
+    until: Instant | None
+    rules: int | None
+    lived: bool
+    control: Control
+    breaks: int
+    open: int
+
+
+async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int], None]) -> Ran:
+    """Match everything that was asked for, and keep the run.
+
+    `progress` is told of rows that were folded or read. Raises ConfigurationError with every
+    mistake of a file of rules, and UsageError for an instant that is still to come or a time that
+    ends before it begins.
+    """
+    at = desk.clock.now()
+    if asked.since is not None and asked.until is not None and asked.since >= asked.until:
+        raise UsageError("--from must be before --to")
+    if asked.as_of is not None and asked.as_of > at:
+        raise UsageError("--as-of lies in the future: nothing of it is known")
+    number, rules, saved = await _begin(desk, asked)
+    if asked.as_of is None:
+        await refresh_takings(desk, progress=progress)
+    async with snapshot_of(desk, asked.as_of, progress) as snapshot:
+        known = await known_in(
+            desk, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
+        )
+        work = _Work(desk, number, known)
+        await work.first_look(snapshot, progress)
+    control = await work.second_look()
+    done = Run(
+        number=number,
+        at=at,
+        as_of=known.as_of,
+        since=asked.since,
+        until=asked.until,
+        rules=_number_of(asked, saved),
+        lived=asked == Asked(),
+        breaks=work.breaks,
+        ties=control.holds,
+        result=control_text(control),
+    )
+    if done.lived:
+        await refresh_takings(desk, progress=progress)  # so that what came meanwhile can be cited
+    return await ran(desk, await finish(desk, done))
+
+
+async def _begin(desk: Desk, asked: Asked) -> tuple[int, Rules, SavedRules | None]:
+    """A number and the rules: those asked for, else those in force, now or at the instant."""
+    given = None if asked.rules is None else read_rules(asked.rules)
+    async with desk.store.writing() as connection:
+        saved = await rules_in_force(connection, as_of=asked.as_of) if given is None else None
+        rules = given or (Rules() if saved is None else read_rules(saved.toml))
+        return await take_run_number(connection), rules, saved
+
+
+def _number_of(asked: Asked, saved: SavedRules | None) -> int | None:
+    if asked.rules is not None:
+        return None
+    return BUILT_IN if saved is None else saved.number
+
+
+class _Work:
+    """One run's matching, which writes down breaks as they are found."""
+
+    def __init__(self, desk: Desk, number: int, known: Known) -> None:
+        self._desk = desk
+        self._number = number
+        self._known = known
+        self._matching = known.matching()
+        self._waiting: list[Break] = []
+        self.breaks = 0
+
+    async def first_look(self, snapshot: Snapshot, progress: Callable[[int], None]) -> None:
+        """Read and match everything, by key."""
+
+        def work() -> None:
+            for decision in snapshot.merged(self._matching, self._known, progress=progress):
+                if self._take(decision):
+                    wait_for(self._save())
+
+        await in_step(snapshot.connection, work)
+
+    async def second_look(self) -> Control:
+        """Match what is left over. It may think for long, so no snapshot is held meanwhile."""
+        for decision in self._matching.rest():
+            if self._take(decision):
+                await self._save()
+        await self._save()
+        return self._matching.control()
+
+    def _take(self, decision: Decision) -> bool:
+        """Put a break aside; True when it is time to save them. Raises UsageError for one whose
+        money does not fit in 64 bits: the sum of lines that each do."""
+        if isinstance(decision, Break):
+            if decision.money.minor > MAX_MINOR:
+                raise UsageError(
+                    f"the lines of {decision.order or decision.payment} add up to more than can be "
+                    "kept: correct them in their file, and import it again"
+                )
+            self._waiting.append(decision)
+        return len(self._waiting) == AT_ONCE
+
+    async def _save(self) -> None:
+        if self._waiting:
+            async with self._desk.store.writing() as connection:
+                await save_seen(
+                    connection, self._waiting, number=self._number, as_of=self._known.as_of
+                )
+            self.breaks += len(self._waiting)
+            self._waiting = []
+
+
+async def finish(desk: Desk, done: Run) -> Run:
+    """Say what the run changed in the lives of breaks, and let everyone see it, dated now, after
+    what people did while it was at work. Raises UsageError where another run overtook it."""
+    async with desk.store.reading() as connection:
+        last = await last_lived(connection)
+        if done.lived and last is not None:
+            stretch = await stretch_between(connection, last, as_of=done.as_of, rules=done.rules)
+            async for gone in gone_breaks(connection, number=done.number, last=last):
+                found = {name: seen for name, _, seen in gone}
+                cites = await closing_evidence(connection, found, stretch)
+                closed = [(name, version, cites[name]) for name, version, _ in gone]
+                async with desk.store.writing() as writer:
+                    await save_closed(writer, closed, number=done.number)
+    async with desk.store.writing() as connection:
+        await deciding_alone(connection)
+        overtaken = last is not None and last.number > done.number
+        if done.lived and (overtaken or await last_lived(connection) != last):
+            raise UsageError("another run finished while this one was at work: run it again")
+        done = replace(done, at=desk.clock.now())
+        await finish_run(connection, done, last=last)
+    return done
+
+
+async def ran(desk: Desk, done: Run) -> Ran:
+    """A finished run, with how many of its breaks nobody has accepted by now."""
+    async with desk.store.reading() as connection:
+        accepted = 0
+        async for names in decided_breaks(connection, done.number):
+            lives = {
+                name: life(steps) for name, steps in (await steps_of(connection, names)).items()
+            }
+            accepted += sum(each.state == "accepted" for each in lives.values())
+    return Ran(
+        number=done.number,
+        at=done.at,
+        as_of=done.as_of,
+        since=done.since,
+        until=done.until,
+        rules=done.rules,
+        lived=done.lived,
+        control=control_in(done.result),
+        breaks=done.breaks,
+        open=done.breaks - accepted,
+    )

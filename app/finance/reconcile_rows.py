@@ -1,0 +1,121 @@
+"""What one matching reads: three streams in key order, and what goes with them, on one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from app.database.engine import Connection
+from app.finance.book_line_store import book_rows
+from app.finance.break_store import hand_matches
+from app.finance.ledger_line_store import EVERYTHING, KeyRange, count_stale
+from app.finance.ledger_lines import Overlay, overlay_of, takings_now, takings_then
+from app.finance.matching_store import coverage, rows_of, rows_to_read
+from app.finance.statement_store import statement_rows
+from app.receiving.context import Desk
+from reconcile.instants import Instant
+from reconcile.matching.match import Decision, Matching
+from reconcile.matching.period import Period, within
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What matching needs to know beside its rows; it can be pickled.
+
+    as_of    of which instant it is
+    period   None: of all time
+    overlay  what of the cached takings is stale
+    """
+
+    as_of: Instant
+    rules: MatchRules
+    period: Period | None
+    coverage: Coverage
+    hands: tuple[HandMatch, ...]
+    overlay: Overlay
+
+    def matching(self) -> Matching:
+        """A matching that has seen nothing yet."""
+        return Matching(
+            rules=self.rules, as_of=self.as_of, coverage=self.coverage, hands=self.hands
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Where the rows are: all on one snapshot. Takings of the past are in a database of their own.
+
+    What it gives is read by code that `in_step` runs.
+    """
+
+    connection: Connection
+    takings: Connection
+
+    def merged(
+        self, matching: Matching, known: Known, *, progress: Progress, keys: KeyRange = EVERYTHING
+    ) -> Iterator[Decision]:
+        """The first look of a matching, at a range of keys."""
+        at, first, beyond = known.as_of, keys.first, keys.beyond
+        cached = takings_now(self.takings, known.overlay, as_of=at, within=keys)
+        lines = book_rows(self.connection, as_of=at, first=first, beyond=beyond)
+        told = statement_rows(self.connection, as_of=at, first=first, beyond=beyond)
+        takings: Iterator[TakingRow] = rows_of(cached, progress)
+        book: Iterator[BookRow] = map(BookRow._make, rows_of(lines, progress))
+        statements: Iterator[StatementRow] = map(StatementRow._make, rows_of(told, progress))
+        if known.period is not None:
+            takings, book, statements = within(
+                known.period, takings=takings, book=book, statements=statements
+            )
+        return matching.by_key(takings=takings, book=book, statements=statements)
+
+
+@asynccontextmanager
+async def snapshot_of(
+    desk: Desk, as_of: Instant | None, progress: Progress
+) -> AsyncIterator[Snapshot]:
+    """Everything as it is, or as it could have been known: then every order is folded for it."""
+    async with AsyncExitStack() as stack:
+        past = None
+        if as_of is not None:
+            folding = takings_then(desk, as_of=as_of, progress=progress)
+            past = await stack.enter_async_context(folding)
+        connection = await stack.enter_async_context(desk.store.reading())
+        yield Snapshot(connection=connection, takings=past or connection)
+
+
+async def rows_ahead(desk: Desk, *, as_of: Instant | None) -> int:
+    """About how many rows a matching will fold and read, for a progress bar."""
+    async with desk.store.reading() as connection:
+        orders, lines = await rows_to_read(connection)
+        folded = orders
+        if as_of is None:
+            folded = await count_stale(connection, now=desk.clock.now())
+    return folded + orders + lines
+
+
+async def known_in(
+    desk: Desk,
+    snapshot: Snapshot,
+    *,
+    as_of: Instant | None,
+    rules: MatchRules,
+    period: Period | None,
+) -> Known:
+    """What goes with a snapshot."""
+    connection, at = snapshot.connection, desk.clock.now() if as_of is None else as_of
+    overlay = Overlay()
+    if as_of is None:
+        overlay = await overlay_of(desk, connection, now=at)
+    return Known(
+        as_of=at,
+        rules=rules,
+        period=period,
+        coverage=await coverage(connection, as_of=at),
+        hands=tuple(await hand_matches(connection, as_of=at)),
+        overlay=overlay,
+    )

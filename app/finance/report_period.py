@@ -1,0 +1,209 @@
+"""Reports a period: what became of the orders and the money, and what was learned late.
+
+One look at one snapshot: every order is folded as of the report's instant, matched with books and
+statements under the rules in force then, and added up. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+from app.core.errors import UsageError
+from app.core.text import counted
+from app.finance.break_store import steps_of
+from app.finance.closed_periods import CLOSING_BASIS, stated_before
+from app.finance.ledger_line_store import whole_takings
+from app.finance.matching_store import in_step, rows_of, wait_for
+from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
+from app.finance.reporting_store import changed_outcomes
+from app.finance.rule_file import Rules, read_rules
+from app.finance.rule_store import rules_in_force
+from app.finance.statement_store import statement_rows
+from app.receiving.context import Desk
+from reconcile.instants import Instant
+from reconcile.matching.breaks import Break
+from reconcile.matching.breaks_life import State, Step, life
+from reconcile.matching.breaks_words import break_sentence, next_step
+from reconcile.matching.control import FAMILIES, Control
+from reconcile.matching.period import Period
+from reconcile.matching.rows import StatementRow
+from reconcile.matching.rules import MatchRules
+from reconcile.reporting.figures import adjustments, figures
+from reconcile.reporting.input import BreakSeen, OrderSeen
+from reconcile.reporting.merge import merged
+from reconcile.reporting.orders import next_month
+from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
+from reconcile.reporting.tally import PeriodTally
+
+Progress = Callable[[int], None]
+
+AT_ONCE: Final = 500
+"""Breaks whose lives are read at a time."""
+
+MONTHS_MAX: Final = 120
+"""Months in a period at most: ten years, by month, is what a chart of time can show."""
+
+
+def check_scope(scope: Scope, *, now: Instant) -> None:
+    """Raises UsageError for a period that is none, is too long, or lies in the future."""
+    if scope.start >= scope.end:
+        raise UsageError("--from must be before --to")
+    if scope.as_of > now:
+        raise UsageError("--as-of lies in the future: nothing of it is known")
+    if scope.start > scope.as_of:
+        raise UsageError("the period had not begun at --as-of: choose a later moment")
+    month = scope.start
+    for _ in range(MONTHS_MAX):
+        month = next_month(month)
+    if scope.end > month:
+        raise UsageError(f"a period has at most {MONTHS_MAX} months: choose a shorter one")
+
+
+async def report_period(desk: Desk, scope: Scope, *, progress: Progress) -> PeriodReport:
+    """The report. `progress` is told of rows that were folded or read. Raises as `check_scope`.
+
+    A report that begins where the closed books end also tells what was learned of each closed month
+    since: each of them is reported again in the same snapshot, and compared.
+    """
+    check_scope(scope, now=desk.clock.now())
+    async with snapshot_of(desk, scope.as_of, progress) as snapshot:
+        report = await _reported(desk, snapshot, scope, progress)
+        told: list[AdjustmentRow] = []
+        for stated in await stated_before(snapshot.connection, scope):
+            again = replace(
+                scope, start=stated.month.start, end=stated.month.end, basis=CLOSING_BASIS
+            )
+            now = await _reported(desk, snapshot, again, progress)
+            told += adjustments(stated, figures(now))
+    return replace(report, adjustments=tuple(told))
+
+
+async def _reported(
+    desk: Desk, snapshot: Snapshot, scope: Scope, progress: Progress
+) -> PeriodReport:
+    tally = PeriodTally(scope)
+    known = await known_in(
+        desk,
+        snapshot,
+        as_of=scope.as_of,
+        rules=await rules_then(snapshot, scope.as_of),
+        period=Period(since=scope.start, until=scope.end),
+    )
+    control = await in_step(snapshot.connection, lambda: _match(snapshot, known, tally, progress))
+    await in_step(
+        snapshot.connection,
+        lambda: deque(map(tally.order, orders_then(snapshot, scope.as_of, progress)), maxlen=0),
+    )
+    async for changed in changed_outcomes(
+        snapshot.connection, start=scope.start, end=scope.end, as_of=scope.as_of
+    ):
+        tally.changed(changed)
+    return tally.report(
+        matching=matching_rows(control), matching_ties=matching_ties(control), notes=_notes(control)
+    )
+
+
+async def rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
+    """The rules of matching that were in force."""
+    saved = await rules_in_force(snapshot.connection, as_of=as_of)
+    return (Rules() if saved is None else read_rules(saved.toml)).match
+
+
+def orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
+    """Every order with its statement lines, for code that `in_step` runs."""
+    takings = rows_of(whole_takings(snapshot.takings, as_of=as_of), progress)
+    lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
+    return merged(takings, map(StatementRow._make, lines))
+
+
+def _match(snapshot: Snapshot, known: Known, tally: PeriodTally, progress: Progress) -> Control:
+    """Match what belongs to the period; its breaks go to the tally with their lives."""
+    matching = known.matching()
+    waiting: list[Break] = []
+    first = snapshot.merged(matching, known, progress=progress)
+    for decision in chain(first, matching.rest()):
+        if isinstance(decision, Break):
+            waiting.append(decision)
+            if len(waiting) == AT_ONCE:
+                _tell(snapshot, known, tally, waiting)
+                waiting = []
+    _tell(snapshot, known, tally, waiting)
+    return matching.control()
+
+
+def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Break]) -> None:
+    names = [each.identity for each in found]
+    steps = wait_for(steps_of(snapshot.connection, names, as_of=known.as_of))
+    for name, seen in zip(names, found, strict=True):
+        taken = steps.get(name, [])
+        each = _dated(seen, taken, as_of=known.as_of)
+        tally.found(
+            BreakSeen(
+                found=each,
+                state=_state_of(each, taken, as_of=known.as_of),
+                sentence=break_sentence(each),
+                next_step=next_step(each),
+            )
+        )
+
+
+def _dated(found: Break, steps: Sequence[Step], *, as_of: Instant) -> Break:
+    """What is dated by the look alone is as old as what a run saw of it first."""
+    return replace(found, since=steps[0].at) if steps and found.since == as_of else found
+
+
+def _state_of(found: Break, steps: Sequence[Step], *, as_of: Instant) -> State:
+    """What people made of a break that is seen now, with this money, whatever earlier runs had of
+    it."""
+    now = Step(at=as_of, kind="changed", money=found.money)
+    return life([*(step for step in steps if step.kind != "closed"), now]).state
+
+
+def matching_rows(control: Control) -> tuple[MatchingRow, ...]:
+    """The totals of a matching as the report shows them."""
+    return tuple(
+        MatchingRow(
+            side=line.side,
+            currency=line.currency,
+            family=FAMILIES[line.bucket],
+            bucket=line.bucket,
+            count=line.count,
+            sum=line.sum,
+            fee=line.fee,
+            net=line.net,
+        )
+        for line in control.lines
+    )
+
+
+def matching_ties(control: Control) -> tuple[Tie, ...]:
+    """The equations of a matching; one about rows is no sum of money."""
+    found = []
+    for tie in control.ties():
+        left, _, right = tie.name.partition(" = ")
+        rows = left.startswith("rows")
+        found.append(
+            Tie(
+                name=f"{tie.side} in {tie.currency}" if rows else tie.side,
+                currency=None if rows else tie.currency,
+                left=left,
+                left_value=tie.left,
+                right=right,
+                right_value=tie.right,
+            )
+        )
+    return tuple(found)
+
+
+def _notes(control: Control) -> tuple[str, ...]:
+    if not control.unsearched:
+        return ()
+    return (
+        f"{counted(control.unsearched, 'row was', 'rows were')} left over after matching by "
+        "reference, too many for the search by payment, group and rule: the rest stands as breaks "
+        "without candidates.",
+    )

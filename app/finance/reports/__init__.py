@@ -1,0 +1,1 @@
+"""A report in each of its forms. See README.md."""

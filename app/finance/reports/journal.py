@@ -1,0 +1,111 @@
+"""The journal as beancount or as CSV, one transaction at a time.
+
+Texts of others (orders, payments, ids) stand only in quoted strings, or in cells that no
+spreadsheet takes for a formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal, get_args
+
+from app.core.cells import csv_line, safe_cell
+from reconcile.instants import format_instant
+from reconcile.money import Money, major_text
+from reconcile.reporting.journal import Role, Transaction
+
+JournalFormat = Literal["beancount", "csv"]
+JOURNAL_FORMATS: Final[tuple[JournalFormat, ...]] = get_args(JournalFormat)
+
+Accounts = Mapping[Role, str]
+
+Writer = Callable[[Transaction], str]
+"""Makes the lines of one transaction."""
+
+_OPENED: Final = "1970-01-01"
+"""Before every transaction there can be."""
+
+CSV_COLUMNS: Final = (
+    "transaction",
+    "date",
+    "what",
+    "account",
+    "amount",
+    "currency",
+    "order",
+    "payment",
+    "source",
+    "cites",
+)
+
+
+def head(form: JournalFormat, *, accounts: Accounts, title: str) -> str:
+    """What stands before the first transaction."""
+    if form == "csv":
+        return "\ufeff" + csv_line(CSV_COLUMNS)
+    opened = [f"{_OPENED} open {name}" for name in sorted(set(accounts.values()))]
+    return "\n".join([f'option "title" {_quoted(title)}', "", *opened, ""])
+
+
+def writer(form: JournalFormat, *, accounts: Accounts) -> Writer:
+    """Writes transactions in the order in which they come; CSV counts them."""
+    if form == "beancount":
+        return lambda transaction: _beancount(transaction, accounts)
+    numbers = iter(range(1, 2**63))
+    return lambda transaction: _csv(transaction, accounts, number=next(numbers))
+
+
+def _beancount(transaction: Transaction, accounts: Accounts) -> str:
+    lines = [
+        "",
+        f"{_date(transaction)} * {_quoted(transaction.what)} {_quoted(transaction.order or '')}",
+    ]
+    lines += [f"  {name}: {_quoted(text)}" for name, text in _told(transaction) if text]
+    lines += [
+        f"  {accounts[posting.role]}  {_major(posting.minor, transaction)} {transaction.currency}"
+        for posting in transaction.postings
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _told(transaction: Transaction) -> Iterator[tuple[str, str]]:
+    yield "order", transaction.order or ""
+    yield "payment", transaction.payment or ""
+    yield "source", transaction.source or ""
+    yield "cites", ", ".join(transaction.cites)
+
+
+def _csv(transaction: Transaction, accounts: Accounts, *, number: int) -> str:
+    told = [safe_cell(text) for _, text in _told(transaction)]
+    return "".join(
+        csv_line(
+            (
+                str(number),
+                _date(transaction),
+                transaction.what,
+                accounts[posting.role],
+                _major(posting.minor, transaction),
+                transaction.currency,
+                *told,
+            )
+        )
+        for posting in transaction.postings
+    )
+
+
+def _date(transaction: Transaction) -> str:
+    return format_instant(transaction.at)[:10]
+
+
+def _major(minor: int, transaction: Transaction) -> str:
+    return major_text(Money(minor=minor, currency=transaction.currency))
+
+
+_ESCAPES: Final = str.maketrans(
+    {"\\": "\\\\", '"': '\\"'} | {chr(code): f"\\\\x{code:02x}" for code in (*range(32), 127)}
+)
+
+
+def _quoted(text: str) -> str:
+    """A string that ends where it should, whatever is in it. Control signs show as `\\x0a`."""
+    return f'"{text.encode("utf-8", "backslashreplace").decode().translate(_ESCAPES)}"'

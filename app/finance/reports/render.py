@@ -1,0 +1,39 @@
+"""One report value in any format, as bytes. The same report gives the same bytes.
+
+Each format is a module with `render(report) -> bytes`, imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final, Literal, get_args
+
+from app.core.errors import UsageError
+from reconcile.reporting.report import PeriodReport
+
+ReportFormat = Literal["table", "json", "csv", "xlsx", "html", "pdf"]
+REPORT_FORMATS: Final[tuple[ReportFormat, ...]] = get_args(ReportFormat)
+
+BINARY: Final[frozenset[ReportFormat]] = frozenset({"xlsx", "pdf"})
+"""Formats that are not text, which a terminal cannot show."""
+
+
+def check_format(format: ReportFormat) -> None:
+    """Raises UsageError where a format needs what is not installed: before the work, not after."""
+    if format == "pdf" and find_spec("typst") is None:
+        raise UsageError(
+            "PDF needs typst, which is not installed: pip install 'tallyhook[pdf]', "
+            "or take --format html and print it"
+        )
+
+
+def render(report: PeriodReport, format: ReportFormat) -> bytes:
+    """The report's bytes in a format.
+
+    Raises as `check_format`.
+    """
+    check_format(format)
+    module = import_module(f"app.finance.reports.{format}_form")
+    written: bytes = module.render(report)
+    return written

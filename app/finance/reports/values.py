@@ -1,0 +1,74 @@
+"""What a cell of the report is, for a format that has no types of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from reconcile.instants import SECOND, Instant, format_duration, format_instant
+from reconcile.money import Money, major_text
+from reconcile.reporting.report import Scope
+from reconcile.reporting.tables import Column, Table
+
+
+def cell_text(column: Column, row: Any) -> str:
+    """One cell as text for programs: decimals without separators, RFC 3339, `yes` or `no`."""
+    value = getattr(row, column.name)
+    if value is None:
+        return ""
+    if column.kind == "money" and row.currency is not None:
+        return major_text(Money(minor=value, currency=row.currency))
+    if column.kind == "instant":
+        return format_instant(value)
+    if column.kind == "yes":
+        return "yes" if value else "no"
+    return ", ".join(value) if column.kind == "list" else str(value)
+
+
+def cell_words(column: Column, row: Any) -> str:
+    """One cell as text for people: decimals in groups of three, durations and codes in words."""
+    value = getattr(row, column.name)
+    if column.kind == "duration":
+        return "longer" if value is None else f"up to {format_duration(value)}"
+    if value is None:
+        return ""
+    if column.kind == "money" and row.currency is not None:
+        return str(Money(minor=value, currency=row.currency)).partition(" ")[2]
+    if column.kind in ("count", "money"):
+        return f"{value:,}"
+    if column.kind == "instant":
+        return moment(value)
+    if column.name in CODES:
+        return str(value).replace("_", " ")
+    return cell_text(column, row)
+
+
+def moment(instant: Instant) -> str:
+    """For people: `2026-10-22 23:59:59`, to the second and in UTC; a day's first is its date."""
+    text = format_instant(instant - instant % SECOND).replace("T", " ").removesuffix("Z")
+    return text.removesuffix(" 00:00:00")
+
+
+CODES: Final = frozenset(
+    """step bucket flow family side outcome group finding severity cause age kind before after state
+    table""".split()  # noqa: SIM905  # the list would be a line for each word
+)
+"""Columns that hold words of a closed vocabulary, which people read without underscores."""
+
+_FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
+"""Columns beside which the same stands in words."""
+
+
+def shown_columns(table: Table) -> tuple[Column, ...]:
+    """The columns that people read."""
+    return tuple(column for column in table.columns if column.name not in _FOR_PROGRAMS)
+
+
+def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
+    """What the report is of, as names and texts."""
+    return (
+        ("from", format_instant(scope.start)),
+        ("to", format_instant(scope.end)),
+        ("as of", format_instant(scope.as_of)),
+        ("basis", scope.basis),
+        ("environment", scope.environment),
+    )

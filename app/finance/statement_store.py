@@ -1,0 +1,155 @@
+"""Lines of statements as of an instant: by the key of their order, or by order and payment.
+
+The key of a line is `match_key` of the order reference that it names; of a line that names none, of
+the order whose payment it is, as far as events told by then. A payment of no order, or of several
+orders, has the key "".
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import Rows, select_in, stream
+from app.finance.import_store import newest_published
+from app.finance.line_version_store import KNOWN
+from app.finance.staging_store import Staged
+from reconcile.instants import Instant
+from reconcile.matching.books import StatementLine, match_key
+
+AT_ONCE: Final = 4_000
+"""Lines in memory at a time, less than half a kilobyte each."""
+
+NO_KEY: Final = ""
+
+COLUMNS: Final = (
+    "key",
+    "line_id",
+    "payment",
+    "order_ref",
+    "kind",
+    "currency",
+    "gross",
+    "fee",
+    "net",
+    "settled_at",
+    "payout",
+    "source",
+)
+
+_TOLD: Final = (
+    "line || '.' || since, payment, order_ref, kind, currency, gross, fee, net, settled_at, "
+    "payout, source"
+)
+
+_NAMED: Final = f"SELECT match_key, {_TOLD} FROM statement_lines WHERE {KNOWN}"  # noqa: S608
+
+# What events will say later of a payment is not known yet: one must have come by then.
+_ORDER: Final = """
+    SELECT CASE WHEN min(links.order_key) = max(links.order_key) THEN min(links.order_key) END
+    FROM links WHERE links.reference = statement_lines.payment AND links.kind = 'payment'
+    AND statement_lines.source IN ('', links.source)
+    AND EXISTS (SELECT 1 FROM events WHERE events.order_key = links.order_key
+        AND events.payment = statement_lines.payment AND events.received_at <= :as_of)
+"""
+
+_NAMELESS: Final = (
+    f"SELECT ({_ORDER}), {_TOLD} FROM statement_lines WHERE match_key IS NULL AND {KNOWN}"  # noqa: S608
+)
+
+
+async def statement_rows(
+    connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
+) -> AsyncIterator[Rows]:
+    """Lines as they were known at an instant, in key order, some thousand at a time.
+
+    Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
+    source).
+    first, beyond  only keys from `first` on and before `beyond`
+    """
+    number = await newest_published(connection, as_of=as_of)
+    nameless = Staged(COLUMNS, order=("key", "line_id"))
+    with closing(nameless):
+        known = {"number": number, "as_of": as_of}
+        async for rows in stream(connection, _NAMELESS, at_once=AT_ONCE, values=known):
+            keyed = ((_key_of(row[0]), *row[1:]) for row in rows)
+            nameless.add(
+                row for row in keyed if row[0] >= first and (beyond is None or row[0] < beyond)
+            )
+        ends = "match_key >= :first" + ("" if beyond is None else " AND match_key < :beyond")
+        values: dict[str, Any] = {"number": number, "first": first, "beyond": beyond}
+        named = stream(
+            connection, f"{_NAMED} AND {ends} ORDER BY match_key", at_once=AT_ONCE, values=values
+        )
+        others = (row for rows in nameless.in_order() for row in rows)
+        async for rows in _merged(named, others):
+            yield rows
+
+
+def _key_of(order: str | None) -> str:
+    return NO_KEY if order is None else match_key(order)
+
+
+async def _merged(named: AsyncIterator[Rows], others: Iterator[Any]) -> AsyncIterator[Rows]:
+    """Two streams in key order as one."""
+    ready: Rows = []
+    waiting = next(others, None)
+    async for rows in named:
+        for row in rows:
+            while waiting is not None and waiting[0] < row[0]:
+                ready.append(waiting)
+                waiting = next(others, None)
+                if len(ready) >= AT_ONCE:
+                    yield ready
+                    ready = []
+            ready.append(row)
+        if len(ready) >= AT_ONCE:
+            yield ready
+            ready = []
+    while waiting is not None:
+        ready.append(waiting)
+        waiting = next(others, None)
+        if len(ready) >= AT_ONCE:
+            yield ready
+            ready = []
+    if ready:
+        yield ready
+
+
+async def statement_lines_of(
+    connection: AsyncConnection,
+    keys: Iterable[str],
+    *,
+    payments: Iterable[str] = (),
+    as_of: Instant,
+) -> list[StatementLine]:
+    """The lines that name one of these orders, by `match_key`, or one of these payments."""
+    sql = _NAMED.replace(":number", str(await newest_published(connection, as_of=as_of)))
+    rows = set[tuple[Any, ...]]()
+    subjects = (f"p:{payment}" for payment in payments)
+    for column, wanted in (("match_key", keys), ("subject", subjects)):
+        found = await select_in(connection, sql=f"{sql} AND {column} IN ({{}})", values=set(wanted))
+        rows |= set(found)
+    return [statement_line_of(row) for row in sorted(rows, key=lambda row: row[1])]
+
+
+def statement_line_of(row: Sequence[Any]) -> StatementLine:
+    """The value of a row of `statement_rows`."""
+    # fmt: off
+    (_, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, _) = row
+    # fmt: on
+    return StatementLine(
+        line_id=line_id,
+        payment=payment,
+        order=order,
+        kind=kind,
+        currency=currency,
+        gross=gross,
+        fee=fee,
+        net=net,
+        settled_at=settled_at,
+        payout=payout,
+    )

@@ -1,0 +1,8 @@
+"""Before real money moves: the rehearsal, the trial of the endpoint, the checklist."""
+
+__all__ = (
+    "golive",
+    "rehearsal_plan",
+    "rehearse",
+    "webhook_trial",
+)

@@ -1,0 +1,220 @@
+"""The checklist before real money moves: what a program can check, and what a person must state.
+
+Statements are only added. What a program finds wrong cannot be signed away; what it cannot check
+here (`to_sign`) counts once a person has signed it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from app.access.operators import note_deed, permitted
+from app.core.errors import UsageError
+from app.golive.signoff_store import Signoff, add_signoff, signoffs
+from app.golive.webhook_trial import Trial
+from app.receiving.context import Desk
+from reconcile.instants import Instant, format_instant
+
+State = Literal["passed", "failed", "to_sign"]
+
+PROGRAM: Final = "tallyhook"
+"""How signers begin that are no person."""
+
+SIGNER: Final = f"{PROGRAM} golive"
+
+WHOLE: Final = "golive"
+"""The item under which it is written down how a whole run of the checklist ended."""
+
+STATED: Final[Mapping[str, str]] = {
+    "support_ownership": "who answers customers and the provider, and how they are reached",
+    "legal_documents": "that contract, terms, privacy notice and refund policy are in force",
+    "rollback": "how payments are turned off again, who decides it, and that it was tried",
+}
+"""What only a person can know, and what is to be stated."""
+
+REHEARSED: Final[Mapping[str, str]] = {
+    "idempotency": "that the same start twice gives one session",
+    "duplicates": "that webhooks which come repeatedly release an order once",
+    "rehearsal": "that every scenario was rehearsed, and where",
+}
+"""What `tallyhook rehearse` finds out; in live, where it may have no test numbers, a person may
+state it of the rehearsal in the sandbox."""
+
+CHECKED: Final = ("api_keys", "webhook_verification", "environment_separation")
+"""What a run finds out."""
+
+ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
+
+MAX_NOTE: Final = 2_000
+"""Characters of a note: a paragraph, and where the papers are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One line of the checklist. `sentence` says why, and what is to be done."""
+
+    item: str
+    state: State
+    sentence: str
+    by: str | None = None
+    at: Instant | None = None
+    note: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "item": self.item,
+            "state": self.state,
+            "by": self.by,
+            "at": None if self.at is None else format_instant(self.at),
+            "note": self.note,
+            "sentence": self.sentence,
+        }
+
+
+def webhook_item(trials: Sequence[Trial], *, public_url: str) -> Item:
+    """What the public endpoint did, of all sources together."""
+    name = "webhook_verification"
+    if not public_url:
+        return Item(
+            item=name,
+            state="failed",
+            sentence="Set TALLYHOOK_PUBLIC_URL: the endpoint is tried from outside.",
+        )
+    wrong = [f"{trial.source}: {each}" for trial in trials for each in trial.wrong or ()]
+    untried = [trial.source for trial in trials if trial.wrong is None]
+    if wrong or not trials:
+        sentence = "; ".join(wrong) or "No source is configured"
+        return Item(item=name, state="failed", sentence=f"{sentence}.")
+    if untried:
+        return Item(
+            item=name,
+            state="to_sign",
+            sentence=f"Nothing here can sign as the provider of {', '.join(untried)} does: have it "
+            "send a test event, see it in `tallyhook deliveries list`, and sign.",
+        )
+    tried = ", ".join(dict.fromkeys(word for trial in trials for word in trial.tried))
+    return Item(item=name, state="passed", sentence=f"Tried at {public_url}: {tried}.")
+
+
+def separation_item(environment: str, *, unmarked: Sequence[str]) -> Item:
+    """`unmarked`: sources whose events do not say of which environment they are."""
+    name = "environment_separation"
+    if unmarked:
+        return Item(
+            item=name,
+            state="to_sign",
+            sentence=f"Events of {', '.join(unmarked)} do not say their environment: sign that its "
+            "sandbox has other secrets and another address.",
+        )
+    return Item(
+        item=name,
+        state="passed",
+        sentence=f"Database, secrets, token and events are of {environment} alone.",
+    )
+
+
+def keys_item(problems: Sequence[str]) -> Item:
+    """The configuration's own problems with tokens and secrets; none: they are in order."""
+    if problems:
+        return Item(item="api_keys", state="failed", sentence="; ".join(problems) + ".")
+    return Item(item="api_keys", state="passed", sentence="Token and secrets are set, and fit.")
+
+
+async def checklist(desk: Desk, checked: Sequence[Item]) -> list[Item]:
+    """The whole list, from what was checked now and what is written down; how it ended is, too."""
+    async with desk.store.reading() as connection:
+        said = await signoffs(connection)
+    by_program = {each.item: each for each in said if each.signer.startswith(PROGRAM)}
+    by_person = {each.item: each for each in said if not each.signer.startswith(PROGRAM)}
+    live = desk.store.environment == "live"
+    items = [
+        *checked,
+        *(_rehearsed(name, by_program.get(name), live=live) for name in REHEARSED),
+        *(Item(item=name, state="to_sign", sentence=_ask(name)) for name in STATED),
+    ]
+    items = [_signed(item, by_person.get(item.item)) for item in items]
+    await _write_down(desk, items, before=by_program.get(WHOLE))
+    return items
+
+
+def _rehearsed(name: str, found: Signoff | None, *, live: bool) -> Item:
+    if found is not None:
+        return Item(
+            item=name,
+            state=found.state,
+            sentence=f"{found.note.rstrip('.')}.",
+            by=found.signer,
+            at=found.at,
+        )
+    if live:
+        return Item(item=name, state="to_sign", sentence=_ask(name))
+    return Item(item=name, state="failed", sentence="Run `tallyhook rehearse`; it finds this out.")
+
+
+def _ask(name: str) -> str:
+    what = {**STATED, **REHEARSED}[name]
+    return f"State {what}: tallyhook golive sign {name} --by NAME --note TEXT"
+
+
+def _signed(item: Item, signoff: Signoff | None) -> Item:
+    if item.state != "to_sign" or signoff is None:
+        return item
+    return replace(
+        item,
+        state="passed",
+        by=signoff.signer,
+        at=signoff.at,
+        note=signoff.note,
+        sentence="Stated by a person.",
+    )
+
+
+async def _write_down(desk: Desk, items: Sequence[Item], *, before: Signoff | None) -> None:
+    """How the run ended, for `serve` and readiness, where it is not what was known."""
+    left = open_items(items)
+    note = f"open: {', '.join(left)}" if left else "complete"
+    if before is None or before.note != note:
+        state: Literal["passed", "failed"] = "failed" if left else "passed"
+        signoff = Signoff(item=WHOLE, state=state, at=desk.clock.now(), signer=SIGNER, note=note)
+        async with desk.store.writing() as connection:
+            await add_signoff(connection, signoff)
+
+
+def open_items(items: Sequence[Item]) -> list[str]:
+    """The names of those that are not passed."""
+    return [item.item for item in items if item.state != "passed"]
+
+
+async def sign(desk: Desk, item: str, *, by: str, note: str) -> None:
+    """Add a person's statement. Raises UsageError for an item that is none, and without a name and
+    a note, and for who may not."""
+    if item not in ITEMS:
+        raise UsageError(f"{item!r} is none of: {', '.join(ITEMS)}")
+    by, note = by.strip(), note.strip()
+    if not by or len(by) > 200 or by.startswith(PROGRAM) or not by.isprintable():
+        raise UsageError("--by is a person's name, of 1 to 200 characters")
+    if not note or len(note) > MAX_NOTE or "\0" in note:
+        raise UsageError(f"--note says what is stated, in 1 to {MAX_NOTE:,} characters")
+    signoff = Signoff(item=item, state="passed", at=desk.clock.now(), signer=by, note=note)
+    async with desk.store.writing() as connection:
+        who = await permitted(connection, by=by, action="item_signed")
+        await add_signoff(connection, signoff)
+        await note_deed(
+            connection, who, action="item_signed", subject=item, at=signoff.at, reason=note
+        )
+
+
+async def unfinished(desk: Desk) -> str | None:
+    """Why a live instance should not take money yet, one sentence; None elsewhere, or when the last
+    run of the checklist was complete."""
+    if desk.store.environment != "live":
+        return None
+    async with desk.store.reading() as connection:
+        runs = [each for each in await signoffs(connection) if each.item == WHOLE]
+    if runs and runs[-1].state == "passed":
+        return None
+    found = runs[-1].note if runs else "it was never run"
+    return f"the go-live checklist is not complete ({found}); run `tallyhook golive`"

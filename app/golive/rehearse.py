@@ -1,0 +1,251 @@
+"""Plays the scenarios against the configured provider, and compares their ends with what must be.
+
+    (1) tell of an order  (2) open its session  (3) wait for the verified end  (4) compare
+
+All scenarios are played side by side. Nothing but what the service itself has verified and stored
+counts, so the service must be running, and the provider must deliver to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+from app.checkout.answer import Opened
+from app.checkout.checkout_result import CheckoutResult
+from app.checkout.client import CheckoutClient
+from app.checkout.open_checkout import open_checkout
+from app.checkout.request import CheckoutRequest, SoundRequest, body_of, checked
+from app.core.errors import TallyhookError
+from app.core.ids import new_id
+from app.core.text import counted
+from app.golive.rehearsal_plan import EXPECTED, Expected, Plan, told
+from app.golive.signoff_store import Judged, Signoff, add_signoff
+from app.orders.ledger_store import times_released
+from app.orders.order_facts import Told, tell_order
+from app.orders.read_orders import order_document
+from app.receiving.context import Desk
+from reconcile.instants import SECOND
+
+BEYOND_S: Final = 120.0
+"""Seconds after the deadline: a delayed webhook, and its request retries."""
+
+LOOK_S: Final = 0.5
+
+SIGNER: Final = "tallyhook rehearse"
+
+SAME_START: Final = "same start twice"
+ONE_SESSION: Final = "one session"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One scenario, as it ended. `order` is empty where there was none."""
+
+    scenario: str
+    expected: str
+    seen: str
+    passed: bool
+    seconds: float
+    explanation: str
+    order: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("scenario", "expected", "seen", "passed", "seconds", "explanation")
+        return {name: getattr(self, name) for name in names}
+
+
+async def rehearse(
+    desk: Desk, client: CheckoutClient, *, plan: Plan, progress: Callable[[Played], None]
+) -> list[Played]:
+    """Every scenario of the plan, in its order; what came out is written down for `golive`."""
+    stage = _Stage(desk, client, plan=plan, progress=progress)
+    parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
+    played = [each for part in parts for each in part]
+    await _write_down(desk, played)
+    return played
+
+
+class _Stage:
+    def __init__(
+        self,
+        desk: Desk,
+        client: CheckoutClient,
+        *,
+        plan: Plan,
+        progress: Callable[[Played], None],
+    ) -> None:
+        self._desk = desk
+        self._client = client
+        self._plan = plan
+        self._progress = progress
+        self._run = new_id("", desk.clock.now())
+
+    async def play(self, scenario: str) -> list[Played]:
+        """The scenario; with `success`, also the same start once more."""
+        began = monotonic()
+        request = self._request(scenario)
+        again: list[Played] = []
+        try:
+            result = await self._open(request)  # (1), (2)
+            if result.state not in ("opened", "paid"):
+                return [
+                    self._ended(
+                        scenario, began=began, seen=result.state, explanation=result.sentence
+                    )
+                ]
+            if scenario == "success":
+                again.append(await self._start_again(request, result))
+            ledger = await self._wait(request.order, EXPECTED[scenario], result=result)  # (3)
+        except TallyhookError as error:
+            return [self._ended(scenario, began=began, seen="not played", explanation=str(error))]
+        return [self._compared(scenario, ledger, began=began), *again]
+
+    def _request(self, scenario: str) -> CheckoutRequest:
+        number = list(self._plan.numbers).index(scenario) + 1
+        return CheckoutRequest(
+            order=f"REHEARSAL-{self._run}-{number:02}",
+            amount=self._plan.amount,
+            currency=self._plan.currency,
+            phone=self._plan.numbers[scenario],
+            success_url="https://shop.example/paid",
+            cancel_url="https://shop.example/canceled",
+        )
+
+    async def _open(self, request: CheckoutRequest) -> CheckoutResult:
+        sound = self._checked(request)
+        await tell_order(self._desk, Told(order=request.order, money=sound.money))
+        return await self._open_once(request)
+
+    def _checked(self, request: CheckoutRequest) -> SoundRequest:
+        live = self._desk.store.environment == "live"
+        return checked(request, live=live, requires=self._client.settings.form.requires)
+
+    async def _open_once(self, request: CheckoutRequest) -> CheckoutResult:
+        return await open_checkout(self._desk, self._client, request=request)
+
+    async def _start_again(self, request: CheckoutRequest, first: CheckoutResult) -> Played:
+        """The shop starts again, and the provider is asked again with the same key."""
+        began = monotonic()
+        found = await self._open_once(request)
+        assert first.key is not None, "the rehearsal's orders are its own, and new"
+        sound = self._checked(request)
+        body = body_of(sound, amount=self._client.settings.form.amount)
+        answer = await self._client.ask(request.order, body, key=first.key)
+        sessions = {first.session, found.session}
+        sessions.add(answer.session if isinstance(answer, Opened) else None)
+        one = len(sessions) == 1
+        return self._note(
+            Played(
+                scenario=SAME_START,
+                expected=ONE_SESSION,
+                seen=ONE_SESSION if one else "other sessions",
+                passed=one,
+                seconds=round(monotonic() - began, 1),
+                explanation=f"Session {first.session} was answered each time."
+                if one
+                else "The provider does not keep to the idempotency key: ask it why.",
+                order=request.order,
+            )
+        )
+
+    async def _wait(
+        self, order: str, expected: Expected, *, result: CheckoutResult
+    ) -> dict[str, Any]:
+        ends = monotonic() + self._patience(result)
+        while True:
+            ledger = await order_document(self._desk, order)
+            if expected.met_by(ledger) and await self._published(order, expected):
+                return ledger
+            if monotonic() > ends:
+                return ledger
+            await asyncio.sleep(LOOK_S)
+
+    async def _published(self, order: str, expected: Expected) -> bool:
+        if not expected.ships:
+            return True
+        async with self._desk.store.reading() as connection:
+            return await times_released(connection, order) > 0
+
+    def _patience(self, result: CheckoutResult) -> float:
+        if self._plan.patience_s is not None:
+            return self._plan.patience_s
+        policy, now = self._desk.policy, self._desk.clock.now()
+        deadline = (result.expires_at or now + policy.payment_window) + policy.grace
+        return max(deadline - now, 0) / SECOND + BEYOND_S
+
+    def _compared(self, scenario: str, ledger: dict[str, Any], *, began: float) -> Played:
+        expected = EXPECTED[scenario]  # (4)
+        codes = frozenset(finding["code"] for finding in ledger["findings"])
+        seen = told(
+            ledger["outcome"], ships=ledger["fulfillable"], findings=codes & expected.findings
+        )
+        explanation: str = ledger["explanation"][0].partition(" [")[0]
+        if not ledger["timeline"]:
+            explanation = (
+                "No verified event came: is `tallyhook serve` running, and does the provider send "
+                "to it? See `tallyhook deliveries list`."
+            )
+        return self._ended(
+            scenario,
+            began=began,
+            seen=seen,
+            explanation=explanation,
+            passed=expected.met_by(ledger),
+            order=ledger["order"],
+        )
+
+    def _ended(
+        self,
+        scenario: str,
+        *,
+        began: float,
+        seen: str,
+        explanation: str,
+        passed: bool = False,
+        order: str = "",
+    ) -> Played:
+        return self._note(
+            Played(
+                scenario=scenario,
+                expected=str(EXPECTED[scenario]),
+                seen=seen,
+                passed=passed,
+                seconds=round(monotonic() - began, 1),
+                explanation=explanation,
+                order=order,
+            )
+        )
+
+    def _note(self, played: Played) -> Played:
+        self._progress(played)
+        return played
+
+
+async def _write_down(desk: Desk, played: list[Played]) -> None:
+    """What the checklist takes from a rehearsal."""
+    right = sum(each.passed for each in played)
+    whole = right == len(played) and len(played) > 1
+    said = f"{right} of {counted(len(played), 'scenario')} ended as they must"
+    found: dict[str, tuple[Judged, str]] = {"rehearsal": (_word(whole), said)}
+    for each in played:
+        if each.scenario == SAME_START:
+            found["idempotency"] = (_word(each.passed), each.explanation)
+        elif each.scenario == "duplicate webhook":
+            async with desk.store.reading() as connection:
+                times = await times_released(connection, each.order)
+            sentence = f"Released {counted(times, 'time')}, with webhooks that came repeatedly"
+            found["duplicates"] = (_word(each.passed and times == 1), sentence)
+    async with desk.store.writing() as connection:
+        for item, (state, note) in found.items():
+            at = desk.clock.now()
+            signoff = Signoff(item=item, state=state, at=at, signer=SIGNER, note=note)
+            await add_signoff(connection, signoff)
+
+
+def _word(passed: bool) -> Judged:
+    return "passed" if passed else "failed"

@@ -1,0 +1,148 @@
+"""The state of the store in a few numbers; also the proof that it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from app.core.errors import StorePoisoned, StoreUnavailable
+from app.database.facts import server_moved
+from app.database.safety import unsafe_standbys
+from app.database.statements import run
+from app.monitoring.monitoring_store import events_taken
+from app.orders.counter_store import outcome_counts
+from app.orders.notification_store import notification_counts
+from app.receiving.append_store import read_counts
+from app.receiving.context import Desk
+from app.receiving.due_store import count_due, next_due
+from app.receiving.inbox_queue import FAULTS
+from app.receiving.inbox_store import BEAT, count_set_aside, counter
+from app.receiving.refused_ages import RefusedAges
+from app.sealing.log_queue_store import count_unsealed, log_size
+from reconcile.instants import SECOND
+from reconcile.ledger.ledger import OUTCOMES
+
+COUNTED: Final = 100_000
+"""Orders that are due, and notifications, are counted up to here whenever somebody asks: to count
+millions would take a third of a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreState:
+    """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
+
+    due      COUNTED where there are more; so it is with `notifications`
+    unread   records that were accepted and are not read yet, and their bytes
+    aside    those that are set aside
+    read     deliveries that were read, by source and verdict
+    faults   batches of deliveries in a row that could not be written
+    notifications  how many wait for the shop, and how many were given up
+    sealed   how many leaves the log has, and how many rows wait for one
+    free     bytes that are free on the database's disk; None where a server looks after it
+    refuses  why nothing can be written now, one sentence; None when it can
+    """
+
+    due: int
+    queue: int
+    unread: int
+    unread_bytes: int
+    aside: int
+    read: Mapping[tuple[str, str], int]
+    faults: int
+    outcomes: Mapping[str, int]
+    free: int | None
+    refuses: str | None
+    notifications: tuple[int, int]
+    sealed: tuple[int, int]
+
+
+async def unsafe(desk: Desk) -> list[str]:
+    """What would be lost if a standby of the database took over, and that one did, or a backup was
+    put back, and nobody said so; one sentence each."""
+    async with desk.store.reading() as connection:
+        moved = await server_moved(connection)
+        return await unsafe_standbys(connection) + ([] if moved is None else [moved])
+
+
+async def refusal(desk: Desk) -> str | None:
+    """Why nothing can be written now, one sentence; None when it can.
+
+    Raises StoreUnavailable or StorePoisoned when the store cannot even be read.
+    """
+    store = desk.store
+    if store.poison is not None:
+        raise StorePoisoned(store.poison)
+    async with store.reading() as connection:
+        await next_due(connection)
+    if store.journal.stalled is not None:
+        return store.journal.stalled  # the check would wait, too
+    try:
+        await store.receiving.inbox.writer.check()
+        await store.writer.check()
+    except StoreUnavailable as error:
+        return str(error)
+    if store.append_faults >= FAULTS and (why := await store.cannot_append()):
+        return why
+    return await store.journal.still_faulty()
+
+
+async def reader_behind(desk: Desk, *, limit_s: int, elsewhere: bool = False) -> str | None:
+    """Why what is acknowledged is not to be believed to be read: the oldest delivery in the inbox
+    has waited too long, or no reader has been seen for so long, one sentence; None where neither is
+    so.
+
+    elsewhere  whether the reader is a process that somebody else starts
+    """
+    now = desk.clock.now()
+    oldest = (await desk.store.inbox.backlog()).oldest
+    waited = 0 if oldest is None else (now - oldest) // SECOND
+    if waited >= limit_s:
+        return (
+            f"deliveries that came {waited} s ago are accepted and not read yet: see the log, and "
+            "whether the machine is overloaded"
+        )
+    if not elsewhere:
+        return None
+    async with desk.store.reading() as connection:
+        seen = await run(connection, counter, BEAT)
+    silent = (now - seen) // SECOND
+    if seen and silent >= limit_s:
+        return f"no `tallyhook worker` has read for {silent} s: see that one runs"
+    return None
+
+
+async def everything_refused(desk: Desk, ages: RefusedAges) -> str | None:
+    """Why no delivery should be sent to this receiver, which refuses all of them for their age."""
+    now = desk.clock.now()
+    asked = ages.asked_about(now)
+    if asked:
+        async with desk.store.reading() as connection:
+            ages.found(asked, await events_taken(connection, asked))
+    return ages.everything_refused(now)
+
+
+async def store_state(desk: Desk) -> StoreState:
+    """Raises as `refusal` does."""
+    store, refuses = desk.store, await refusal(desk)
+    async with store.reading() as connection:
+        counts = dict.fromkeys(OUTCOMES, 0) | await outcome_counts(connection)
+        due = await count_due(connection, now=desk.clock.now(), enough=COUNTED)
+        aside, read = await run(connection, count_set_aside), await run(connection, read_counts)
+        notifications = await notification_counts(connection, enough=COUNTED)
+        sealed = await log_size(connection), await count_unsealed(connection)
+    unread = await store.inbox.backlog()
+    return StoreState(
+        due=due,
+        queue=store.journal.depth,
+        unread=unread.records,
+        unread_bytes=unread.size,
+        aside=aside,
+        read=read,
+        faults=store.journal.faults + store.append_faults,
+        outcomes=counts,
+        free=store.writer.space.free_bytes(),
+        refuses=refuses,
+        notifications=notifications,
+        sealed=sealed,
+    )

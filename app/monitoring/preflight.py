@@ -1,0 +1,276 @@
+"""What is to be said of an installation before it serves, and what is to be done about it.
+
+Leaves out: how anything is looked at. Each judgement is a function of what was seen, and its
+sentence never holds a secret.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.access.token_store import TokenEntry
+from app.core.alarm import Alarm
+from app.core.text import counted
+from app.database.facts import DatabaseFacts
+from app.privacy.replay_erasures import JournalState
+from app.providers.probe import Sight
+from app.providers.schemes import TOKENS
+from app.providers.sections import Profile
+from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
+
+State = Literal["ok", "weak", "must"]
+
+SKEW_WEAK: Final[Duration] = 3 * SECOND
+"""A Date header is cut to the second and the answer takes its time; beyond this, clocks differ."""
+
+SKEW_MUST: Final[Duration] = 30 * SECOND
+"""A tenth of what signatures may usually differ: the clock is not kept by anybody."""
+
+CERTIFICATE_SOON: Final[Duration] = 14 * DAY
+
+MIB: Final = 1024 * 1024
+
+SPARE_MIB: Final = 1024
+"""MiB that should be free beyond the low water: half a million deliveries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """One thing that was looked at.
+
+    state  ok · weak: it works, and a person should know · must: something must be done
+    do     what to do; None where nothing is to be done
+    """
+
+    what: str
+    state: State
+    sentence: str
+    do: str | None = None
+
+
+def ok(what: str, sentence: str) -> Sign:
+    """In order."""
+    return Sign(what=what, state="ok", sentence=sentence)
+
+
+def weak(what: str, sentence: str, do: str | None = None) -> Sign:
+    """Works, with a weakness."""
+    return Sign(what=what, state="weak", sentence=sentence, do=do)
+
+
+def must(what: str, sentence: str, do: str) -> Sign:
+    """Something must be done."""
+    return Sign(what=what, state="must", sentence=sentence, do=do)
+
+
+def of_configuration(problems: tuple[str, ...]) -> Iterator[Sign]:
+    """Each line of what is wrong with the configuration: `VARIABLE: what, and what to write`."""
+    for line in problems:
+        variable, _, sentence = line.partition(": ")
+        yield must(variable, f"{sentence}.", "change it, then run this again")
+
+
+def of_secret_file(variable: str, mode: int | None) -> Sign:
+    """A file of secrets, by its permission bits (None: it cannot be looked at)."""
+    if mode is None:
+        return must(variable, "The file cannot be looked at.", "let this user read it")
+    permissions = f"Its mode is {stat.S_IMODE(mode):o}"
+    if mode & 0o027:
+        return must(variable, f"{permissions}: others may read or change it.", "chmod 640 it")
+    return ok(variable, f"{permissions}: nobody else may change it.")
+
+
+def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Sign]:
+    """A file with a key that was made here, and of which no backup of the database holds a copy.
+
+    needed  whether the database rests on it already
+    """
+    if there:
+        sentence = "No backup of the database holds it: keep a copy in another safe place."
+        yield ok(variable, sentence)
+    elif needed:
+        yield must(variable, "The database rests on it, and it is not there.", "put its copy back")
+
+
+def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Sign]:
+    """The file that knows who was erased, and its key: no backup of the database holds them."""
+    if state.problem is not None:
+        what, _, do = state.problem.rpartition("; ")
+        yield must(variable, f"{what[:1].upper()}{what[1:]}.", do)
+    elif state.path is None:
+        sentence = "Is not set: nobody's personal data can be erased."
+        yield weak(variable, sentence, "name a file on a disk that no restore puts back")
+    elif state.begun:
+        sentence = "No backup of the database holds it, nor its key: keep copies in another safe "
+        yield ok(variable, f"{sentence}place, and copy it after each erasure.")
+    if state.pending:
+        sentence = f"{counted(state.pending, 'erasure')} of it not carried out in this database."
+        yield must(variable, sentence, "stop the service and run `tallyhook db restored`")
+    if state.torn:
+        sentence = "Its last line was cut short: of that erasure nothing was begun."
+        yield weak(variable, sentence, "ask for that erasure again")
+
+
+def of_reach(what: str, sight: Sight, *, now: Instant) -> Iterator[Sign]:
+    """Whether the address answers, with what TLS, and when the certificate ends."""
+    if sight.tls_problem is not None:
+        yield must(what, f"TLS fails: {sight.tls_problem}.", "mend the certificate or the address")
+        return
+    if sight.problem is not None:
+        yield must(
+            what, f"It does not answer ({sight.problem}).", "check the address and the firewall"
+        )
+        return
+    yield ok(what, f"It answers, with status {sight.status}.")
+    if sight.tls is None:
+        yield weak(f"{what} TLS", "It is spoken to without TLS.", "only on one machine, or a trial")
+    elif sight.certificate_ends is not None:
+        ends = format_instant(sight.certificate_ends)
+        soon = sight.certificate_ends - now < CERTIFICATE_SOON
+        sentence = f"{sight.tls}; the certificate ends {ends}."
+        yield weak(f"{what} TLS", sentence, "renew it") if soon else ok(f"{what} TLS", sentence)
+
+
+def of_clock(sight: Sight, *, before: Instant, after: Instant) -> Sign:
+    """Our clock beside the Date of an answer that was asked for `before` and read `after`."""
+    if sight.date is None:
+        return weak("clock", "Nobody told the time to compare with.", "keep the clock by NTP")
+    # The header is cut to the second: what it means lies anywhere in the second it names.
+    ahead, behind = before - (sight.date + SECOND), sight.date - after
+    skew = max(ahead, behind, 0)
+    seconds = f"{skew / SECOND:.0f} s"
+    if skew > SKEW_MUST:
+        sentence = f"This clock and the provider's differ by {seconds}; signatures will be refused."
+        return must("clock", sentence, "keep the clock by NTP (timedatectl set-ntp true)")
+    if skew > SKEW_WEAK:
+        sentence = f"This clock and the provider's differ by {seconds}."
+        return weak("clock", sentence, "keep the clock by NTP (timedatectl set-ntp true)")
+    return ok("clock", "This clock and the provider's agree.")
+
+
+def of_database(facts: DatabaseFacts) -> Iterator[Sign]:
+    """What the database endangers."""
+    name = f"{facts.kind} {'.'.join(map(str, facts.version))}"
+    for setting in facts.off:
+        yield must(
+            "database", f"The server has {setting}=off: a crash loses deliveries.", "turn it on"
+        )
+    if facts.moved is not None:
+        what, _, do = facts.moved.partition("; ")
+        yield must("restored", f"{what[:1].upper()}{what[1:]}.", do)
+    for sentence in facts.standbys:
+        what, _, do = sentence.partition("; ")
+        yield weak("standby", f"{what}.", do)
+    if facts.kind == "SQLite" and facts.journal_mode != "wal":
+        yield must(
+            "database",
+            f"{name} keeps it with journal_mode={facts.journal_mode}, which `serve` refuses.",
+            "put it on a local disk",
+        )
+    elif facts.kind == "SQLite" and has_reset_bug(facts.version):
+        yield weak(
+            "database",
+            f"{name} can lose data when one program folds the log while another writes. Tallyhook "
+            "never lets that happen; other programs may.",
+            "let no other program open the file (backups: `tallyhook backup`), or take "
+            "SQLite 3.51.3",
+        )
+    elif not facts.off:
+        yield ok("database", f"{name} keeps what it has confirmed.")
+
+
+def has_reset_bug(version: tuple[int, ...]) -> bool:
+    """SQLite 3.7.0 to 3.51.2, but 3.44.6 and later of 3.44, 3.50.7 and later of 3.50
+    (https://sqlite.org/wal.html, "The WAL-Reset Bug")."""
+    mended = any(version[:2] == line[:2] and version >= line for line in ((3, 44, 6), (3, 50, 7)))
+    return (3, 7, 0) <= version < (3, 51, 3) and not mended
+
+
+def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Sign:
+    """Whose word it is what an order costs. since: None until the first start with the rule on."""
+    what = "prices"
+    if not required:
+        said = "An order of which the shop has told no price is paid by what the event says."
+        do = "set TALLYHOOK_REQUIRE_ORDER_RECORD=on, and tell each order's price"
+        return weak(what, said, do) if live else ok(what, said)
+    begun = "the first start" if since is None else format_instant(since)
+    return ok(what, f"Orders first heard of after {begun} need a price of the shop's own.")
+
+
+def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Sign]:
+    """API tokens that end soon: a program would be refused from one moment to the next."""
+    for entry in ending:
+        assert entry.until is not None
+        sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
+        yield weak(
+            "tokens", sentence, "make another with `tallyhook tokens add`, and give it the program"
+        )
+
+
+def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Sign]:
+    """Room on the database's disk, in bytes; None where a server looks after it."""
+    if free is None:
+        return
+    mib = free // MIB
+    sentence = f"{mib:,} MiB are free; below {low_water_mib:,} nothing is accepted."
+    if mib <= low_water_mib:
+        yield must("disk", sentence, "free some")
+    elif mib < low_water_mib + SPARE_MIB:
+        yield weak("disk", sentence, "free some soon")
+    else:
+        yield ok("disk", sentence)
+
+
+def of_alarm(name: str, alarm: Alarm) -> Sign:
+    """What goes wrong while it serves: its sentence is what is so, a colon, and what to do."""
+    sentence, _, do = alarm.sentence.partition(": ")
+    sign = must if alarm.pressing else weak
+    return sign(name, f"{sentence}.", do.removesuffix("."))
+
+
+def of_merchant() -> Sign:
+    """What one instance is for; orders of two shops with one reference would be one order."""
+    return ok(
+        "merchant",
+        "This instance serves one merchant: an order reference means the same order to all sources,"
+        " but for those with ORDERS=own.",
+    )
+
+
+def of_profile(source: str, profile: Profile) -> Iterator[Sign]:
+    """What the provider's own way of signing leaves open."""
+    what = f"source {source}"
+    found = list(_weaknesses(profile))
+    for sentence, do in found:
+        yield weak(what, f"Profile {profile.name}: {sentence}", do)
+    if not found:
+        yield ok(what, f"Profile {profile.name} signs every body and its time.")
+
+
+def _weaknesses(profile: Profile) -> Iterator[tuple[str, str]]:
+    asked = "its events count only once the provider was asked, which needs it to be reachable"
+    if profile.signature.mac == "none":
+        yield f"it signs nothing; {asked}.", "let only the provider's addresses through"
+    elif profile.signature.mac in TOKENS:
+        yield f"it sends a password instead of a signature; {asked}.", "change it now and then"
+    elif profile.account.undocumented:
+        yield (
+            "its key is that of all the provider's merchants, and nothing signed tells whose an "
+            "event is: no event counts by itself, and orders stay pending.",
+            "go by your records and its statements",
+        )
+    elif profile.confirm:
+        yield f"its signature does not cover all that events say; {asked}.", "nothing"
+    elif profile.timestamp is None:
+        yield (
+            "it signs no time: who has seen a delivery can send it again, which is a duplicate.",
+            "keep the secret new: change it once a year",
+        )
+    if not profile.environment.where and not profile.verifies_only:
+        yield (
+            "its events do not say whether they are of the sandbox or live.",
+            "give the provider's sandbox and live account different secrets and instances",
+        )

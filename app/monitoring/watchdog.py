@@ -1,0 +1,314 @@
+"""Looks now and then for what nobody reports: a reader that does not keep up, deliveries that it
+set aside, silence, unreadable deliveries, payments of no order,
+a clock that is off, a shop that takes no notifications, orders that are held, events of money that
+no profile knows, orders paid for and not shipped.
+
+A further alarm is one more line of WATCHES: readiness, the figures, the feed and the log tell
+whatever stands there. What makes an alarm is decided in a module of its own, such as `silence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+import structlog
+
+from app.core.alarm import Alarm
+from app.core.text import counted
+from app.database.statements import run
+from app.monitoring.health import COUNTED, everything_refused
+from app.monitoring.monitoring_store import (
+    deliveries_between,
+    last_delivery,
+    paid_until,
+    sessions_since,
+    tied_since,
+    unreadable_since,
+)
+from app.monitoring.no_order import LOOKED_AT, PATIENCE, Paid, Seen, no_order
+from app.monitoring.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, silence
+from app.orders.counter_store import finding_counts
+from app.orders.hold_store import count_held
+from app.orders.notification_store import Away, away, notification_counts
+from app.receiving import unread
+from app.receiving.context import Desk
+from app.receiving.inbox_store import count_set_aside
+from app.receiving.refused_ages import RefusedAges
+from reconcile.instants import DAY, SECOND, Duration, format_instant
+from reconcile.ledger.ledger import FindingCode
+
+REST_S: Final = 45.0
+"""Seconds between two looks: a clock that is off is told within a minute."""
+
+UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
+
+WATCHED: Final[tuple[FindingCode, ...]] = (
+    "paid_but_not_fulfilled",
+    "fulfilled_but_not_paid",
+    UNREAD_MONEY,
+)
+"""Findings that a shop must act on; each is published as a revision, too."""
+
+SHOP_PATIENCE: Final[Duration] = 30 * SECOND
+"""For which a shop may take nothing without an alarm: a restart of it."""
+
+log = structlog.get_logger()
+
+
+class Watched(NamedTuple):
+    """What there is to look at: what is stored, what this receiver refused for its age, where the
+    shop is notified (`destination_of`; None: it is not), and how long an accepted delivery may wait
+    to be read."""
+
+    desk: Desk
+    ages: RefusedAges
+    destination: str | None = None
+    unread_s: int = 10
+
+
+class Watch(NamedTuple):
+    """One thing that is watched.
+
+    name    its key in readiness; `tallyhook_<name>_alarm` is its figure
+    figure  what the figure says, for whoever reads /metrics
+    look    looks once; the alarm, if there is reason for one
+    dated   whether it says since when; `tallyhook_<name>_since_seconds` is the figure of that
+    """
+
+    name: str
+    figure: str
+    look: Callable[[Watched], Awaitable[Alarm | None]]
+    dated: bool = False
+
+
+async def _silence(watched: Watched) -> Alarm | None:
+    return silence(await _heard(watched.desk))
+
+
+async def _heard(desk: Desk) -> Heard:
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        last = await last_delivery(connection)
+        start = now - LONGEST if last is None else last
+        end = min(now, start + LONGEST)
+        usual = [
+            await deliveries_between(
+                connection, start - days * DAY, end - days * DAY, enough=EXPECTED
+            )
+            for days in range(1, DAYS + 1)
+        ]
+        sessions = await sessions_since(connection, start, enough=SESSIONS)
+    return Heard(now=now, last=last, usual=usual, sessions=sessions)
+
+
+async def _unreadable(watched: Watched) -> Alarm | None:
+    start = watched.desk.clock.now() - unread.WINDOW
+    async with watched.desk.store.reading() as connection:
+        return unread.unread(await unreadable_since(connection, start, enough=unread.ENOUGH))
+
+
+async def _no_order(watched: Watched) -> Alarm | None:
+    now = watched.desk.clock.now()
+    until = now - PATIENCE
+    async with watched.desk.store.reading() as connection:
+        rows = await paid_until(connection, until, looked_at=LOOKED_AT)
+        tied = await tied_since(connection, until, looked_at=LOOKED_AT)
+        came = await deliveries_between(connection, 0, until, enough=LOOKED_AT)
+    paid = map(Paid._make, rows)
+    return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_since=tied))
+
+
+async def _clock(watched: Watched) -> Alarm | None:
+    return watched.ages.alarm(watched.desk.clock.now())
+
+
+async def _shop_away(watched: Watched) -> Alarm | None:
+    if watched.destination is None:
+        return None
+    async with watched.desk.store.reading() as connection:
+        health = await away(connection, watched.destination)
+        waiting, dead = await notification_counts(connection, enough=COUNTED)
+    if health is None or watched.desk.clock.now() - health.since < SHOP_PATIENCE:
+        return None
+    return shop_away(health, waiting=waiting, dead=dead)
+
+
+def shop_away(health: Away, *, waiting: int, dead: int) -> Alarm:
+    """The alarm on a shop that takes none of `waiting` notifications; `dead` were given up."""
+    given_up = f", {dead:,} given up" if dead else ""
+    return Alarm(
+        reason="shop_takes_no_notifications",
+        sentence=f"The shop has taken no notification since {format_instant(health.since)} "
+        f"({counted(health.failures, 'try', 'tries')}, the last ended with {health.problem}; "
+        f"{waiting:,} waiting{given_up}): see that what listens at TALLYHOOK_SHOP__URL runs, can "
+        "be reached and answers 2xx. One notification is tried at a time, every minute or when the "
+        "shop asks for it, and the first that is taken sends all that wait; `tallyhook "
+        "notifications redeliver` tries at once.",
+        since=health.since,
+    )
+
+
+async def _held(watched: Watched) -> Alarm | None:
+    async with watched.desk.store.reading() as connection:
+        count = await count_held(connection)
+    if not count:
+        return None
+    orders = counted(count, "order is", "orders are")
+    return Alarm(
+        reason="orders_held",
+        sentence=f"{orders} held, and not to be fulfilled before a person has looked: "
+        "`tallyhook orders list --finding held_back` shows them and why, then `tallyhook orders "
+        "release` lets them go.",
+        pressing=False,
+    )
+
+
+async def _unread_money(watched: Watched) -> Alarm | None:
+    async with watched.desk.store.reading() as connection:
+        count = (await finding_counts(connection, (UNREAD_MONEY,)))[UNREAD_MONEY]
+    if not count:
+        return None
+    orders = counted(count, "order has", "orders have")
+    return Alarm(
+        reason="money_events_unread",
+        sentence=f"{orders} an event of a kind that speaks of money going back and that the "
+        "source's profile does not know; what it may take is not to be fulfilled. `tallyhook "
+        f"orders list --finding {UNREAD_MONEY}` shows them: say in the profile's [claims] what the "
+        'kind means, or "ignored", then `tallyhook reindex`.',
+    )
+
+
+async def _reader(watched: Watched) -> Alarm | None:
+    oldest = (await watched.desk.store.inbox.backlog()).oldest
+    if oldest is None or watched.desk.clock.now() - oldest < watched.unread_s * SECOND:
+        return None
+    return Alarm(
+        reason="deliveries_not_read",
+        sentence=f"Deliveries that came from {format_instant(oldest)} on are accepted and kept, "
+        "but not read yet, so orders may say less than is known: see the log, whether the machine "
+        "is overloaded, and on PostgreSQL whether a `tallyhook worker` runs.",
+        since=oldest,
+    )
+
+
+async def _poisoned(watched: Watched) -> Alarm | None:
+    async with watched.desk.store.reading() as connection:
+        count = await run(connection, count_set_aside)
+    if not count:
+        return None
+    deliveries = counted(count, "accepted delivery is", "accepted deliveries are")
+    return Alarm(
+        reason="deliveries_set_aside",
+        sentence=f"{deliveries} set aside, which nothing could read: `tallyhook deliveries "
+        "poisoned` shows them, the log says why; once that is mended, `tallyhook deliveries "
+        "poisoned --retry`.",
+    )
+
+
+WATCHES: Final = (
+    Watch(
+        "reader",
+        "1 while accepted deliveries wait longer than TALLYHOOK_INBOX_ALARM_S to be read.",
+        _reader,
+        dated=True,
+    ),
+    Watch(
+        "poisoned",
+        "1 while accepted deliveries are set aside that nothing could read.",
+        _poisoned,
+    ),
+    Watch(
+        "silence",
+        "1 while fewer verified events come than is usual at this time.",
+        _silence,
+    ),
+    Watch(
+        "unreadable",
+        f"1 while genuine deliveries of the last {unread.DAYS} could not be read.",
+        _unreadable,
+    ),
+    Watch(
+        "no_order",
+        "1 while none of the last payments of a source belongs to an order.",
+        _no_order,
+    ),
+    Watch(
+        "clock",
+        "1 while genuine deliveries are refused for their age and none is taken.",
+        _clock,
+    ),
+    Watch(
+        "shop_away",
+        "1 while the shop takes no notifications: see what listens at TALLYHOOK_SHOP__URL.",
+        _shop_away,
+        dated=True,
+    ),
+    Watch(
+        "held",
+        "1 while orders are held, and not to be fulfilled until a person releases them.",
+        _held,
+    ),
+    Watch(
+        "unread_money",
+        "1 while orders have events that speak of money going back and that no profile knows.",
+        _unread_money,
+    ),
+)
+"""Everything that can raise an alarm."""
+
+
+async def alarms(watched: Watched) -> dict[str, Alarm]:
+    """Those that there is reason for now, by the name of what is watched."""
+    seen = [(watch.name, await watch.look(watched)) for watch in WATCHES]
+    return {name: alarm for name, alarm in seen if alarm is not None}
+
+
+FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
+    f"{watch.name}_since_seconds": f"Unix time since which {watch.name} lasts; 0: it does not."
+    for watch in WATCHES
+    if watch.dated
+}
+"""What each of their gauges says, by its name."""
+
+
+class Watchdog:
+    """What was last seen, for readiness, the figures and the feed.
+
+    alarms    those that last, by the name of what is watched
+    findings  how many orders have each of the findings that are watched
+    """
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self.alarms: Mapping[str, Alarm] = {}
+        self.findings: Mapping[str, int] = dict.fromkeys(WATCHED, 0)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the alarms that last say to people."""
+        return [alarm.sentence for alarm in self.alarms.values()]
+
+    async def everything_refused(self) -> str | None:
+        """See `health`: looked at whenever readiness is asked for, for it must tell at once."""
+        return await everything_refused(self._watched.desk, self._watched.ages)
+
+    async def look(self) -> int:
+        """Look once, and log what has changed. Returns 0: there is nothing to do at once."""
+        await self._count_findings()
+        before, self.alarms = self.alarms, await alarms(self._watched)
+        for name, alarm in self.alarms.items():
+            if name not in before:
+                log.error("an alarm is raised", reason=alarm.reason)
+        for name, alarm in before.items():
+            if name not in self.alarms:
+                log.info("an alarm is over", reason=alarm.reason)
+        return 0
+
+    async def _count_findings(self) -> None:
+        counted = self.findings
+        async with self._watched.desk.store.reading() as connection:
+            self.findings = await finding_counts(connection, WATCHED)
+        for code, count in self.findings.items():
+            if count > counted[code]:
+                log.warning("orders to look at", finding=code, count=count)

@@ -1,1 +1,0 @@
-"""Payments that the shop starts: asked for once, and asked about until answered."""

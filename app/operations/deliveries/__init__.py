@@ -1,1 +1,0 @@
-"""What comes to the door: taken, judged, shown, and judged again."""

@@ -1,1 +1,0 @@
-"""What was sealed, and what is handed out as proof of it."""

@@ -1,1 +1,0 @@
-"""Books and statements: imported, matched with ledgers, reported, and months closed."""

@@ -1,1 +1,0 @@
-"""Before real money moves: the rehearsal, the endpoint's trial, the checklist."""

@@ -1,1 +1,0 @@
-"""People and programs that may come in."""

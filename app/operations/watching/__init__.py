@@ -1,1 +1,0 @@
-"""Whether all is well: what is asked at the start, now and then, and by a supervisor."""

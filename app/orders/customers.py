@@ -1,0 +1,105 @@
+"""The customers' phone numbers, read from what is kept of an order: they stand nowhere else.
+
+For whoever masks them, and for the person who may see them and says why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from app.access.operators import note_deed, permitted
+from app.core.errors import UsageError
+from app.core.masking import Masking, looks_like_a_phone
+from app.core.reading_result import Unreadable
+from app.database.engine import Connection
+from app.orders.history_store import gather
+from app.orders.pending_session_store import unanswered_of
+from app.orders.read_orders import explain_order
+from app.providers.source import Source
+from app.receiving.context import Desk
+from app.receiving.delivery_log_store import RawDelivery, raw_delivery
+from app.receiving.header_codec import read_headers
+
+LOOKED_AT: Final = 50
+"""Deliveries of one order that are read: the first names the customer, usually."""
+
+MAX_REASON: Final = 500
+"""Characters of a reason: it stands in the trail for ever."""
+
+
+def phones_in(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
+    """The phone numbers that a delivery names, as E.164 digits; none where its body is gone, its
+    source is not configured, or no profile says where they stand."""
+    source = sources.get(delivery.source)
+    if source is None or delivery.body is None:
+        return []
+    kept = read_headers(delivery.headers)
+    try:
+        return source.phones(
+            delivery.body if delivery.whole is None else delivery.whole,
+            headers=kept.headers,
+            method=kept.method,
+            url=kept.url,
+        )
+    except Unreadable:
+        return []
+
+
+async def phones_of(
+    connection: Connection, order: str, *, sources: Mapping[str, Source], most: int = LOOKED_AT
+) -> list[str]:
+    """The phone numbers that are kept of an order, as E.164 digits.
+
+    most  deliveries that are read; what a request of several events names of other orders is
+          left out, unless it names one number only
+    """
+    found: dict[str, None] = {}
+    history = (await gather(connection, [order]))[order]
+    own = sorted(each.delivery_id for each in history.deliveries)
+    for delivery_id in own[:most]:
+        delivery = await raw_delivery(connection, delivery_id)
+        phones = [] if delivery is None else phones_in(delivery, sources)
+        if delivery is not None and delivery.whole is not None and delivery.body is not None:
+            text = delivery.body.decode("utf-8", "replace")
+            phones = [each for each in phones if Masking([each]).touches(text)]
+        found |= dict.fromkeys(phones)
+    for row in await unanswered_of(connection, [order]):
+        phone = json.loads(row.request).get("customer", {}).get("phone")
+        found |= {str(phone): None} if phone else {}
+    return list(found)
+
+
+def checked_reason(reason: str, phones: list[str]) -> str:
+    """A reason as the trail may keep it. Raises UsageError without one, and for one that holds what
+    must not be kept."""
+    said = reason.strip()
+    if not (0 < len(said) <= MAX_REASON) or not said.isprintable():
+        raise UsageError(f"--reason says why, in 1 to {MAX_REASON} printable characters")
+    if Masking(phones).touches(said) or looks_like_a_phone(said):
+        raise UsageError("leave the phone number out of --reason: the trail is kept for ever")
+    return said
+
+
+async def unmask(
+    desk: Desk, order: str, *, sources: Mapping[str, Source], reason: str, by: str | None
+) -> list[str]:
+    """The phone numbers of an order in full, for a person who may; it is in the trail.
+
+    Raises UsageError for who may not and without a reason, NotFoundError for no such order.
+    """
+    await explain_order(desk, order)
+    async with desk.store.writing() as connection:
+        who = await permitted(connection, by=by, action="unmasked")
+        found = await phones_of(connection, order, sources=sources)
+        await note_deed(
+            connection,
+            who,
+            action="unmasked",
+            subject=order,
+            at=desk.clock.now(),
+            reason=checked_reason(reason, found),
+            facts={"phones": len(found)},
+        )
+    return found

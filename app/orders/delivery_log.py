@@ -1,0 +1,122 @@
+"""Reads the door's diary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from app.access.operators import note_deed, permitted
+from app.core.errors import NotFoundError
+from app.core.masking import Masking, masked_phone
+from app.orders.customers import phones_in
+from app.orders.search_store import orders_of_event
+from app.providers.source import Source
+from app.receiving.context import Desk
+from app.receiving.delivery_log_store import DiaryEntry, find_in_diary, list_diary, raw_delivery
+from app.receiving.header_codec import URL
+
+_SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
+_TIMES: Final = ("time", "date", "length")
+"""Parts of headers' names: of what is hidden, and of what is a number and no phone's."""
+
+_NUMBER: Final = re.compile(r"(?<![\w.-])[1-9][0-9]{10,14}(?![\w.-])", re.ASCII)
+"""Digits that may be somebody's phone number."""
+
+VERDICTS: Final = (
+    "stored",
+    "duplicate",
+    "duplicate_with_different_body",
+    "unreadable",
+    "signature_missing",
+    "signature_mismatch",
+    "timestamp_missing",
+    "timestamp_too_old",
+    "timestamp_too_new",
+    "source_unknown",
+    "body_too_large",
+    "wrong_environment",
+    "wrong_account",
+)
+"""Every verdict; the first four are acknowledged, the others are rejections."""
+
+
+async def list_deliveries(desk: Desk, *, verdict: str | None, limit: int) -> list[DiaryEntry]:
+    """The latest arrivals, newest first."""
+    async with desk.store.reading() as connection:
+        return await list_diary(connection, verdict=verdict, limit=limit)
+
+
+async def show_delivery(desk: Desk, delivery_id: str) -> DiaryEntry:
+    """One arrival. Raises NotFoundError; a rejection may have left the ring."""
+    async with desk.store.reading() as connection:
+        entry = await find_in_diary(connection, delivery_id)
+    if entry is None:
+        raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are let go")
+    return entry
+
+
+async def order_of(desk: Desk, entry: DiaryEntry) -> str | None:
+    """The order whose ledger has the delivery's event; None where none has it: it names none, or
+    was refused, or could not be read."""
+    async with desk.store.reading() as connection:
+        found = await orders_of_event(connection, entry.delivery_id, limit=1)
+    return found[0][0] if found else None
+
+
+def is_nameless(entry: DiaryEntry, order: str | None) -> bool:
+    """Whether it was stored, and no ledger tells of it."""
+    return order is None and entry.event_id is not None and not is_refused(entry)
+
+
+def is_refused(entry: DiaryEntry) -> bool:
+    """Whether nobody vouches for it: it may hold anybody's data."""
+    return entry.verdict in VERDICTS[4:]
+
+
+async def note_reading(desk: Desk, entry: DiaryEntry, *, by: str | None) -> None:
+    """Add to the trail that a person looks at a refused delivery. Raises UsageError for who may
+    not."""
+    async with desk.store.writing() as connection:
+        who = await permitted(connection, by=by, action="rejection_read")
+        await note_deed(
+            connection,
+            who,
+            action="rejection_read",
+            subject=entry.delivery_id,
+            at=desk.clock.now(),
+        )
+
+
+async def masked_parts(
+    desk: Desk, entry: DiaryEntry, *, sources: Mapping[str, Source]
+) -> tuple[list[str], list[str]]:
+    """The customers' phone numbers that a delivery's stored body names, masked, and its headers, in
+    which they are masked, too.
+
+    No number is known of a rejection, of a pruned body, and where no profile says where they stand.
+    """
+    async with desk.store.reading() as connection:
+        delivery = await raw_delivery(connection, entry.delivery_id)
+    phones = [] if delivery is None else phones_in(delivery, sources)
+    lines = [line.partition(": ") for line in entry.headers.split("\n") if line]
+    headers = [f"{name}: {_shown(name, value, Masking(phones))}" for name, _, value in lines]
+    return [masked_phone(digits) for digits in phones], headers
+
+
+def _shown(name: str, value: str, masking: Masking) -> str:
+    """A header as it may be seen: nobody knows what a sender has put where. Of an address, each
+    value of its query likewise."""
+    if name == URL:
+        path, _, query = value.partition("?")
+        pairs = [pair.partition("=") for pair in query.split("&")]
+        return (
+            f"{path}?{'&'.join(f'{each}={_shown(each, said, masking)}' for each, _, said in pairs)}"
+        )
+    if any(word in name for word in _SECRETS) and not value.startswith("(left out"):
+        return "(hidden)"
+    found = _NUMBER.search(value)
+    if found is not None and not any(word in name for word in _TIMES):
+        masking = masking.beside(found[0])
+    masked: str = masking.value({name: value})[name]
+    return masked

@@ -1,0 +1,208 @@
+"""Finds the order that a customer speaks of, by whatever they can tell of it.
+
+1 understand   what the text may mean                     search_terms.py
+2 look         each meaning in turn, the surest first, until there are enough
+3 explain      each order folded as of now, its customer's phone masked
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.core.masking import masked_phone
+from app.database.engine import Connection
+from app.orders import search_store
+from app.orders.customers import phones_of
+from app.orders.holds import as_judged
+from app.orders.search_terms import Sought, end_of, understood
+from app.providers.source import Source
+from app.receiving.context import Desk
+from app.receiving.due_store import marks_of
+from app.receiving.phone_store import has_other_keys, orders_by_phone
+from reconcile.instants import format_instant
+from reconcile.ledger.explain import ledger_summary
+from reconcile.ledger.fold import fold
+from reconcile.money import Money, exponent_of
+
+MAX_HITS: Final = 1_000
+"""Orders told at most; each is folded."""
+
+READ_FOR_PHONE: Final = 5
+"""Deliveries read for the masked phone of one hit."""
+
+NATIONAL: Final = (
+    "If this is a phone number, write it with its country, such as +254 700 000 001: no source "
+    "says which country a number without one is of."
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What was found.
+
+    looked_for  what the text was taken for, one sentence each
+    hits        one document for each order, the surest first
+    more        whether there are more than were asked for
+    notes       what a person should know beside it, one sentence each
+    """
+
+    looked_for: list[str]
+    hits: list[dict[str, Any]] = field(default_factory=list)
+    more: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "looked_for": self.looked_for,
+            "hits": self.hits,
+            "more": self.more,
+            "notes": self.notes,
+        }
+
+
+async def find_orders(desk: Desk, text: str, *, sources: Mapping[str, Source], limit: int) -> Found:
+    """Orders by a text. Raises UsageError where it can mean nothing."""
+    countries = [s.profile.customer.country for s in sources.values()]
+    sought = understood(text, countries=[each for each in countries if each is not None])  # 1
+    found = Found(looked_for=sought.sentences())
+    if sought.national:
+        found.notes.append(NATIONAL)
+    hits: dict[str, str] = {}
+    async with desk.store.reading() as connection:
+        async for order, how in _Look(desk, connection, sought, limit, found.notes).all():  # 2
+            if order not in hits and len(hits) == limit:
+                found.more = True
+                break
+            hits.setdefault(order, how)
+        histories = await as_judged(connection, hits, policy=desk.policy)
+        for order, how in hits.items():  # 3
+            history = histories[order]
+            instant = history.instant_at(desk.clock.now())
+            ledger = fold(history, policy=desk.policy, as_of=instant)
+            phones = await phones_of(connection, order, sources=sources, most=READ_FOR_PHONE)
+            shown = {"phone": ", ".join(map(masked_phone, phones)) or None, "found": how}
+            found.hits.append(ledger_summary(ledger) | shown)
+    return found
+
+
+class _Look:
+    """One search on one snapshot; `all` gives orders, some more than once, and how each was
+    found."""
+
+    def __init__(
+        self, desk: Desk, connection: Connection, sought: Sought, limit: int, notes: list[str]
+    ) -> None:
+        self._desk = desk
+        self._connection = connection
+        self._sought = sought
+        self._enough = limit + 1
+        self._notes = notes
+
+    async def all(self) -> AsyncIterator[tuple[str, str]]:
+        for look in (self._by_name, self._by_phone, self._by_day, self._by_amount):
+            async for each in look():
+                yield each
+
+    async def _by_name(self) -> AsyncIterator[tuple[str, str]]:
+        name, found = self._sought.name, False
+        if name is None:
+            return
+        async for each in self._named(name):
+            found = True
+            yield each
+        others = [] if found else sorted({name.upper(), name.lower()} - {name})
+        for other in others:  # references keep their case, and people do not
+            async for order, how in self._named(other):
+                yield order, f"{how}, written {other}"
+
+    async def _named(self, name: str) -> AsyncIterator[tuple[str, str]]:
+        connection = self._connection
+        for order in await search_store.orders_named(connection, name, beginning=False, limit=1):
+            yield order, "this is its reference"
+        for order, kind, source in await search_store.orders_linked(connection, name):
+            yield order, f"this is a {kind} of it, at {source}"
+        for owner, kind in await search_store.orders_of_event(connection, name, limit=self._enough):
+            if owner is None:
+                self._notes.append(f"The {kind} {name} is stored, and belongs to no order yet.")
+            else:
+                yield owner, f"this is the id of one {kind} of it"
+        limit = self._enough
+        for order in await search_store.orders_named(connection, name, beginning=True, limit=limit):
+            yield order, "its reference begins with this"
+
+    async def _by_phone(self) -> AsyncIterator[tuple[str, str]]:
+        key = self._desk.phone_key
+        if not self._sought.phones or key is None:
+            return
+        for digits in self._sought.phones:
+            digest = key.digest(digits)
+            for order in await orders_by_phone(self._connection, digest, limit=self._enough):
+                yield order, f"its customer's phone is {masked_phone(digits)}"
+            for order in await self._in_books(digits):
+                yield order, f"its line in the order book names {masked_phone(digits)}"
+        if await has_other_keys(self._connection, key.name):
+            self._notes.append(
+                "Some phone numbers were noted with another key and are not found: put that key's "
+                "file back, or run `tallyhook reindex` while the service is stopped."
+            )
+
+    async def _in_books(self, digits: str) -> list[str]:
+        named = await search_store.references_in_books(self._connection, digits, limit=self._enough)
+        known = {mark.order for mark in await marks_of(self._connection, named)}
+        for reference in named:
+            if reference not in known:
+                self._notes.append(
+                    f"The order book's line {reference} names this number; no order of that "
+                    "reference is known."
+                )
+        return [reference for reference in named if reference in known]
+
+    async def _by_day(self) -> AsyncIterator[tuple[str, str]]:
+        day = self._sought.day
+        if day is None:
+            return
+        minors = set((self._sought.amounts or {}).values())
+        async for part in search_store.events_of_day(
+            self._connection, day, end_of(day), minors=minors
+        ):
+            for said in part:
+                money = self._stated(said.money) or self._stated(said.order_money)
+                if said.order is not None and (money is not None or not minors):
+                    yield said.order, _told(said, money)
+
+    async def _by_amount(self) -> AsyncIterator[tuple[str, str]]:
+        sought = self._sought
+        if sought.amounts is None or sought.day is not None:
+            return
+        minors = set(sought.amounts.values())
+        async for part, left in search_store.events_of_amount(self._connection, minors):
+            for said in part:
+                money = self._stated(said.money) or self._stated(said.order_money)
+                if said.order is not None and money is not None:
+                    yield said.order, _told(said, money)
+            if left:
+                self._notes.append(
+                    f"Only the newest {search_store.MOST:,} events were looked through for the "
+                    "amount: add the day, such as 1500.00 2026-11-20."
+                )
+        for order, money in await search_store.records_of_amount(
+            self._connection, minors, limit=MAX_HITS
+        ):
+            if self._stated(money):
+                yield order, f"the shop asked {money} for it"
+
+    def _stated(self, money: Money | None) -> Money | None:
+        """The money, where it is the amount that is sought."""
+        if money is None or self._sought.currency not in (None, money.currency):
+            return None
+        wanted = (self._sought.amounts or {}).get(exponent_of(money.currency))
+        return money if money.minor == wanted else None
+
+
+def _told(said: search_store.Said, money: Money | None) -> str:
+    at = format_instant(said.received_at)
+    what = "" if money is None else f", states {money} and"
+    return f"its event {said.event_id}{what} was received {at}"

@@ -1,0 +1,69 @@
+"""Holds that stand: orders of which, of a reason, `held` was recorded after any `released`.
+
+Rows are `records` like any other; what a hold means is the fold's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import select_in
+from reconcile.instants import Instant
+from reconcile.ledger.records import HoldReason
+
+_STANDING: Final = (
+    "records.kind = 'held' AND NOT EXISTS (SELECT 1 FROM records AS later "
+    "WHERE later.kind IN ('held', 'released') AND later.order_key = records.order_key "
+    "AND later.reason = records.reason AND (later.recorded_at > records.recorded_at "
+    "OR (later.recorded_at = records.recorded_at AND later.id > records.id)))"
+)
+"""Of a record: it is the last word on its reason, and says `held`."""
+
+_OF_ORDERS: Final = (
+    "SELECT order_key, reason, recorded_at FROM records "  # noqa: S608
+    f"WHERE {_STANDING} AND order_key IN ({{}})"
+)
+
+_SOME: Final = (
+    "SELECT order_key, reason, recorded_at FROM records "  # noqa: S608
+    f"WHERE {_STANDING} AND reason = :reason AND order_key > :after "
+    "ORDER BY order_key LIMIT :limit"
+)
+
+_COUNT: Final = f"SELECT count(DISTINCT order_key) FROM records WHERE {_STANDING}"  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """One order that is held, for one reason, since an instant."""
+
+    order: str
+    reason: HoldReason
+    since: Instant
+
+
+async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[Hold]:
+    """The holds of these orders that stand."""
+    return [_hold(row) for row in await select_in(connection, sql=_OF_ORDERS, values=orders)]
+
+
+async def some_holds(
+    connection: AsyncConnection, *, reason: HoldReason, after: str, limit: int
+) -> list[Hold]:
+    """Holds of one reason that stand, in key order from after a key on."""
+    rows = await connection.execute(text(_SOME), {"reason": reason, "after": after, "limit": limit})
+    return [_hold(row) for row in rows]
+
+
+async def count_held(connection: AsyncConnection) -> int:
+    """How many orders are held, for whatever reason."""
+    return int((await connection.execute(text(_COUNT))).scalar_one())
+
+
+def _hold(row: Sequence[Any]) -> Hold:
+    return Hold(order=row[0], reason=row[1], since=row[2])

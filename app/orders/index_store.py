@@ -1,0 +1,121 @@
+"""Rebuilds the index over raw bytes: events, links and contested pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import PlainConnection, run
+from app.receiving.append_store import KnownEvents, NewEvent, StoredVerdict, mark_due, write_index
+from app.receiving.correlation_store import Linking, LinkMemory, keys_of_references
+from app.receiving.delivery_log_store import RawDelivery
+from app.receiving.due_store import mark_all_due
+from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
+from reconcile.instants import Instant
+from reconcile.ledger.events import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reread:
+    """One delivery read again: its event, or why there is none. `customer`: as in `Arrival`."""
+
+    delivery: RawDelivery
+    event: Event | None = None
+    problem: str | None = None
+    customer: bytes | None = None
+
+
+async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
+    """Empty the index, and set every order due: what it rests on is about to change."""
+    for table in ("events", "links", "contested"):
+        await connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608
+    await mark_all_due(connection, now=now)
+    await run(connection, _link_records)
+
+
+def _link_records(connection: PlainConnection) -> None:
+    """Link what records name, in the order in which they were written down."""
+    rows = connection.ask(
+        "SELECT source, payment, session, order_key FROM records WHERE source IS NOT NULL "
+        "AND (payment IS NOT NULL OR session IS NOT NULL) ORDER BY recorded_at, id"
+    )
+    linking = Linking(LinkMemory())
+    for source, payment, session, order in rows:
+        linking.join(keys_of_references(source, payment, session), order)
+    linking.write(connection)
+
+
+async def index_again(
+    connection: AsyncConnection, rereads: Sequence[Reread], *, now: Instant
+) -> list[StoredVerdict]:
+    """Index some deliveries, in the order of their arrival, and correct their verdicts."""
+    verdicts = await run(connection, _index, rereads, now)
+    for reread, verdict in zip(rereads, verdicts, strict=True):
+        await _correct(connection, reread, verdict)
+    return verdicts
+
+
+def _index(
+    connection: PlainConnection, rereads: Sequence[Reread], now: Instant
+) -> list[StoredVerdict]:
+    known, linking = KnownEvents(), Linking(LinkMemory())
+    verdicts: list[StoredVerdict] = []
+    fresh: list[NewEvent] = []
+    events = [reread.event for reread in rereads if reread.event is not None]
+    known.load(connection, events)
+    linking.load_of(connection, events)
+    for reread in rereads:
+        event, delivery = reread.event, reread.delivery
+        verdict = "unreadable" if event is None else known.judge(event, linking)
+        verdicts.append(verdict)
+        if event is not None and verdict != "duplicate":
+            fresh.append((event, delivery.delivery_id, delivery.received_at))
+    linking.assign(connection, [event for event, _, _ in fresh])
+    write_index(connection, linking, fresh)
+    write_phone_notes(connection, _customers(rereads, linking))
+    orders = {*linking.orders.values(), *linking.touched()}
+    mark_due(connection, dict.fromkeys(sorted(orders), now))
+    return verdicts
+
+
+def _customers(rereads: Sequence[Reread], linking: Linking) -> Iterator[PhoneNote]:
+    for reread in rereads:
+        if reread.customer is not None and reread.event is not None:
+            order, delivery = linking.orders.get(reread.event.key), reread.delivery
+            yield phone_note(reread.customer, order, delivery.delivery_id, delivery.received_at)
+
+
+async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
+    """Write the verdict that the door would give now, and let bodiless redeliveries follow."""
+    delivery, event = reread.delivery, reread.event
+    event_id = None if event is None else event.event_id
+    if (verdict, event_id) == (delivery.verdict, delivery.event_id):
+        return
+    values = {
+        "verdict": verdict,
+        "event_id": event_id,
+        "problem": reread.problem,
+        "id": delivery.delivery_id,
+        "was": delivery.event_id,
+        "source": delivery.source,
+        "digest": delivery.digest,
+    }
+    await connection.execute(
+        text(
+            "UPDATE deliveries SET verdict=:verdict, event_id=:event_id, problem=:problem "
+            "WHERE id=:id"
+        ),
+        values,
+    )
+    # Redeliveries of a body that could not be read in between have no id to be found by.
+    same_id = "event_id IS NULL" if delivery.event_id is None else "event_id=:was"
+    await connection.execute(
+        text(
+            "UPDATE deliveries SET event_id=:event_id WHERE verdict='duplicate' AND body IS NULL "  # noqa: S608
+            f"AND {same_id} AND source=:source AND digest=:digest"
+        ),
+        values,
+    )

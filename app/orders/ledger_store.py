@@ -1,0 +1,310 @@
+"""The ledger cache and the revisions: what a fold writes, together with its due marks.
+
+Publishing compares generations: if evidence arrived while an order was being folded, its mark
+stays, and the next round folds it again. Revisions get their numbers inside the transaction that
+writes them, from a counter, so the feed has no gaps and is in commit order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import PlainConnection, insert_rows, run, select_in
+from app.orders.counter_store import count_anew, standing, tally
+from app.orders.notification_store import write_notifications
+from app.orders.published_store import PUBLISHED_COLUMNS, Published, published_of
+from app.receiving.due_store import Due, Mark, settle_marks
+from reconcile.instants import Instant
+from reconcile.ledger.ledger import Outcome
+from reconcile.ledger.revise import Position, Revision, new_position
+from reconcile.values import maker
+
+LEDGER_COLUMNS = (
+    "order_key",
+    "as_of",
+    "outcome",
+    "fulfillable",
+    "findings",
+    "substance",
+    "next_decision_at",
+    "rules",
+)
+
+_REVISION_COLUMNS = (
+    "seq",
+    "order_key",
+    "at",
+    "outcome",
+    "fulfillable",
+    "substance",
+    "before_outcome",
+    "before_fulfillable",
+    "because",
+)
+
+_REPLACE_LEDGER = "ON CONFLICT (order_key) DO UPDATE SET " + ", ".join(
+    f"{name}=excluded.{name}" for name in LEDGER_COLUMNS[1:]
+)
+
+WITHOUT_HISTORY: Final = (
+    "NOT EXISTS (SELECT 1 FROM events WHERE events.order_key = ledgers.order_key) "
+    "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = ledgers.order_key)"
+)
+"""Of a cached ledger: of its order nothing is known by now; it was read otherwise before."""
+
+_LATEST_POSITIONS = (
+    "SELECT order_key, outcome, fulfillable, substance FROM revisions AS latest "
+    "WHERE order_key IN ({}) AND seq = "
+    "(SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key)"
+)
+
+_LAST_SAID = (
+    "SELECT latest.order_key, latest.outcome, latest.fulfillable, "
+    "coalesce(ledgers.as_of, latest.at), ledgers.rules FROM revisions AS latest "
+    "LEFT JOIN ledgers ON ledgers.order_key = latest.order_key WHERE latest.order_key IN ({}) AND "
+    "latest.seq = (SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key)"
+)
+
+ALL_SAID = (
+    "SELECT revisions.order_key, revisions.outcome, revisions.fulfillable, "
+    "coalesce(ledgers.as_of, revisions.at), ledgers.rules FROM revisions "
+    "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
+    "ORDER BY revisions.order_key, revisions.seq"
+)
+"""For a scan: of several rows of one order, the last is what was last said."""
+
+
+def positions_of(condition: str) -> str:
+    """For a scan of orders of which this holds: of several positions of one order, the last is the
+    latest."""
+    return (
+        "SELECT order_key, outcome, fulfillable, substance FROM revisions "  # noqa: S608
+        f"WHERE {condition} ORDER BY order_key, seq"
+    )
+
+
+# --- positions and publishing --------------------------------------------------------------------
+
+
+def position_in(row: Sequence[Any]) -> Position:
+    """The position in (order_key, outcome, fulfillable, substance)."""
+    return new_position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
+
+
+async def latest_positions(
+    connection: AsyncConnection, orders: Iterable[str]
+) -> dict[str, Position]:
+    """What was last published of each of the orders; none for an order never published."""
+    rows = await select_in(connection, sql=_LATEST_POSITIONS, values=orders)
+    return {row[0]: position_in(row) for row in rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What was last published of an order.
+
+    as_of  the last instant at which a fold concluded it
+    rules  by which it did; None where that is not known
+    """
+
+    order: str
+    outcome: str
+    fulfillable: bool
+    as_of: Instant
+    rules: str | None
+
+
+def said_in(row: Sequence[Any]) -> Said:
+    """What was said, of (order_key, outcome, fulfillable, as_of, rules)."""
+    return Said(
+        order=row[0], outcome=row[1], fulfillable=bool(row[2]), as_of=row[3], rules=row[4] or None
+    )
+
+
+async def last_said(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, Said]:
+    """What was last published of each of the orders; none for an order never published."""
+    rows = await select_in(connection, sql=_LAST_SAID, values=orders)
+    return {row[0]: said_in(row) for row in rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What a fold leaves behind: the order's row in listings, and what is new, if anything is.
+
+    The ledger itself is not kept, so that a rebuild holds one at a time. `rules`: by which it was
+    folded.
+    """
+
+    order: str
+    as_of: Instant
+    position: Position
+    findings: str
+    next_decision_at: Instant | None
+    rules: str
+    revision: Revision | None
+
+
+new_publication = maker(Publication)
+
+
+async def publish(
+    connection: AsyncConnection,
+    publications: Sequence[Publication],
+    *,
+    due: Sequence[Due] = (),
+    put_aside_until: Instant | None = None,
+    notify: Instant | None = None,
+) -> None:
+    """Write the rows, the revisions, and the orders' next due marks, in one transaction.
+
+    A mark whose order has no publication here could not be folded; it is due again at the instant
+    until which it is put aside. From `notify` on the shop is to be told of each revision.
+    """
+    decisions = {each.order: each.next_decision_at for each in publications}
+    marks = [
+        (mark.order, decisions.get(mark.order, put_aside_until), mark.generation) for mark in due
+    ]
+    await run(connection, _publish, publications, marks=marks, notify=notify)
+
+
+def _publish(
+    connection: PlainConnection,
+    publications: Sequence[Publication],
+    *,
+    marks: Sequence[Mark],
+    notify: Instant | None,
+) -> None:
+    before = standing(connection, [each.order for each in publications])
+    if publications:
+        insert_rows(
+            connection,
+            table="ledgers",
+            columns=LEDGER_COLUMNS,
+            rows=[ledger_row(each) for each in publications],
+            conflict=_REPLACE_LEDGER,
+        )
+    revisions = [each.revision for each in publications if each.revision is not None]
+    if revisions:
+        first = _take_numbers(connection, "revisions", len(revisions))
+        insert_rows(
+            connection,
+            table="revisions",
+            columns=_REVISION_COLUMNS,
+            rows=[_revision_row(first + n, each) for n, each in enumerate(revisions)],
+        )
+        if notify is not None:
+            write_notifications(connection, revisions, first=first, now=notify)
+    if marks:
+        settle_marks(connection, marks)
+    after = [(each.position.outcome, each.findings) for each in publications]
+    tally(connection, before=before, after=after)
+
+
+def _take_numbers(connection: PlainConnection, name: str, count: int) -> int:
+    """The first of `count` numbers. The row stays locked until commit, so order is commit order."""
+    rows = connection.ask(
+        "INSERT INTO counters (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=counters.value+? RETURNING value",
+        (name, count, count),
+    )
+    return int(rows[0][0]) - count + 1
+
+
+def ledger_row(publication: Publication) -> tuple[Any, ...]:
+    """The cached row of a ledger: the values of LEDGER_COLUMNS."""
+    position = publication.position
+    return (
+        publication.order,
+        publication.as_of,
+        position.outcome,
+        int(position.fulfillable),
+        publication.findings,
+        position.substance,
+        publication.next_decision_at,
+        publication.rules,
+    )
+
+
+def _revision_row(seq: int, revision: Revision) -> tuple[Any, ...]:
+    before = revision.before
+    return (
+        seq,
+        revision.order,
+        revision.at,
+        revision.after.outcome,
+        int(revision.after.fulfillable),
+        revision.after.substance,
+        None if before is None else before.outcome,
+        None if before is None else int(before.fulfillable),
+        json.dumps(revision.because, ensure_ascii=False),
+    )
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[Published]:
+    """Revisions after a place in the feed, in publishing order."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {', '.join(PUBLISHED_COLUMNS)} FROM revisions "  # noqa: S608
+            "WHERE seq > :after ORDER BY seq LIMIT :limit"
+        ),
+        {"after": after, "limit": limit},
+    )
+    return [published_of(row) for row in rows]
+
+
+async def times_released(connection: AsyncConnection, order: str) -> int:
+    """How often the feed has said of an order that it may be fulfilled, after it might not."""
+    found = await connection.execute(
+        text(
+            "SELECT count(*) FROM revisions WHERE order_key=:order AND fulfillable=1 "
+            "AND coalesce(before_fulfillable, 0)=0"
+        ),
+        {"order": order},
+    )
+    return int(found.scalar_one())
+
+
+async def listed_orders(
+    connection: AsyncConnection,
+    *,
+    after: str,
+    limit: int,
+    outcome: str | None = None,
+    finding: str | None = None,
+) -> list[str]:
+    """References of folded orders after `after` in key order, as the cache has them."""
+    conditions, values = ["order_key > :after"], {"after": after, "limit": limit}
+    if outcome is not None:
+        conditions.append("outcome = :outcome")
+        values["outcome"] = outcome
+    if finding is not None:
+        conditions.append("findings LIKE :finding")
+        values["finding"] = f"%|{finding}|%"
+    rows = await connection.execute(
+        text(
+            f"SELECT order_key FROM ledgers WHERE {' AND '.join(conditions)} "  # noqa: S608
+            "ORDER BY order_key LIMIT :limit"
+        ),
+        values,
+    )
+    return [row[0] for row in rows]
+
+
+async def drop_takings(connection: AsyncConnection) -> None:
+    """Empty the cache of takings; the next reconciliation makes them."""
+    await connection.execute(text("DELETE FROM takings"))
+
+
+async def drop_ledgers_without_history(connection: AsyncConnection) -> None:
+    """Drop the cached ledgers of orders of which nothing is known by now, and count the others."""
+    await connection.execute(text(f"DELETE FROM ledgers WHERE {WITHOUT_HISTORY}"))  # noqa: S608
+    await count_anew(connection)

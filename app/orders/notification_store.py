@@ -1,0 +1,356 @@
+"""The outbox: what the shop is still to be told, written in the transaction that publishes it.
+
+One row is one revision. An order's rows that wait move through time together, and only the first
+of them may be taken, so that the shop hears of an order in the order of its revisions. Whoever
+takes a row moves it ahead for a while (its lease); if the taker dies, it comes due by itself.
+
+A destination that takes nothing has a row of its own while that lasts. It holds the instant of the
+next probe, which whoever probes moves ahead, as with a lease: all processes together send one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import PlainConnection, insert_rows
+from app.orders.published_store import PUBLISHED_COLUMNS, Published, published_of
+from reconcile.instants import SECOND, Duration, Instant
+from reconcile.ledger.revise import Revision
+
+State = Literal["waiting", "delivered", "dead"]
+
+STATES: Final[tuple[State, ...]] = get_args(State)
+"""waiting: due now or later · delivered: the shop said 2xx · dead: given up, until a person asks"""
+
+_COLUMNS: Final = ("seq", "order_key", "since", "due_at", "tries")
+
+_SELECT: Final = ", ".join(f"revisions.{name}" for name in PUBLISHED_COLUMNS)
+
+_CONDITIONS: Final[dict[State, str]] = {
+    "waiting": "notifications.due_at IS NOT NULL",
+    "delivered": "notifications.delivered_at IS NOT NULL",
+    "dead": "notifications.due_at IS NULL AND notifications.delivered_at IS NULL",
+}
+
+LEASE: Final[Duration] = 60 * SECOND
+"""How long others pass over what one has taken: several times the longest request."""
+
+_END: Final[Instant] = 2**63 - 1
+"""Later than any instant."""
+
+_HEADS: Final = (
+    f"SELECT {_SELECT}, notifications.since, notifications.tries "  # noqa: S608
+    "FROM notifications JOIN revisions ON revisions.seq = notifications.seq "
+    "WHERE notifications.due_at <= :now AND NOT EXISTS (SELECT 1 FROM notifications AS earlier "
+    "WHERE earlier.order_key = notifications.order_key AND earlier.seq < notifications.seq "
+    "AND earlier.due_at IS NOT NULL) "
+    "ORDER BY notifications.due_at, notifications.seq LIMIT :limit"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """What the shop is to be told, taken until an instant.
+
+    since  when the time began after which it is given up
+    tries  how often it was sent before
+    until  the end of the lease; what is said of the row later counts only while it stands
+    """
+
+    published: Published
+    since: Instant
+    tries: int
+    until: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What became of one that was taken: delivered, to be sent again at an instant, or given up."""
+
+    sent: Notification
+    delivered: bool = False
+    problem: str | None = None
+    again_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """A destination that has taken nothing since it first failed.
+
+    since     when that was
+    failures  how many tries have failed since then, those at one moment counted as one
+    probe_at  when the next may be made
+    problem   why the last one failed, a code
+    """
+
+    since: Instant
+    failures: int
+    probe_at: Instant
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One notification as a listing shows it. `problem`: why the last try failed, a code."""
+
+    seq: int
+    order: str
+    outcome: str
+    state: State
+    tries: int
+    published_at: Instant
+    due_at: Instant | None
+    delivered_at: Instant | None
+    problem: str | None
+
+
+def write_notifications(
+    connection: PlainConnection, revisions: Sequence[Revision], *, first: int, now: Instant
+) -> None:
+    """Write down that the shop is to be told of these now; they are numbered from `first`.
+
+    What they say may be dated later: see `History.instant_at`.
+    """
+    insert_rows(
+        connection,
+        table="notifications",
+        columns=_COLUMNS,
+        rows=[(first + n, each.order, now, now, 0) for n, each in enumerate(revisions)],
+    )
+
+
+async def next_notification(connection: AsyncConnection) -> Instant | None:
+    """When the next is due; None where nothing waits."""
+    found = await connection.execute(
+        text("SELECT min(due_at) FROM notifications WHERE due_at IS NOT NULL")
+    )
+    due: Instant | None = found.scalar_one()
+    return due
+
+
+async def take_notifications(
+    connection: AsyncConnection,
+    *,
+    now: Instant,
+    limit: int,
+    lease: Duration,
+    whenever_due: bool = False,
+) -> list[Notification]:
+    """Up to `limit` that are due, one of an order at most, those that have waited longest since
+    their last try; others pass over them for `lease`.
+
+    whenever_due  also those that are due later, behind those that are due: one must be tried now
+    """
+    skip = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF notifications SKIP LOCKED"
+    values = {"now": _END if whenever_due else now, "limit": limit}
+    rows = (await connection.execute(text(_HEADS + skip), values)).all()
+    until, width = now + lease, len(PUBLISHED_COLUMNS)
+    taken = [
+        Notification(
+            published=published_of(row[:width]), since=row[width], tries=row[width + 1], until=until
+        )
+        for row in rows
+    ]
+    for each in taken:
+        await _move(connection, each.published.order, until=until)
+    return taken
+
+
+async def call_up_notifications(
+    connection: AsyncConnection, *, now: Instant, beyond: Instant
+) -> None:
+    """Let those that were never tried and wait for an instant after `beyond` come due now, and
+    probes that do."""
+    for statement in (
+        "UPDATE notifications SET due_at=:now, since=:now WHERE due_at > :beyond AND tries=0",
+        "UPDATE destinations_away SET probe_at=:now WHERE probe_at > :beyond",
+    ):
+        await connection.execute(text(statement), {"now": now, "beyond": beyond})
+
+
+async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> None:
+    """All of an order's that wait come due at this instant."""
+    await connection.execute(
+        text(
+            "UPDATE notifications SET due_at=:until WHERE order_key=:order AND due_at IS NOT NULL"
+        ),
+        {"order": order, "until": until},
+    )
+
+
+async def settle_notifications(
+    connection: AsyncConnection, fates: Sequence[Fate], *, now: Instant
+) -> None:
+    """Write down what became of what was taken. What comes after one of its order is due now, or
+    waits with it. A row whose lease is over, and which another has taken, is left to that one."""
+    for fate in fates:
+        found = await connection.execute(
+            text(
+                "UPDATE notifications SET tries=tries+1, due_at=:again, delivered_at=:delivered, "
+                "problem=:problem WHERE seq=:seq AND due_at=:lease RETURNING seq"
+            ),
+            {
+                "again": fate.again_at,
+                "delivered": now if fate.delivered else None,
+                "problem": fate.problem,
+                "seq": fate.sent.published.seq,
+                "lease": fate.sent.until,
+            },
+        )
+        if found.first() is not None:
+            until = now if fate.again_at is None else fate.again_at
+            await _move(connection, fate.sent.published.order, until=until)
+
+
+async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
+    """All that wait for an instant to come are due now."""
+    await connection.execute(
+        text("UPDATE notifications SET due_at=:now WHERE due_at > :now"), {"now": now}
+    )
+
+
+# --- destinations --------------------------------------------------------------------------------
+
+
+async def away(connection: AsyncConnection, destination: str) -> Away | None:
+    """What is known of a destination that takes nothing; None where the last try succeeded."""
+    found = await connection.execute(
+        text(
+            "SELECT since, failures, probe_at, problem FROM destinations_away "
+            "WHERE destination=:destination"
+        ),
+        {"destination": destination},
+    )
+    row = found.first()
+    if row is None:
+        return None
+    return Away(since=row[0], failures=row[1], probe_at=row[2], problem=row[3])
+
+
+async def claim_probe(
+    connection: AsyncConnection, destination: str, seen: Away, *, until: Instant
+) -> bool:
+    """Whether the next probe is ours: the first of all processes that saw the destination so."""
+    found = await connection.execute(
+        text(
+            "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "
+            "AND probe_at=:seen RETURNING destination"
+        ),
+        {"until": until, "destination": destination, "seen": seen.probe_at},
+    )
+    return found.first() is not None
+
+
+async def note_away(connection: AsyncConnection, destination: str, found: Away) -> None:
+    """Write down that it takes nothing. The instant since when stays the first one."""
+    await connection.execute(
+        text(
+            "INSERT INTO destinations_away (destination, since, failures, probe_at, problem) "
+            "VALUES (:destination, :since, :failures, :probe_at, :problem) "
+            "ON CONFLICT (destination) DO UPDATE SET failures=excluded.failures, "
+            "probe_at=excluded.probe_at, problem=excluded.problem"
+        ),
+        {
+            "destination": destination,
+            "since": found.since,
+            "failures": found.failures,
+            "probe_at": found.probe_at,
+            "problem": found.problem,
+        },
+    )
+
+
+async def note_back(connection: AsyncConnection, destination: str) -> bool:
+    """Write down that it takes what it is sent. Returns whether it was away."""
+    found = await connection.execute(
+        text("DELETE FROM destinations_away WHERE destination=:destination RETURNING since"),
+        {"destination": destination},
+    )
+    return found.first() is not None
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+async def send_again(
+    connection: AsyncConnection, *, now: Instant, revisions: Iterable[int] | None
+) -> int:
+    """Set notifications due again, with the whole time before them: these, whatever became of
+    them, or (None) all that were tried and not taken, given up or not; what was never tried goes by
+    itself, behind them. Destinations that are away may be tried at once. Returns how many there
+    were."""
+    await connection.execute(
+        text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
+    )
+    again = (
+        "UPDATE notifications SET due_at=:now, since=:now, tries=0, delivered_at=NULL, "
+        "problem=NULL WHERE "
+    )
+    if revisions is None:
+        found = await connection.execute(
+            text(
+                f"{again}({_CONDITIONS['dead']}) OR (due_at IS NOT NULL AND tries > 0) "
+                "RETURNING seq"
+            ),
+            {"now": now},
+        )
+        return len(found.all())
+    count = 0
+    for revision in set(revisions):
+        found = await connection.execute(
+            text(again + "seq=:seq RETURNING seq"), {"now": now, "seq": revision}
+        )
+        count += len(found.all())
+    return count
+
+
+async def notifications_in(
+    connection: AsyncConnection, *, state: State | None, limit: int
+) -> list[Entry]:
+    """Notifications, the newest first; of one state, or (None) of all."""
+    where = "" if state is None else f"WHERE {_CONDITIONS[state]} "
+    rows = await connection.execute(
+        text(
+            "SELECT notifications.seq, notifications.order_key, revisions.outcome, "  # noqa: S608
+            "tries, revisions.at, due_at, delivered_at, problem FROM notifications "
+            f"JOIN revisions ON revisions.seq = notifications.seq {where}"
+            "ORDER BY notifications.seq DESC LIMIT :limit"
+        ),
+        {"limit": limit},
+    )
+    return [_entry(row) for row in rows]
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    state: State = "waiting" if row[5] is not None else "dead" if row[6] is None else "delivered"
+    return Entry(
+        seq=row[0],
+        order=row[1],
+        outcome=row[2],
+        state=state,
+        tries=row[3],
+        published_at=row[4],
+        due_at=row[5],
+        delivered_at=row[6],
+        problem=row[7],
+    )
+
+
+async def notification_counts(connection: AsyncConnection, *, enough: int) -> tuple[int, int]:
+    """How many wait, and how many were given up; of either no more than `enough`."""
+    counts = []
+    for state in ("waiting", "dead"):
+        found = await connection.execute(
+            text(
+                "SELECT count(*) FROM (SELECT 1 FROM notifications "  # noqa: S608
+                f"WHERE {_CONDITIONS[state]} LIMIT :enough) AS found"
+            ),
+            {"enough": enough},
+        )
+        counts.append(int(found.scalar_one()))
+    return counts[0], counts[1]

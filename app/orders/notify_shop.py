@@ -1,0 +1,302 @@
+"""Tells the shop of every published revision: signed, in order for each order, at least once.
+
+    (1) take what is due  (2) sign and POST each, side by side  (3) write down what became of them
+
+Between (1) and (3) others pass over what was taken; if this process dies there, it comes due again
+and is sent with the same id. No transaction is open while the shop is waited for.
+
+A shop that takes nothing of what is sent at one moment is away. From then on one notification is
+tried at a time (a probe), by one of all processes, soon again; the first that is taken has all that
+wait sent at once. A single notification that is refused while others are taken is tried again by
+itself, with a pause that grows, and holds up no order but its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+import httpx2
+import structlog
+
+from app.access.operators import note_deed, permitted
+from app.core.errors import NotFoundError
+from app.core.http import Exchange, asked_to_wait, exchange
+from app.orders.notification_store import (
+    LEASE,
+    STATES,
+    Away,
+    Entry,
+    Fate,
+    Notification,
+    State,
+    away,
+    call_all_up,
+    claim_probe,
+    next_notification,
+    note_away,
+    note_back,
+    notifications_in,
+    send_again,
+    settle_notifications,
+    take_notifications,
+)
+from app.orders.published_store import Published
+from app.orders.read_feed import outcome_document
+from app.providers.source import Source
+from app.receiving.context import Desk
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+
+__all__ = [
+    "STATES",
+    "Entry",
+    "Notifier",
+    "Shop",
+    "destination_of",
+    "list_notifications",
+    "notify_due",
+    "redeliver",
+]
+
+log = structlog.get_logger()
+
+AT_ONCE: Final = 16
+"""Requests to the shop at one moment: what a small shop's server bears."""
+
+LIMIT_S: Final = 10.0
+"""Seconds that the shop has to answer; it should do its work afterwards."""
+
+FIRST_PAUSE: Final[Duration] = 5 * SECOND
+"""Before the second try; each further pause is four times as long."""
+
+LONGEST_PAUSE: Final[Duration] = HOUR
+"""Between two tries of one notification that is refused while others are taken."""
+
+LONGEST_PROBE_PAUSE: Final[Duration] = MINUTE
+"""Between two probes: what a shop that is back waits for at most, if it did not ask for longer."""
+
+LONGEST_ASKED_PAUSE: Final[Duration] = 15 * MINUTE
+"""What a shop may ask for (Retry-After); what a proxy in front of it says may be hours."""
+
+GIVE_UP_AFTER: Final[Duration] = 3 * DAY
+"""A shop that is down over a weekend still hears of everything by itself."""
+
+MOST_TOLD: Final = 20
+"""Notifications that the trail names of those that a person had sent again; it counts all."""
+
+KIND: Final = "order.revised"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """Where the shop listens, and what signs for it: a source of the `checkout` profile."""
+
+    url: str
+    signer: Source = field(repr=False)
+
+    @property
+    def destination(self) -> str:
+        """What its health is kept under."""
+        return destination_of(self.url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notifier:
+    """What telling the shop needs."""
+
+    desk: Desk
+    shop: Shop
+    client: httpx2.AsyncClient
+
+
+def destination_of(url: str) -> str:
+    """A name for an address of notifications that holds nothing of it: it may have a credential."""
+    return sha256(url.encode("utf-8")).hexdigest()
+
+
+async def notify_due(notifier: Notifier) -> int:
+    """Send what is due now, up to AT_ONCE; to a shop that is away, one. Returns how many were."""
+    desk = notifier.desk
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        due = await next_notification(connection)
+        health = await away(connection, notifier.shop.destination)
+    if due is None or now < (due if health is None else health.probe_at):
+        return 0
+    taken = await _take(notifier, now)  # (1)
+    answers = await asyncio.gather(*(_send(notifier, each) for each in taken))  # (2)
+    if taken:
+        await _settle(notifier, taken, answers)  # (3)
+    return len(taken)
+
+
+async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
+    """What is to be sent now; none where another process was faster."""
+    destination = notifier.shop.destination
+    async with notifier.desk.store.writing() as connection:
+        health = await away(connection, destination)
+        if health is None:
+            return await take_notifications(connection, now=now, limit=AT_ONCE, lease=LEASE)
+        ours = now >= health.probe_at and await claim_probe(
+            connection, destination, health, until=now + LEASE
+        )
+        if not ours:
+            return []
+        return await take_notifications(
+            connection, now=now, limit=1, lease=LEASE, whenever_due=True
+        )
+
+
+async def _settle(
+    notifier: Notifier, taken: Sequence[Notification], answers: Sequence[Exchange]
+) -> None:
+    """Write down what became of them, and what that says of the shop."""
+    desk, destination = notifier.desk, notifier.shop.destination
+    now = desk.clock.now()
+    async with desk.store.writing() as connection:
+        before = await away(connection, destination)
+        health, fates = judge(taken, answers, before=before, now=now)
+        await settle_notifications(connection, fates, now=now)
+        if health is not None:
+            await note_away(connection, destination, health)
+        elif before is not None and await note_back(connection, destination):
+            await call_all_up(connection, now=now)
+    if before is None and health is not None:
+        log.error("the shop takes no notifications", reason=health.problem)
+    elif before is not None and health is None:
+        log.info("the shop takes notifications again", count=before.failures)
+
+
+def judge(
+    taken: Sequence[Notification],
+    answers: Sequence[Exchange],
+    *,
+    before: Away | None,
+    now: Instant,
+) -> tuple[Away | None, list[Fate]]:
+    """What the answers to all that was sent at one moment say of the shop, and of each. The shop is
+    away if it took none of them: None says that it is not."""
+    sent = list(zip(taken, answers, strict=True))
+    if any(_is_taken(answer) for answer in answers):
+        return None, [_fate(each, answer, now=now) for each, answer in sent]
+    problem, failures = _problem(answers[-1]), 1 if before is None else before.failures + 1
+    probe_at = now + max(probe_pause(failures, headers=answer.headers) for answer in answers)
+    fates = [_fate(each, answer, now=now, again_at=probe_at) for each, answer in sent]
+    if any(fate.again_at is None for fate in fates):
+        probe_at = now  # what is behind one that was given up need not wait for it any more
+    since = now if before is None else before.since
+    return Away(since=since, failures=failures, probe_at=probe_at, problem=problem), fates
+
+
+async def _send(notifier: Notifier, taken: Notification) -> Exchange:
+    body = notification_body(taken.published)
+    signed = notifier.shop.signer.sign(
+        body, event_id=notification_id(taken.published), now=notifier.desk.clock.now()
+    )
+    return await exchange(
+        notifier.client,
+        "POST",
+        notifier.shop.url,
+        headers={**dict(signed), "content-type": "application/json"},
+        content=body,
+        limit_s=LIMIT_S,
+    )
+
+
+def _is_taken(answer: Exchange) -> bool:
+    return answer.status is not None and 200 <= answer.status < 300
+
+
+def _problem(answer: Exchange) -> str:
+    return answer.problem or f"status_{answer.status}"
+
+
+def _fate(
+    sent: Notification, answer: Exchange, *, now: Instant, again_at: Instant | None = None
+) -> Fate:
+    """again_at: when it is tried again if it was not taken; None: by its own pauses."""
+    if _is_taken(answer):
+        return Fate(sent=sent, delivered=True)
+    problem = _problem(answer)
+    until = again_at
+    if until is None:
+        until = now + pause_after(sent.tries, seq=sent.published.seq, headers=answer.headers)
+    if until > sent.since + GIVE_UP_AFTER:
+        log.error("notification given up", order=sent.published.order, reason=problem)
+        return Fate(sent=sent, problem=problem)
+    log.warning("notification not delivered", order=sent.published.order, reason=problem)
+    return Fate(sent=sent, problem=problem, again_at=until)
+
+
+def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
+    """From the last of so many failed tries in succession to the next probe."""
+    pause: Duration = min(FIRST_PAUSE * 4 ** min(failures - 1, 10), LONGEST_PROBE_PAUSE)
+    return max(pause, min(asked_to_wait(headers), LONGEST_ASKED_PAUSE))
+
+
+def pause_after(tries: int, *, seq: int, headers: Mapping[str, str]) -> Duration:
+    """From a failed try to the next of one that is refused while others are taken. The shop may ask
+    for longer (Retry-After, in seconds).
+
+    A sixteenth at most is added by the notification's number: what failed together does not come
+    back all at once.
+    """
+    pause: Duration = min(FIRST_PAUSE * 4 ** min(tries, 10), LONGEST_PAUSE)
+    pause = max(pause, min(asked_to_wait(headers), LONGEST_PAUSE))
+    return pause + pause * (seq % 16) // 256
+
+
+def notification_id(published: Published) -> str:
+    """The same at every try, and of no other revision: not even of one that takes its number in a
+    database that was put back, and of which nobody said so."""
+    said = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"
+    return f"ntf_{published.seq}_{sha256(said.encode('utf-8')).hexdigest()[:16]}"
+
+
+def notification_body(published: Published) -> bytes:
+    """The same bytes at every try: `type`, `timestamp`, and as `data` the feed's own entry
+    (https://www.standardwebhooks.com, "Payload structure")."""
+    document: dict[str, Any] = {
+        "type": KIND,
+        "timestamp": format_instant(published.at),
+        "data": outcome_document(published),
+    }
+    return json.dumps(document, ensure_ascii=False).encode("utf-8")
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+async def list_notifications(desk: Desk, *, state: State | None, limit: int) -> list[Entry]:
+    """Notifications, the newest first."""
+    async with desk.store.reading() as connection:
+        return await notifications_in(connection, state=state, limit=limit)
+
+
+async def redeliver(desk: Desk, revisions: Collection[int] | None, *, by: str | None = None) -> int:
+    """Send these revisions again, or (None) all that were tried and not taken, whether they wait or
+    were given up; a service or worker that runs does it at once. Raises NotFoundError where one of
+    them is none that the shop was to be told of, UsageError for who may not.
+    """
+    async with desk.store.writing() as connection:
+        now = desk.clock.now()
+        who = await permitted(connection, by=by, action="notifications_redelivered")
+        found = await send_again(connection, now=now, revisions=revisions)
+        if revisions is not None and found < len(set(revisions)):
+            raise NotFoundError("not all of these are notifications; see `notifications list`")
+        subject = "all that were not taken"
+        if revisions is not None:
+            subject = ", ".join(map(str, sorted(set(revisions))[:MOST_TOLD]))
+        await note_deed(
+            connection,
+            who,
+            action="notifications_redelivered",
+            subject=subject,
+            at=now,
+            facts={"notifications": found},
+        )
+    return found

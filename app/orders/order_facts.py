@@ -1,0 +1,196 @@
+"""The shop tells what it knows of an order: placed, canceled, fulfilled, and which payments or
+sessions of a provider are its. Facts are only added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.access.operator_store import Operator
+from app.access.operators import OWNER, note_deed
+from app.core.errors import UsageError
+from app.core.ids import new_id
+from app.database.engine import Connection
+from app.orders.record_store import add_records, owners_of, records_of
+from app.receiving.context import Desk
+from reconcile.instants import Instant
+from reconcile.ledger.records import Record, RecordKind
+from reconcile.money import Money
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What a provider calls a payment, or the session of one; of the two exactly one.
+
+    money  what the session was opened for, where the shop says it
+    """
+
+    source: str
+    session: str | None = None
+    payment: str | None = None
+    money: Money | None = None
+
+    @property
+    def name(self) -> str:
+        """With its kind and source, for people."""
+        kind, reference = (
+            ("payment", self.payment) if self.session is None else ("session", self.session)
+        )
+        return f"the {kind} {reference} of source {self.source}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the shop says of an order now. Absent moments say nothing."""
+
+    order: str
+    money: Money
+    placed_at: Instant | None = None
+    canceled_at: Instant | None = None
+    fulfilled_at: Instant | None = None
+    references: tuple[Reference, ...] = ()
+
+
+class ReferenceTaken(UsageError):
+    """What the shop names belongs to another order; nothing was written. `order`: which one."""
+
+    def __init__(self, reference: Reference, *, order: str) -> None:
+        super().__init__(
+            f"{reference.name[:1].upper()}{reference.name[1:]} belongs to order {order}, and one "
+            "payment pays one order; nothing was written. Name it for the order that it was "
+            "started for."
+        )
+        self.reference = reference
+        self.order = order
+
+
+async def tell_order(desk: Desk, told: Told, *, author: str = OWNER) -> list[Record]:
+    """Write down what is new in it. The same again changes nothing. Returns the new records.
+
+    author  who tells it, as it stands in the records and, of another price, in the trail
+
+    Raises ReferenceTaken, and then nothing of it is written.
+    """
+    async with desk.store.writing() as connection:
+        known = await records_of(connection, told.order)
+        # After all that is known of it, even where that was dated by a clock that was ahead: of two
+        # prices the one that was told last counts.
+        earlier = max([record.recorded_at for record in known], default=-1)
+        fresh = news(known, told, now=max(desk.clock.now(), earlier + 1), author=author)
+        await refuse_taken(connection, told.order, told.references)
+        await add_records(connection, fresh)
+        await _note_price(connection, known, told, author=author, at=desk.clock.now())
+    desk.store.evidence_arrived.set()
+    return fresh
+
+
+def news(known: list[Record], told: Told, *, now: Instant, author: str) -> list[Record]:
+    """The records that what is told adds to what is known."""
+    fresh = []
+    placed = [record for record in known if record.kind == "order_placed"]
+    last = placed[-1] if placed else None
+    if last is None or last.money != told.money or told.placed_at not in (None, last.at):
+        at = told.placed_at or (last.at if last is not None else now)
+        fresh.append(_record(told, "order_placed", at, now=now, author=author))
+    moments: tuple[tuple[RecordKind, Instant | None], ...] = (
+        ("order_canceled", told.canceled_at),
+        ("order_fulfilled", told.fulfilled_at),
+    )
+    for kind, moment in moments:
+        said = {record.at for record in known if record.kind == kind}
+        if moment is not None and moment not in said:
+            fresh.append(_record(told, kind, moment, now=now, author=author))
+    return fresh + named(known, told.order, told.references, now=now, author=author)
+
+
+def _record(told: Told, kind: RecordKind, at: Instant, *, now: Instant, author: str) -> Record:
+    return Record(
+        record_id=new_id("rec_", now),
+        recorded_at=now,
+        kind=kind,
+        order=told.order,
+        at=at,
+        money=told.money if kind == "order_placed" else None,
+        author=author,
+    )
+
+
+# --- references -----------------------------------------------------------------------------------
+
+
+def named(
+    known: Sequence[Record],
+    order: str,
+    references: Sequence[Reference],
+    *,
+    now: Instant,
+    author: str,
+) -> list[Record]:
+    """The records of references that are not known to be the order's yet, or not of this amount."""
+    said = {(record.source, record.session, record.payment) for record in known}
+    amounts = {
+        (record.source, record.session): record.money
+        for record in known
+        if record.kind == "reference_named" and record.money is not None
+    }
+    return [
+        Record(
+            record_id=new_id("rec_", now),
+            recorded_at=now,
+            kind="reference_named",
+            order=order,
+            at=now,
+            source=each.source,
+            session=each.session,
+            payment=each.payment,
+            money=each.money,
+            author=author,
+        )
+        for each in dict.fromkeys(references)
+        if (each.source, each.session, each.payment) not in said
+        or (each.money is not None and each.money != amounts.get((each.source, each.session)))
+    ]
+
+
+async def refuse_taken(connection: Connection, order: str, references: Sequence[Reference]) -> None:
+    """Raises ReferenceTaken for one that belongs to another order: by what the shop named before,
+    by a session that was opened, or by the provider's own events. Nobody links any of them
+    meanwhile until the transaction ends."""
+    if not references:
+        return
+    taken = await owners_of(
+        connection, [(each.source, each.session, each.payment) for each in references]
+    )
+    for each in references:
+        owner = taken.get((each.source, each.session, each.payment))
+        if owner is not None and owner != order:
+            raise ReferenceTaken(each, order=owner)
+
+
+# --- prices ---------------------------------------------------------------------------------------
+
+
+async def _note_price(
+    connection: Connection, known: list[Record], told: Told, *, author: str, at: Instant
+) -> None:
+    """Put another price than before into the trail, with both."""
+    before = _price(known)
+    if before is None or before == told.money:
+        return
+    await note_deed(
+        connection,
+        Operator(name=author, role=author.partition(":")[0], created_at=0),
+        action="price_changed",
+        subject=told.order,
+        at=at,
+        facts={"before": str(before), "after": str(told.money)},
+    )
+
+
+def _price(known: list[Record]) -> Money | None:
+    """What the shop has last said that the order costs: told, or asked for with a session."""
+    for kind in ("order_placed", "session_requested"):
+        said = [each.money for each in known if each.kind == kind and each.money is not None]
+        if said:
+            return said[-1]
+    return None

@@ -1,0 +1,153 @@
+"""Session requests that the payment service has not answered yet, and who is asking now.
+
+A row is written in the transaction that commits the key and removed in the one that records the
+answer, so that what a process leaves behind when it dies is found by the next. Whoever asks the
+service holds the row: of several processes on one database only one asks at a time.
+
+The request is the customer's: it is kept for as long as it may have to be sent again, no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import select_in
+from reconcile.instants import Instant
+
+_SELECT = "SELECT key, order_key, request, due_at, held_until, tries, in_vain FROM unanswered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unanswered:
+    """One request.
+
+    request     the body, byte for byte as it was sent first
+    due_at      when it is asked again if nobody does before
+    held_until  whoever asks now has the right to, alone, until then
+    tries       passes that have ended without an answer
+    in_vain     those of them in which the service was there
+    """
+
+    key: str
+    order: str
+    request: bytes = field(repr=False)
+    due_at: Instant
+    held_until: Instant = 0
+    tries: int = 0
+    in_vain: int = 0
+
+
+async def note_unanswered(connection: AsyncConnection, entry: Unanswered) -> None:
+    """Write it down, unless it is there."""
+    await connection.execute(
+        text(
+            "INSERT INTO unanswered "
+            "(key, order_key, request, due_at, held_until, tries, in_vain) "
+            "VALUES (:key, :order, :request, :due_at, :held_until, 0, 0) ON CONFLICT DO NOTHING"
+        ),
+        {
+            "key": entry.key,
+            "order": entry.order,
+            "request": entry.request.decode(),
+            "due_at": entry.due_at,
+            "held_until": entry.held_until,
+        },
+    )
+
+
+async def unanswered(connection: AsyncConnection, key: str) -> Unanswered | None:
+    """The request of this key; None once it was answered, or given up."""
+    found = await _select(connection, "WHERE key=:key", {"key": key})
+    return found[0] if found else None
+
+
+async def due_unanswered(
+    connection: AsyncConnection, *, now: Instant, beyond: Instant, limit: int
+) -> Sequence[Unanswered]:
+    """Up to `limit` that are due and that nobody holds, the longest waiting first.
+
+    beyond  what waits or is held for longer was put there by a clock that was ahead: it is due
+    """
+    return await _select(
+        connection,
+        "WHERE (due_at <= :now OR due_at > :beyond) "
+        "AND (held_until <= :now OR held_until > :beyond) ORDER BY due_at LIMIT :limit",
+        {"now": now, "beyond": beyond, "limit": limit},
+    )
+
+
+async def unanswered_of(connection: AsyncConnection, orders: Sequence[str]) -> list[Unanswered]:
+    """The requests of some orders."""
+    rows = await select_in(connection, sql=f"{_SELECT} WHERE order_key IN ({{}})", values=orders)
+    return [_unanswered(row) for row in rows]
+
+
+async def hold(
+    connection: AsyncConnection, key: str, *, now: Instant, until: Instant, beyond: Instant
+) -> bool:
+    """Take the right to ask. False where another has it, or nothing is left to ask.
+
+    beyond  who holds it for longer has had a clock that was ahead, and holds it no more
+    """
+    taken = await connection.execute(
+        text(
+            "UPDATE unanswered SET held_until=:until "
+            "WHERE key=:key AND (held_until <= :now OR held_until > :beyond) RETURNING key"
+        ),
+        {"key": key, "now": now, "until": until, "beyond": beyond},
+    )
+    return taken.first() is not None
+
+
+async def let_go(connection: AsyncConnection, key: str) -> None:
+    """Give the right back; whoever asks next may have it at once."""
+    await connection.execute(
+        text("UPDATE unanswered SET held_until=0 WHERE key=:key"), {"key": key}
+    )
+
+
+async def let_go_all(connection: AsyncConnection) -> None:
+    """Give back what processes held that are no more. For whoever knows that it is alone."""
+    await connection.execute(text("UPDATE unanswered SET held_until=0 WHERE held_until > 0"))
+
+
+async def put_off(
+    connection: AsyncConnection, key: str, *, until: Instant, tries: int, in_vain: int
+) -> None:
+    """Give the right back; ask again at `until` if nobody does before."""
+    await connection.execute(
+        text(
+            "UPDATE unanswered SET due_at=:until, tries=:tries, in_vain=:vain, held_until=0 "
+            "WHERE key=:key"
+        ),
+        {"key": key, "until": until, "tries": tries, "vain": in_vain},
+    )
+
+
+async def forget(connection: AsyncConnection, key: str) -> None:
+    """It was answered, or will not be asked again."""
+    await connection.execute(text("DELETE FROM unanswered WHERE key=:key"), {"key": key})
+
+
+async def _select(
+    connection: AsyncConnection, where: str, words: dict[str, Any]
+) -> list[Unanswered]:
+    rows = await connection.execute(text(f"{_SELECT} {where}"), words)
+    return [_unanswered(row) for row in rows]
+
+
+def _unanswered(row: Sequence[Any]) -> Unanswered:
+    return Unanswered(
+        key=row[0],
+        order=row[1],
+        request=row[2].encode(),
+        due_at=row[3],
+        held_until=row[4],
+        tries=row[5],
+        in_vain=row[6],
+    )

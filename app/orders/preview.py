@@ -1,0 +1,152 @@
+"""Preview of an upgrade: what it would bring, and what its rules make of orders of before.
+
+    1 migrations   those that are due
+    2 outcomes     how many orders would be published otherwise, on nothing but what was known when
+                   they were published last
+    3 held         the orders that would be held: only the rules of this version make them
+                   fulfillable
+
+Leaves out: what time alone brings, and evidence that came since. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.text import counted
+from app.database.engine import Connection
+from app.database.schema import newest_version, versions_after
+from app.orders.history_store import scan, side_stream
+from app.orders.holds import fulfillable, only_by_new_rules
+from app.orders.ledger_store import ALL_SAID, Said, said_in
+from app.orders.policy_version_store import rules_of
+from app.receiving.due_store import count_marks
+from reconcile.instants import format_instant
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy, policy_text
+
+_MAY = {True: ", fulfillable", False: ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What an upgrade would do.
+
+    migrations  the number of each that is due, and what it brings
+    outcomes    how many orders go from one outcome, in words, to another
+    held        what is said of each order that would be held
+    seen        how many orders were looked at, and how many of them cannot be folded
+
+    """
+
+    before: str | None
+    after: str
+    migrations: list[tuple[str, str]]
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    held: list[dict[str, Any]] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "version": self.before,
+            "needed": self.after,
+            "migrations": [{"version": v, "brings": brings} for v, brings in self.migrations],
+            "orders": self.seen["orders"],
+            "unfoldable": self.seen["unfoldable"],
+            "outcomes": [
+                {"before": before, "after": after, "orders": count}
+                for (before, after), count in self._changes()
+            ],
+            "held": self.held,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As lines of a table: migrations, outcomes, then each order that would be held."""
+        migrations = [{"what": "migration", "name": f"{v} {b}"} for v, b in self.migrations]
+        outcomes = [
+            {"what": "outcome", "before": before, "after": after, "orders": count}
+            for (before, after), count in self._changes()
+        ]
+        held = [
+            {
+                "what": "held",
+                "name": each["order"],
+                "before": each["before"],
+                "after": each["after"],
+                "orders": 1,
+            }
+            for each in self.held
+        ]
+        return [*migrations, *outcomes, *held]
+
+    def _changes(self) -> list[tuple[tuple[str, str], int]]:
+        return sorted(self.outcomes.items())
+
+    def sentence(self) -> str:
+        """For people."""
+        changed = sum(self.outcomes.values())
+        unfoldable = self.seen["unfoldable"]
+        aside = f"; {counted(unfoldable, 'order')} cannot be folded" if unfoldable else ""
+        return (
+            f"Nothing was changed. Due: {counted(len(self.migrations), 'migration')}. Of "
+            f"{counted(self.seen['orders'], 'order')} {changed:,} would be published otherwise, "
+            f"and {len(self.held):,} held until `tallyhook orders release`{aside}."
+        )
+
+
+async def previewed(
+    connection: Connection,
+    *,
+    version: str | None,
+    policy: Policy,
+    progress: Callable[[int, int], None],
+) -> Preview:
+    """The preview, of a connection that reads the database as if it were of the newest version.
+
+    version   the one that it has
+    progress  is told how many orders were looked at, and of how many
+    """
+    preview = Preview(before=version, after=newest_version(), migrations=versions_after(version))
+    rules, total = rules_of(policy_text(policy)), await count_marks(connection)
+    published = await side_stream(connection, ALL_SAID)
+    async for histories in scan(connection):
+        for history in histories:
+            if published.upcoming is None or published.upcoming > history.order:
+                continue
+            rows = await published.take(history.order)
+            if rows and (said := said_in(rows[-1])).rules != rules:
+                _look(preview, history, said, policy=policy)
+        preview.seen["orders"] += len(histories)
+        progress(preview.seen["orders"], total)
+    return preview
+
+
+def _look(preview: Preview, history: History, said: Said, *, policy: Policy) -> None:
+    try:
+        then = fold(history.known_at(said.as_of), policy=policy, as_of=said.as_of)
+        held = not said.fulfillable and then.fulfillable and _would_be(history, said, policy)
+    except Exception:
+        preview.seen["unfoldable"] += 1  # the worker says which, and why
+        return
+    before = f"{said.outcome}{_MAY[said.fulfillable]}"
+    after = f"{then.outcome}{', held' if held else _MAY[then.fulfillable]}"
+    if before != after:
+        preview.outcomes[before, after] += 1
+    if held:
+        preview.held.append(
+            {
+                "order": history.order,
+                "before": before,
+                "after": after,
+                "published_as_of": format_instant(said.as_of),
+            }
+        )
+
+
+def _would_be(history: History, said: Said, policy: Policy) -> bool:
+    return only_by_new_rules(history, said, policy=policy) and fulfillable(history, policy=policy)

@@ -1,0 +1,170 @@
+"""Proves the laws on what is really stored: the same history, told otherwise, is the same ledger.
+
+Each trial takes an order's deliveries and records, shuffles them, splits them into parts that
+overlap, joins the parts again by union, and folds: the document must be the same, byte for byte.
+It then adds a redelivery, which may change counts and nothing else, and looks at one earlier
+instant both ways that time travel can be done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_changes
+from typing import Any
+
+from app.core.errors import NotFoundError
+from app.core.ids import Chance, seeded_chance
+from app.core.text import DELIVERY, counted
+from app.orders.history_store import gather, scan
+from app.receiving.context import Desk
+from reconcile.canonical import canonical_json
+from reconcile.instants import Instant
+from reconcile.ledger.explain import ledger_document
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.revise import position_of
+
+MAX_EXAMPLES = 20
+"""Counter-examples that are kept; one is enough to act on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterExample:
+    """A trial that broke a law: which law, of which order, and how to see it again."""
+
+    order: str
+    law: str
+    trial: int
+    seed: int
+    deliveries: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.order}: {self.law} does not hold over {counted(self.deliveries, *DELIVERY)} "
+            f"(trial {self.trial}, --seed {self.seed})"
+        )
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            name: getattr(self, name) for name in ("order", "law", "trial", "seed", "deliveries")
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """How much was tried, and what broke; the smallest history first."""
+
+    orders: int
+    trials: int
+    counter_examples: tuple[CounterExample, ...]
+
+    def sentence(self) -> str:
+        """For a person."""
+        tried = f"{counted(self.orders, 'order')}, {counted(self.trials, 'trial')}"
+        return f"{tried}; counter-examples: {len(self.counter_examples) or 'none'}"
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        examples = [example.document() for example in self.counter_examples]
+        return {"orders": self.orders, "trials": self.trials, "counter_examples": examples}
+
+
+async def prove_orders(
+    desk: Desk,
+    references: Sequence[str] | None,
+    *,
+    shuffles: int,
+    seed: int,
+    progress: Callable[[int], None],
+) -> Proof:
+    """Prove the given orders, or all. Raises NotFoundError for a reference nobody has spoken of."""
+    as_of = desk.clock.now()
+    orders, found = 0, list[CounterExample]()
+    async with desk.store.reading() as connection:
+        if references is None:
+            async for histories in scan(connection):
+                for history in histories:
+                    await asyncio.sleep(0)  # an interruption is heard between two orders
+                    found += prove(
+                        history, policy=desk.policy, as_of=as_of, shuffles=shuffles, seed=seed
+                    )
+                orders += len(histories)
+                progress(len(histories))
+        else:
+            for order, history in (await gather(connection, references)).items():
+                if not history.deliveries and not history.records:
+                    raise NotFoundError(f"nothing is known of order {order!r}")
+                found += prove(
+                    history, policy=desk.policy, as_of=as_of, shuffles=shuffles, seed=seed
+                )
+                orders += 1
+                progress(1)
+    found.sort(key=lambda example: (example.deliveries, example.order))
+    return Proof(
+        orders=orders, trials=orders * shuffles, counter_examples=tuple(found[:MAX_EXAMPLES])
+    )
+
+
+def prove(
+    history: History, *, policy: Policy, as_of: Instant, shuffles: int, seed: int
+) -> Iterator[CounterExample]:
+    """The counter-examples among `shuffles` trials of one history."""
+    expected = _bytes(history, policy, as_of)
+    for trial in range(shuffles):
+        chance = seeded_chance(f"{seed}:{history.order}:{trial}")
+        held = {
+            "order and grouping": _bytes(_retold(history, chance), policy, as_of) == expected,
+            "duplication": _redelivered_agrees(history, chance, policy, as_of),
+            "time travel": _travel_agrees(history, chance, policy, as_of),
+        }
+        for law, holds in held.items():
+            if not holds:
+                yield CounterExample(
+                    order=history.order,
+                    law=law,
+                    trial=trial,
+                    seed=seed,
+                    deliveries=len(history.deliveries),
+                )
+
+
+def _bytes(history: History, policy: Policy, as_of: Instant) -> bytes:
+    return canonical_json(ledger_document(fold(history, policy=policy, as_of=as_of)))
+
+
+def _retold(history: History, chance: Chance) -> History:
+    """The same history, shuffled, cut into overlapping parts and joined again."""
+    deliveries = sorted(history.deliveries, key=lambda d: d.delivery_id)
+    records = sorted(history.records, key=lambda r: r.record_id)
+    chance.shuffle(deliveries)
+    chance.shuffle(records)
+    cuts = sorted(chance.randint(0, len(deliveries)) for _ in range(chance.randint(0, 3)))
+    told = History(order=history.order, records=frozenset(records))
+    for start, end in zip([0, *cuts], [*cuts, len(deliveries)], strict=True):
+        part = frozenset(deliveries[max(start - 1, 0) : end])
+        told = History(order=history.order, deliveries=part) | told | told
+    return told
+
+
+def _redelivered_agrees(history: History, chance: Chance, policy: Policy, as_of: Instant) -> bool:
+    """One delivery comes once more, later: counts may change, the position may not."""
+    if not history.deliveries:
+        return True
+    first = chance.choice(sorted(history.deliveries, key=lambda d: d.delivery_id))
+    later = chance.randint(first.received_at, max(as_of, first.received_at))
+    again = with_changes(first, delivery_id=first.delivery_id + "~again", received_at=later)
+    more = history | History(order=history.order, deliveries=frozenset((again,)))
+    return position_of(fold(more, policy=policy, as_of=as_of)) == position_of(
+        fold(history, policy=policy, as_of=as_of)
+    )
+
+
+def _travel_agrees(history: History, chance: Chance, policy: Policy, as_of: Instant) -> bool:
+    """At an earlier instant, the whole history and what was known then give one ledger."""
+    known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
+    then = chance.randint(min(known, default=as_of), max(as_of, *known, as_of))
+    return _bytes(history, policy, then) == _bytes(history.known_at(then), policy, then)

@@ -1,0 +1,60 @@
+"""The outcome feed: revisions in publishing order, without gaps, with a wait for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Any, Final
+
+from app.orders.ledger_store import feed
+from app.orders.published_store import Published, head_of, place_to_read_from
+from app.receiving.context import Desk
+from reconcile.instants import format_instant
+
+__all__ = ["Published", "outcome_document", "read_feed", "read_from"]
+
+LOOK_AGAIN_S: Final = 0.2
+"""How often a waiting reader looks. It costs one indexed read."""
+
+
+async def read_feed(desk: Desk, *, after: int, limit: int, wait_s: float) -> list[Published]:
+    """Revisions after a cursor. Waits up to `wait_s` seconds for the first, then returns none."""
+    ends = monotonic() + wait_s
+    while True:
+        async with desk.store.reading() as connection:
+            found = await feed(connection, after=after, limit=limit)
+        left = ends - monotonic()
+        if found or left <= 0 or desk.store.closing.is_set():
+            return found
+        await asyncio.sleep(min(LOOK_AGAIN_S, left))
+
+
+async def read_from(desk: Desk, *, after: int) -> int | None:
+    """For a cursor beyond the last place of the feed, the one to read from instead; else None.
+
+    A reader has such a cursor where its database was replaced by an older one, without a word to
+    Tallyhook; it would wait for news that will never have so high a number.
+    """
+    async with desk.store.reading() as connection:
+        if after <= await head_of(connection):
+            return None
+        return await place_to_read_from(connection)
+
+
+def outcome_document(published: Published) -> dict[str, Any]:
+    """One entry of the feed as JSON values; the shop's notifications carry the same."""
+    before = None
+    if published.before_outcome is not None:
+        before = {
+            "outcome": published.before_outcome,
+            "fulfillable": published.before_fulfillable,
+        }
+    return {
+        "id": published.seq,
+        "order": published.order,
+        "outcome": published.outcome,
+        "fulfillable": published.fulfillable,
+        "before": before,
+        "because": list(published.because),
+        "at": format_instant(published.at),
+    }

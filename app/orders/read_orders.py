@@ -1,0 +1,133 @@
+"""Reads ledgers: always folded from what is stored now, never from the cache.
+
+An order that the fold worker is going to hold is read as held before the worker has come to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from app.core.errors import NotFoundError
+from app.core.text import counted
+from app.orders.holds import as_judged
+from app.orders.ledger_store import listed_orders
+from app.orders.record_store import records_of
+from app.orders.retention_store import Pruned, pruned_among
+from app.receiving.caught_up import behind_s
+from app.receiving.context import Desk
+from reconcile.instants import Instant, format_instant
+from reconcile.ledger.explain import ledger_document
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.transparency.evidence import value_document
+
+FOLDS_IN_A_ROW: Final = 25
+"""About a millisecond of folding, between which other requests have their turn."""
+
+
+async def explain_order(desk: Desk, order: str, *, as_of: Instant | None = None) -> Ledger:
+    """One order's ledger as of an instant, by default now.
+
+    Raises NotFoundError for an order of which nothing was known by then.
+    """
+    return (await _explained(desk, order, as_of)).ledger
+
+
+async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None) -> dict[str, Any]:
+    """The same as JSON values. Where any of the order's deliveries has been let go by now, `pruned`
+    says so after the fingerprint; elsewhere the document is the ledger's, which the fingerprint
+    covers to its last member but `as_of`. Where what was accepted before could not all be read in
+    time, `behind_s` says for how many seconds the oldest of it has waited, and `fulfillable` is
+    false whatever the fingerprint covers. Raises as `explain_order` does."""
+    found = await _explained(desk, order, as_of)
+    told: dict[str, Any] = {}
+    if found.pruned is not None:
+        told["pruned"] = _pruned_document(found.pruned)
+    if found.behind_s:
+        told |= {"fulfillable": False, "behind_s": found.behind_s}
+    return ledger_document(found.ledger) | told
+
+
+async def told_of(desk: Desk, order: str, *, as_of: Instant | None = None) -> list[dict[str, Any]]:
+    """What the merchant's side did or said of an order, each record with its author."""
+    async with desk.store.reading() as connection:
+        records = await records_of(connection, order)
+    return [value_document(each) for each in records if as_of is None or each.recorded_at <= as_of]
+
+
+class _Explained(NamedTuple):
+    ledger: Ledger
+    pruned: Pruned | None
+    behind_s: int
+
+
+async def _explained(desk: Desk, order: str, as_of: Instant | None) -> _Explained:
+    behind = await behind_s(desk)
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        history = (await as_judged(connection, [order], policy=desk.policy))[order]
+        pruned = await pruned_among(connection, [d.delivery_id for d in history.deliveries])
+    instant = history.instant_at(now) if as_of is None else as_of
+    known = history.known_at(instant)
+    if not _spoken_of(known):
+        raise nothing_known(history, as_of)
+    return _Explained(fold(known, policy=desk.policy, as_of=instant), pruned, behind)
+
+
+def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:
+    """The refusal of an order of which nothing was known by then; whether something is by now."""
+    if as_of is None or not _spoken_of(history):
+        return NotFoundError(f"nothing is known of order {history.order!r}")
+    return NotFoundError(
+        f"nothing is known of order {history.order!r} as of {format_instant(as_of)}; what is known "
+        "of it came later"
+    )
+
+
+def _pruned_document(pruned: Pruned) -> dict[str, Any]:
+    last = format_instant(pruned.last_at)
+    count = counted(pruned.deliveries, "delivery", "deliveries")
+    return {
+        "deliveries": pruned.deliveries,
+        "last_at": last,
+        "sentence": f"The bodies and headers of {count} were let go, the last at {last}; their "
+        "digests, dates, amounts and references are kept.",
+    }
+
+
+def _spoken_of(history: History) -> bool:
+    """Whether anything but another order's events is there."""
+    return bool(history.records) or any(
+        delivery.event.order in (None, history.order) for delivery in history.deliveries
+    )
+
+
+async def list_orders(
+    desk: Desk,
+    *,
+    after: str = "",
+    limit: int = 100,
+    outcome: str | None = None,
+    finding: str | None = None,
+) -> Sequence[Ledger]:
+    """Ledgers of orders in the order of their references, folded as of now.
+
+    Which orders match is taken from the ledger cache, so an order that became due within the last
+    moments may still be listed under its earlier outcome; the ledger returned is always current.
+    """
+    now = desk.clock.now()
+    async with desk.store.reading() as connection:
+        orders = await listed_orders(
+            connection, after=after, limit=limit, outcome=outcome, finding=finding
+        )
+        histories = await as_judged(connection, orders, policy=desk.policy)
+    ledgers = []
+    for count, order in enumerate(orders, 1):
+        history = histories[order]
+        ledgers.append(fold(history, policy=desk.policy, as_of=history.instant_at(now)))
+        if count % FOLDS_IN_A_ROW == 0:
+            await asyncio.sleep(0)  # a long page must not keep deliveries waiting
+    return ledgers

@@ -1,0 +1,228 @@
+"""Rebuilds every ledger from the stored history, by ranges of orders, in several processes.
+
+    1 cut      all orders into ranges of about as many events, in the order of their keys
+    2 fold     a range: its histories, what was published last of its orders, the ledgers of now
+    3 publish  what differs, range by range in their order, in one process
+
+What is published has the same numbers as where one process does all of it. A process that folds
+only reads; one that dies ends the rebuild, and what was published until then is whole: the next
+rebuild, or the next start, does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Final, NamedTuple
+
+from app.core.clock import SystemClock
+from app.core.errors import UnreachableError
+from app.orders.history_store import Range, SideStream, ranges, scan, side_stream
+from app.orders.ledger_store import (
+    Publication,
+    drop_ledgers_without_history,
+    drop_takings,
+    position_in,
+    positions_of,
+    publish,
+)
+from app.orders.policy_version_store import forget_policy, note_policy, rules_of
+from app.orders.refold import (
+    PUT_ASIDE,
+    decided,
+    fold_or_log,
+    publishable,
+    with_holds,
+)
+from app.receiving.context import Desk
+from app.receiving.due_store import marks_of, put_marks_right
+from app.receiving.store import StoreSettings, open_store
+from reconcile.instants import Instant
+from reconcile.ledger.policy import Policy, policy_text
+from reconcile.ledger.revise import Position
+
+EVENTS_AT_ONCE: Final = 16_000
+"""Events of one range: a third of a second's work, and some 10 MiB in each process."""
+
+AHEAD: Final = 2
+"""Ranges that each process may be ahead of what is published."""
+
+
+class Rebuilt(NamedTuple):
+    """What is to be published of a range, and the orders that could not be folded."""
+
+    publications: list[Publication]
+    aside: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Helpers:
+    """Other processes that fold: how many, and how each of them opens the database."""
+
+    jobs: int
+    store: StoreSettings
+
+
+async def refold_all(
+    desk: Desk, *, progress: Callable[[int], None], helpers: Helpers | None = None
+) -> int:
+    """Rebuild every ledger, in memory that does not grow with their number. Returns how many.
+
+    `progress` is told how many orders were folded since it was last called. A revision is
+    published where the rebuilt ledger differs from what was published before.
+
+    helpers  None: this process does all of it
+
+    Raises UnreachableError where another process died.
+    """
+    now = await publishable(desk)
+    async with desk.store.writing() as connection:
+        # Ledgers stay until they are replaced: they say by which rules each order was folded.
+        await drop_takings(connection)
+        # Broken off, it leaves orders of both policies; the next start sets all of them due.
+        await forget_policy(connection)
+    folded = 0
+    async with _folding(desk, helpers, now=now) as fold_range, desk.store.reading() as connection:
+        ahead = AHEAD * (1 if helpers is None else helpers.jobs)
+        async for found in _in_order(ranges(connection, events=EVENTS_AT_ONCE), fold_range, ahead):
+            await _publish(desk, found.publications)
+            await _put_aside(desk, found.aside, until=now + PUT_ASIDE)
+            folded += len(found.publications)
+            progress(len(found.publications))
+    async with desk.store.writing() as connection:
+        await drop_ledgers_without_history(connection)
+        await note_policy(connection, policy_text(desk.policy))
+    return folded
+
+
+FoldRange = Callable[[Range], Awaitable[Rebuilt]]
+
+
+async def _in_order(
+    orders: AsyncIterator[Range], fold_range: FoldRange, ahead: int
+) -> AsyncIterator[Rebuilt]:
+    """What comes of each range, in their order; some are folded meanwhile."""
+    under_way: deque[asyncio.Task[Rebuilt]] = deque()
+    try:
+        async for each in orders:
+            under_way.append(asyncio.ensure_future(fold_range(each)))
+            if len(under_way) > ahead:
+                yield await under_way.popleft()
+        while under_way:
+            yield await under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+
+
+@asynccontextmanager
+async def _folding(
+    desk: Desk, helpers: Helpers | None, *, now: Instant
+) -> AsyncIterator[FoldRange]:
+    if helpers is None:
+        turn = asyncio.Lock()
+
+        async def here(orders: Range) -> Rebuilt:
+            async with turn:
+                return await folded_range(desk, orders, now=now)
+
+        yield here
+        return
+    pool = ProcessPoolExecutor(
+        helpers.jobs,
+        mp_context=get_context("spawn"),
+        initializer=_begin,
+        initargs=(helpers.store, desk.policy),
+    )
+    loop = asyncio.get_running_loop()
+
+    async def elsewhere(orders: Range) -> Rebuilt:
+        try:
+            return await loop.run_in_executor(pool, _folded_elsewhere, orders, now)
+        except BrokenProcessPool as error:
+            raise UnreachableError(
+                "a process that folds has ended before its time; what was published is whole: run "
+                "`tallyhook refold --all` again, with --jobs 1 if memory was short"
+            ) from error
+
+    try:
+        yield elsewhere
+    finally:
+        await asyncio.to_thread(pool.shutdown, cancel_futures=True)
+
+
+# --- in each process that folds ------------------------------------------------------------------
+
+_opening: tuple[StoreSettings, Policy] | None = None
+
+
+def _begin(store: StoreSettings, policy: Policy) -> None:
+    global _opening  # the only way in for what a pool's processes begin with
+    _opening = store, policy
+
+
+def _folded_elsewhere(orders: Range, now: Instant) -> Rebuilt:
+    assert _opening is not None
+    return asyncio.run(_opened_and_folded(*_opening, orders=orders, now=now))
+
+
+async def _opened_and_folded(
+    settings: StoreSettings, policy: Policy, *, orders: Range, now: Instant
+) -> Rebuilt:
+    async with open_store(settings, purpose="reading") as store:
+        desk = Desk(store=store, policy=policy, clock=SystemClock())
+        return await folded_range(desk, orders, now=now)
+
+
+async def folded_range(desk: Desk, orders: Range, *, now: Instant) -> Rebuilt:
+    """Fold every order of a range. Only reads."""
+    rules = rules_of(policy_text(desk.policy))
+    found = Rebuilt([], [])
+    async with desk.store.reading() as connection:
+        sql = positions_of(orders.condition("order_key"))
+        published = await side_stream(connection, sql, orders.values)
+        async for histories in scan(connection, orders):
+            for history in histories:
+                as_of = history.instant_at(now)
+                ledger = fold_or_log(history, policy=desk.policy, as_of=as_of)
+                if ledger is None:
+                    found.aside.append(history.order)
+                    continue
+                before = await _latest(published, history.order)
+                found.publications.append(decided(ledger, before, rules=rules))
+    return found
+
+
+async def _latest(published: SideStream, order: str) -> Position | None:
+    """What was last published of an order; the stream is at it, or beyond."""
+    if published.upcoming is None or published.upcoming > order:
+        return None
+    rows = await published.take(order)
+    return position_in(rows[-1]) if rows else None
+
+
+# --- in the one that publishes -------------------------------------------------------------------
+
+
+async def _publish(desk: Desk, publications: Sequence[Publication]) -> None:
+    if publications:
+        async with desk.store.writing() as connection:
+            notify = desk.clock.now() if desk.store.notifies else None
+            publications = await with_holds(connection, desk, publications)
+            await publish(connection, publications, notify=notify)
+            first, last = publications[0].order, publications[-1].order
+            await put_marks_right(connection, first=first, last=last)
+
+
+async def _put_aside(desk: Desk, orders: Sequence[str], *, until: Instant) -> None:
+    """Let orders that could not be folded come up again."""
+    if orders:
+        async with desk.store.writing() as connection:
+            marks = await marks_of(connection, orders, to_write=True)
+            await publish(connection, [], due=marks, put_aside_until=until)

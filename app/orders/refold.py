@@ -1,0 +1,196 @@
+"""Folds due orders and publishes what changed.
+
+One mechanism wakes an order for new evidence and for the passing of a deadline alike: its due
+mark. Publishing compares generations, so evidence that arrives during a fold is never missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from app.database.engine import Connection
+from app.orders.apply_policy import tell_of_several
+from app.orders.history_store import contested_with, gather
+from app.orders.holds import hold_back
+from app.orders.ledger_store import (
+    Publication,
+    latest_positions,
+    new_publication,
+    publish,
+)
+from app.orders.notification_store import LEASE, call_up_notifications
+from app.orders.policy_version_store import note_folded, rules_of
+from app.receiving.context import Desk
+from app.receiving.due_store import (
+    Due,
+    call_up,
+    claim_orders,
+    due_orders,
+    marks_of,
+    marks_without_reason,
+    unchanged,
+)
+from reconcile.instants import MINUTE, SECOND, Instant
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.policy import Policy, policy_text
+from reconcile.ledger.revise import Position, position_of, revise
+
+log = structlog.get_logger()
+
+PUT_ASIDE: Final = 10 * MINUTE
+"""When an order that could not be folded is tried again; also when new evidence arrives."""
+
+
+CLAIM: Final = 30 * SECOND
+"""How long other workers pass over an order that one has taken: many times what a round takes. If
+that one dies, another takes the order then."""
+
+
+CALLED_AT_ONCE: Final = 1_000
+"""Orders called up in one transaction: a delivery never waits for more."""
+
+
+async def refold_due(desk: Desk, *, limit: int) -> int:
+    """Fold up to `limit` due orders and publish. Returns how many were due.
+
+    Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
+    Whoever else folded an order in the meantime has published it; then this fold is let go.
+    """
+    now = await publishable(desk)
+    due = await _taken(desk, now=now, limit=limit)
+    if not due:
+        return 0
+    async with desk.store.reading() as connection:
+        sharing = await contested_with(connection, [mark.order for mark in due])
+        marks = due + await marks_of(connection, sharing.difference(mark.order for mark in due))
+        histories = await gather(connection, [mark.order for mark in marks])
+    ledgers = {order: _folded(desk, history, now=now) for order, history in histories.items()}
+    async with desk.store.writing() as connection:
+        marks = await unchanged(connection, marks)
+        before = await latest_positions(connection, [mark.order for mark in marks])
+        current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
+        rules = rules_of(policy_text(desk.policy))
+        publications = [decided(each, before.get(each.order), rules=rules) for each in current]
+        await publish(
+            connection,
+            await with_holds(connection, desk, publications),
+            due=marks,
+            put_aside_until=now + PUT_ASIDE,
+            notify=now if desk.store.notifies else None,
+        )
+        several = await note_folded(connection, policy_text(desk.policy))
+    if several:
+        tell_of_several()
+    return len(due)
+
+
+async def publishable(desk: Desk) -> Instant:
+    """The latest instant as of which anything may be published: now, or just before the arrival of
+    the oldest delivery that was accepted and is not read yet. It might say otherwise."""
+    now = desk.clock.now()
+    oldest = (await desk.store.inbox.backlog()).oldest
+    return now if oldest is None else min(now, oldest - 1)
+
+
+async def call_up_early(desk: Desk) -> int:
+    """Set due what waits for an instant that only a clock that was ahead can have given.
+
+    An order's mark is the instant at which something was said of it, or its ledger's next decision.
+    Where the clock has been set back the first may lie ahead: money that is here would be told as
+    late as that. So it is with what the shop is to be told. Returns how many orders there were.
+    """
+    now = desk.clock.now()
+    # Where several fold, a mark may be a claim; where one does, an order that was put aside is
+    # tried again a little early.
+    beyond = now + CLAIM if desk.store.shared else now
+    found = 0
+    while True:
+        async with desk.store.reading() as connection:
+            orders = await marks_without_reason(connection, beyond=beyond, limit=CALLED_AT_ONCE)
+        if not orders:
+            break
+        async with desk.store.writing() as connection:
+            await call_up(connection, orders, now=now, beyond=beyond)
+        found += len(orders)
+    if desk.store.notifies:
+        async with desk.store.writing() as connection:
+            await call_up_notifications(connection, now=now, beyond=now + LEASE)
+    return found
+
+
+async def _taken(desk: Desk, *, now: Instant, limit: int) -> list[Due]:
+    """Due orders to fold. Where others fold, too, they are first claimed."""
+    if not desk.store.shared:
+        async with desk.store.reading() as connection:
+            return await due_orders(connection, now=now, limit=limit)
+    async with desk.store.writing() as connection:
+        return await claim_orders(connection, now=now, limit=limit, until=now + CLAIM)
+
+
+def _folded(desk: Desk, history: History, *, now: Instant) -> Ledger | None:
+    return fold_or_log(history, policy=desk.policy, as_of=history.instant_at(now))
+
+
+def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
+    """The ledger. An order that cannot be folded is a fault of ours: it is logged and put aside,
+    so that it does not stop the others."""
+    try:
+        return fold(history, policy=policy, as_of=as_of)
+    except Exception as error:
+        log.error("an order cannot be folded", order=history.order, exc_info=error)
+        return None
+
+
+def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
+    """What is to be published of a ledger folded by these rules, when `before` was published
+    last."""
+    position = position_of(ledger)
+    codes = "|".join(dict.fromkeys([finding.code for finding in ledger.findings]))
+    return new_publication(
+        order=ledger.order,
+        as_of=ledger.as_of,
+        position=position,
+        findings=f"|{codes}|" if codes else "",
+        next_decision_at=ledger.next_decision_at,
+        rules=rules,
+        revision=revise(before, ledger, after=position),
+    )
+
+
+async def with_holds(
+    connection: Connection, desk: Desk, publications: Sequence[Publication]
+) -> list[Publication]:
+    """The publications, where only new rules make an order fulfillable with its hold, which is
+    recorded in this transaction: so nobody is ever told that it may be fulfilled."""
+    turning = {each.order: each for each in publications if _turns_fulfillable(each)}
+    held = await hold_back(connection, desk, turning)
+    anew = {order: _folded_held(desk, history, turning[order]) for order, history in held.items()}
+    found = [anew.get(each.order, each) for each in publications]
+    return [each for each in found if each is not None]
+
+
+def _folded_held(desk: Desk, history: History, instead_of: Publication) -> Publication | None:
+    ledger = _folded(desk, history, now=desk.clock.now())
+    if ledger is None or instead_of.revision is None:
+        return None
+    return decided(ledger, instead_of.revision.before, rules=instead_of.rules)
+
+
+def _turns_fulfillable(publication: Publication) -> bool:
+    """Whether it says that an order may be fulfilled of which it was published that it may not."""
+    before = None if publication.revision is None else publication.revision.before
+    return publication.position.fulfillable and before is not None and not before.fulfillable
+
+
+async def refold_until_quiet(desk: Desk, *, limit: int, progress: Callable[[int], None]) -> int:
+    """Fold due orders until none is due. Returns how many folds that took."""
+    total = 0
+    while folded := await refold_due(desk, limit=limit):
+        total += folded
+        progress(folded)
+    return total

@@ -1,0 +1,166 @@
+"""Finds orders by what a person may know of them, each way bounded.
+
+References, payments, sessions and ids are looked up. Amounts have no index, which every delivery
+would have to keep: the newest events are looked through, a stretch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import bindparam, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.ids import first_id
+from reconcile.instants import Instant
+from reconcile.money import Money
+
+STRETCH: Final = 200_000
+"""Events looked through between two looks at whether there are enough hits."""
+
+AT_ONCE: Final = 500
+"""Events of a day that are read at a time."""
+
+MOST: Final = 5_000_000
+"""Events looked through for one amount; some seconds."""
+
+_LAST: Final = "\U0010ffff"
+
+_SAID: Final = (
+    "SELECT events.order_key, events.event_id, events.received_at, events.amount, "
+    "events.currency, events.order_amount, events.order_currency, {} FROM events "
+)
+_STATES: Final = "(events.amount IN :minors OR events.order_amount IN :minors)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """An event that was found by an amount or a day; `order` is None where it belongs to none."""
+
+    order: str | None
+    event_id: str
+    received_at: Instant
+    money: Money | None
+    order_money: Money | None
+
+
+async def orders_named(
+    connection: AsyncConnection, name: str, *, beginning: bool, limit: int
+) -> list[str]:
+    """The order of this reference, or orders of which the reference begins with it."""
+    rows = await connection.execute(
+        text(
+            "SELECT order_key FROM order_due WHERE order_key >= :name AND order_key <= :last "
+            "ORDER BY order_key LIMIT :limit"
+        ),
+        {"name": name, "last": name + _LAST if beginning else name, "limit": limit},
+    )
+    return [row[0] for row in rows]
+
+
+async def orders_linked(connection: AsyncConnection, reference: str) -> list[tuple[str, str, str]]:
+    """(order, `payment` or `session`, source) of a reference of the provider's."""
+    rows = await connection.execute(
+        text("SELECT order_key, kind, source FROM links WHERE reference = :reference"),
+        {"reference": reference},
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def orders_of_event(
+    connection: AsyncConnection, name: str, *, limit: int
+) -> list[tuple[str | None, str]]:
+    """(order, `event` or `delivery`) of an id; the order is None where the event has none yet."""
+    rows = await connection.execute(
+        text(
+            "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
+            "SELECT events.order_key, 'delivery' FROM deliveries JOIN events "
+            "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
+            "AND events.digest = deliveries.digest WHERE deliveries.id = :name LIMIT :limit"
+        ),
+        {"name": name, "limit": limit},
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+async def events_of_day(
+    connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
+) -> AsyncIterator[list[Said]]:
+    """Events received from `day` until `end`, oldest first, some at a time; with `minors`, those
+    that state one of these amounts in minor units."""
+    sql = text(
+        f"{_SAID.format('deliveries.id')} JOIN deliveries ON events.event_id = deliveries.event_id "
+        "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+        "WHERE deliveries.id > :after AND deliveries.id < :end "
+        f"{f'AND {_STATES} ' if minors else ''}ORDER BY deliveries.id LIMIT :limit"
+    )
+    values: dict[str, Any] = {"after": first_id("dlv_", day), "end": first_id("dlv_", end)}
+    if minors:
+        sql = sql.bindparams(bindparam("minors", expanding=True))
+        values["minors"] = sorted(minors)
+    while True:
+        rows = (await connection.execute(sql, values | {"limit": AT_ONCE})).all()
+        yield [_said(row) for row in rows]
+        if len(rows) < AT_ONCE:
+            return
+        values["after"] = rows[-1][7]
+
+
+async def events_of_amount(
+    connection: AsyncConnection, minors: Collection[int]
+) -> AsyncIterator[tuple[list[Said], bool]]:
+    """Events that state one of these amounts in minor units, newest first, a stretch at a time, and
+    whether older ones are left that are not looked at."""
+    top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
+    sql = text(
+        f'{_SAID.format("NULL")} WHERE events."row" > :low AND events."row" <= :high AND {_STATES} '
+        'ORDER BY events."row" DESC'
+    ).bindparams(bindparam("minors", expanding=True))
+    bottom = max(top - MOST, 0)
+    for high in range(top, bottom, -STRETCH):
+        low = max(high - STRETCH, bottom)
+        values = {"low": low, "high": high, "minors": sorted(minors)}
+        rows = await connection.execute(sql, values)
+        yield [_said(row) for row in rows], low == bottom and bottom > 0
+
+
+async def records_of_amount(
+    connection: AsyncConnection, minors: Collection[int], *, limit: int
+) -> list[tuple[str, Money]]:
+    """(order, money) of records that state one of these amounts."""
+    rows = await connection.execute(
+        text(
+            "SELECT order_key, amount, currency FROM records WHERE amount IN :minors "
+            "AND currency IS NOT NULL LIMIT :limit"
+        ).bindparams(bindparam("minors", expanding=True)),
+        {"minors": sorted(minors), "limit": limit},
+    )
+    return [(row[0], Money(minor=row[1], currency=row[2])) for row in rows]
+
+
+def _said(row: Sequence[Any]) -> Said:
+    return Said(
+        order=row[0],
+        event_id=row[1],
+        received_at=row[2],
+        money=_money(row[3], row[4]),
+        order_money=_money(row[5], row[6]),
+    )
+
+
+def _money(minor: int | None, currency: str | None) -> Money | None:
+    return None if minor is None or currency is None else Money(minor=minor, currency=currency)
+
+
+async def references_in_books(connection: AsyncConnection, phone: str, *, limit: int) -> list[str]:
+    """References of lines that name this number. No index: a book is looked through."""
+    rows = await connection.execute(
+        text(
+            "SELECT DISTINCT reference FROM book_lines WHERE phone = :phone "
+            "ORDER BY reference LIMIT :limit"
+        ),
+        {"phone": phone, "limit": limit},
+    )
+    return [row[0] for row in rows]

@@ -1,0 +1,99 @@
+"""The fold worker: folds due orders as they come due, for as long as it runs.
+
+It begins by setting every order due where the merchant has changed what a fold depends on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from app.core.errors import StoreUnavailable
+from app.orders.apply_policy import TakingUp
+from app.orders.refold import call_up_early, refold_due
+from app.receiving.context import Desk
+from app.receiving.due_store import next_due
+from reconcile.instants import SECOND, Duration, Instant
+
+log = structlog.get_logger()
+
+IDLE_S: Final = 1.0
+"""Longest sleep: other processes (a command, a second receiver) set orders due without a signal."""
+
+PAUSE_S: Final = 0.01
+"""Shortest sleep after a round that had nothing to fold."""
+
+TRY_AGAIN_S: Final = 1.0
+"""Pause after the store could not take a round's work: a full disk or a busy database."""
+
+STEP: Final[Duration] = SECOND
+"""A clock that goes back by more has been set; by less it is only kept right."""
+
+
+class FoldWorker:
+    """Folds until it is stopped. `alive` tells readiness whether it is running."""
+
+    def __init__(self, desk: Desk, *, batch: int) -> None:
+        self._desk = desk
+        self._store = desk.store
+        self._batch = batch
+        self._taking_up = TakingUp(desk)
+        self._stopping = False
+        self._latest: Instant | None = None
+        self.alive = False
+
+    def stop(self) -> None:
+        """End after the round under way: to cancel one could leave its transaction half open."""
+        self._stopping = True
+        self._store.evidence_arrived.set()
+
+    async def run(self) -> None:
+        """Fold due orders until stopped, or until an error that stays."""
+        self.alive = True
+        try:
+            while not self._stopping:
+                try:
+                    await self._round()
+                except StoreUnavailable as error:
+                    # A full disk or a busy database: the marks stay, and the door still answers.
+                    log.warning("orders not folded", error_class=type(error).__name__)
+                    await asyncio.sleep(TRY_AGAIN_S)
+        finally:
+            self.alive = False
+
+    async def _round(self) -> None:
+        self._store.evidence_arrived.clear()
+        await self._after_a_clock_that_was_ahead()
+        if not (await self._taking_up.some() or await self._fold()):
+            await self._wait()
+
+    async def _after_a_clock_that_was_ahead(self) -> None:
+        """At the start, and when the clock has been set back."""
+        now, latest = self._desk.clock.now(), self._latest
+        if latest is None or now < latest - STEP:
+            count = await call_up_early(self._desk)
+            if count:
+                log.warning("orders waited for a clock that was ahead", count=count)
+        self._latest = now
+
+    async def _fold(self) -> int:
+        folded = await refold_due(self._desk, limit=self._batch)
+        if folded:
+            log.debug("folded", count=folded)
+        return folded
+
+    async def _wait(self) -> None:
+        """Until evidence arrives, the next mark comes due, or a second has gone by."""
+        async with self._store.reading() as connection:
+            due = await next_due(connection)
+        seconds = IDLE_S
+        if due is not None:
+            # What is due now waits for the reader of the inbox.
+            seconds = min(seconds, max((due - self._desk.clock.now()) / SECOND, PAUSE_S))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._store.evidence_arrived.wait()
+        except TimeoutError:
+            return

@@ -1,1 +1,0 @@
-"""Pages made from templates: reports, evidence, checklists. One style, no scripts, prints well."""

@@ -1,0 +1,15 @@
+"""The life of stored data: backed up, checked, pruned, and erased on request."""
+
+__all__ = (
+    "backup",
+    "check",
+    "erase",
+    "erase_finding",
+    "erase_rules",
+    "erasure_journal",
+    "prune",
+    "pruner",
+    "replay_erasures",
+    "restore",
+    "retention",
+)

@@ -1,0 +1,189 @@
+"""Compares the index and the caches with what they rest on, for a check that changes nothing.
+
+The index is built a second time, by the code that `reindex` runs, in a scratch database of its own
+that holds references and no bodies, and is thrown away. Then the two are compared row by row.
+
+Which of several orders that contest a reference an event or link is kept under depends on who came
+first, and histories do not; so orders of one contest count as equal here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.mapping import EVENT_SELECT, RECORD_COLUMNS, RECORD_SELECT
+from app.database.statements import insert_rows, run, select_in, stream
+from app.database.temporary_database import scratch_database
+from app.orders.index_store import drop_index
+from app.orders.ledger_store import LEDGER_COLUMNS, WITHOUT_HISTORY
+from app.privacy.erase_store import owners
+
+AT_ONCE: Final = 1_000
+"""Rows compared at a time."""
+
+_EVENTS: Final = f"SELECT {EVENT_SELECT} FROM events"  # noqa: S608
+_LINKS: Final = "SELECT order_key, reference, kind, source FROM links"
+_LINKED_RECORDS: Final = (
+    f"SELECT {RECORD_SELECT} FROM records WHERE session IS NOT NULL OR payment IS NOT NULL"  # noqa: S608
+)
+
+_ROWS: Final = (
+    "SELECT (SELECT count(*) FROM deliveries) "
+    "- (SELECT count(*) FROM deliveries WHERE verdict = 'duplicate') "
+    "+ (SELECT count(*) FROM events) + (SELECT count(*) FROM links) "
+    "+ (SELECT count(*) FROM order_due)"
+)
+
+Contests = dict[str, frozenset[str]]
+"""Each contested order to all orders of its contest."""
+
+
+@asynccontextmanager
+async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConnection]:
+    """An empty index beside the stored one, with the links that the stored records make."""
+    async with scratch_database() as scratch:
+        async for rows in stream(connection, _LINKED_RECORDS, at_once=AT_ONCE):
+            await run(scratch, insert_rows, table="records", columns=RECORD_COLUMNS, rows=rows)
+        await drop_index(scratch, now=0)
+        yield scratch
+
+
+async def rows_to_check(connection: AsyncConnection) -> int:
+    """About how many rows a check goes through: bodies, what was read from them, and orders."""
+    return int((await connection.execute(text(_ROWS))).scalar_one())
+
+
+async def differences(
+    connection: AsyncConnection, scratch: AsyncConnection, progress: Callable[[int], None]
+) -> AsyncIterator[str]:
+    """What of the stored index is not as it was built again, one sentence each. `progress` is
+    called with how many stored rows were compared since it was called last."""
+    stored, built = await _contests(connection), await _contests(scratch)
+    for order in sorted(stored.keys() | built.keys()):
+        if stored.get(order) != built.get(order):
+            yield f"the contested orders of {order} are not what the deliveries give"
+    for sql, what in ((_EVENTS, "event"), (_LINKS, "link")):
+        comparing = _both_ways(
+            connection, scratch, sql, what=what, contests=built, progress=progress
+        )
+        async for sentence in comparing:
+            yield sentence
+
+
+async def _both_ways(
+    connection: AsyncConnection,
+    scratch: AsyncConnection,
+    sql: str,
+    *,
+    what: str,
+    contests: Contests,
+    progress: Callable[[int], None],
+) -> AsyncIterator[str]:
+    """Rows are (order, … key …, rest); stored ones that differ, and built ones that are missing."""
+    key = "event_id" if what == "event" else "reference"
+    width = 3
+    place = 2 if what == "event" else 1
+    async for rows in stream(connection, sql, at_once=AT_ONCE):
+        found = await select_in(
+            scratch, sql=f"{sql} WHERE {key} IN ({{}})", values={row[place] for row in rows}
+        )
+        built = {row[1 : 1 + width]: row for row in found}
+        for row in rows:
+            name = f"the {what} {row[place]} of {row[0] or 'no order'}"
+            other = built.get(row[1 : 1 + width])
+            if other is None:
+                yield f"{name} is in the index, and no delivery gives it"
+            elif other[1:] != row[1:] or not _same_order(row[0], other[0], contests):
+                yield f"{name} is not what its delivery gives"
+        progress(len(rows))
+    async for rows in stream(scratch, sql, at_once=AT_ONCE):
+        found = await select_in(
+            connection, sql=f"{sql} WHERE {key} IN ({{}})", values={row[place] for row in rows}
+        )
+        stored = {row[1 : 1 + width] for row in found}
+        for row in rows:
+            if row[1 : 1 + width] not in stored:
+                yield f"the {what} {row[place]} of {row[0] or 'no order'} is missing in the index"
+
+
+async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
+    """How many customers' numbers, one for each order, the bodies name and the store does not note.
+    It may note others: those of bodies that were let go."""
+    missing, contests = 0, await _contests(connection)
+    noted = text("SELECT digest, kind, thing FROM phones WHERE digest BETWEEN :first AND :last")
+    named = "SELECT digest, kind, thing FROM phones ORDER BY digest"
+    async for rows in stream(scratch, named, at_once=AT_ONCE):
+        ends = {"first": rows[0][0], "last": rows[-1][0]}
+        stored = [tuple(row) for row in await connection.execute(noted, ends)]
+        left = set(rows) - set(stored)
+        if left:
+            found = await _customers(connection, stored, contests)
+            missing += len(await _customers(connection, left, contests) - found)
+    return missing
+
+
+async def _customers(
+    connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
+) -> set[tuple[bytes, str]]:
+    """(digest, order) of notes; a delivery stands for its order, if it has found one, and the first
+    order of a contest for all of them."""
+    several = list(notes)
+    deliveries = [thing for _, kind, thing in several if kind == "delivery"]
+    orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}
+    found = set()
+    for digest, _, thing in several:
+        order = orders.get(thing) or thing
+        found.add((bytes(digest), min(contests.get(order, (order,)))))
+    return found
+
+
+def _same_order(one: str | None, other: str | None, contests: Contests) -> bool:
+    return one == other or (one is not None and other in contests.get(one, ()))
+
+
+async def _contests(connection: AsyncConnection) -> Contests:
+    rows = await connection.execute(text("SELECT order_key, other FROM contested"))
+    together: dict[str, set[str]] = {}
+    for order, other in rows:
+        joined = {order, other} | together.get(order, set()) | together.get(other, set())
+        together |= dict.fromkeys(joined, joined)
+    return {order: frozenset(orders) for order, orders in together.items()}
+
+
+async def lonely_duplicates(connection: AsyncConnection, *, limit: int) -> list[str]:
+    """Redeliveries of events that are not in the index."""
+    rows = await connection.execute(
+        text(
+            "SELECT deliveries.id FROM deliveries LEFT JOIN events "
+            "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
+            "AND events.digest = deliveries.digest WHERE deliveries.verdict = 'duplicate' "
+            "AND deliveries.event_id IS NOT NULL AND events.event_id IS NULL LIMIT :limit"
+        ),
+        {"limit": limit},
+    )
+    return [row[0] for row in rows]
+
+
+async def cached_rows(
+    connection: AsyncConnection, orders: Iterable[str]
+) -> dict[str, tuple[Any, ...]]:
+    """The cached rows of these orders, as `ledger_row` makes them."""
+    columns = ", ".join(LEDGER_COLUMNS)
+    rows = await select_in(
+        connection,
+        sql=f"SELECT {columns} FROM ledgers WHERE order_key IN ({{}})",  # noqa: S608
+        values=orders,
+    )
+    return {row[0]: row for row in rows}
+
+
+async def ledgers_without_history(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
+    """Orders that have a cached ledger and, by now, no evidence: it was read otherwise before."""
+    sql = f"SELECT order_key FROM ledgers WHERE {WITHOUT_HISTORY}"  # noqa: S608
+    async for rows in stream(connection, sql, at_once=AT_ONCE):
+        yield [row[0] for row in rows]

@@ -1,0 +1,137 @@
+"""Erases a customer's personal data, and keeps what the money rests on.
+
+    1 find    what a phone number, or an order, touches: by digests, and by looking through the
+              bytes of what no digest leads to
+    2 judge   each order, stray and refused delivery: what may go, and what must stay and why
+    3 note    the subject in the journal, on its disk, for whoever restores an older backup; then
+              who asked, and why; both before the first row is touched
+    4 erase   in short transactions beside the running service; nothing that was said of meanwhile
+    5 tidy    the database's log, so that the bytes are gone, too
+    6 end     the journal's line is one of those that were carried out here
+
+Digests, ids, dates, amounts, references, verdicts and ledgers stay: the sealed log still verifies,
+and a redelivery is still a duplicate, whose body is not stored. Ended between 3 and 6, an erasure
+is carried out by the next one, whoever it is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.access.operators import note_deed, permitted, who_may
+from app.core.errors import NotFoundError, UsageError
+from app.orders.customers import checked_reason
+from app.orders.search_terms import understood
+from app.privacy.erase_finding import Erasing, Erasure, Finding
+from app.privacy.erase_rules import Rules
+from app.privacy.erasure_journal import Kind
+from app.privacy.replay_erasures import Again, carry_out, fitting_journal
+from app.privacy.trace_store import files_with
+from app.providers.source import Source
+from app.receiving.caught_up import must_have_read
+from app.receiving.context import Desk
+
+BARE_DIGITS: Final = 11
+"""Of a number without its plus: fewer are more likely a part of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be erased: everything of one phone number, or of one order. `everywhere`: the
+    number is looked for in every body and header, too, which takes as long as reading them all."""
+
+    phone: str | None = None
+    order: str | None = None
+    reason: str
+    by: str | None
+    everywhere: bool = False
+
+
+async def erase(
+    desk: Desk,
+    asked: Asked,
+    *,
+    sources: Mapping[str, Source],
+    rules: Rules,
+    dry_run: bool,
+    progress: Callable[[int], None],
+) -> Erasure:
+    """Erase, or with `dry_run` only say what would go.
+
+    Raises ConfigurationError where the journal of erasures is not as it must be, UsageError for
+    words that do not fit and for who may not, NotFoundError where nothing personal is known of the
+    number or the order.
+    """
+    journal = await fitting_journal(desk)
+    await who_may(desk, by=asked.by, action="erased")
+    await must_have_read(desk)  # bytes of the subject may lie in the inbox
+    digits = None if asked.phone is None else _digits(asked.phone, sources)
+    again = Again(desk, sources=sources, rules=rules, progress=progress)
+    try:
+        finding = Finding(desk, sources, rules, progress)
+        erasure = await _found(desk, finding, asked, digits=digits)  # 1, 2
+    except NotFoundError:
+        if not dry_run:
+            await carry_out(again, journal)
+        raise
+    erasure.dry_run = dry_run
+    if dry_run:
+        return erasure
+    reason = checked_reason(asked.reason, erasure.phones)
+    done = journal.append(_subjects(desk, asked, digits), at=desk.clock.now())  # 3
+    async with desk.store.writing() as connection:
+        who = await permitted(connection, by=asked.by, action="erased")
+        await note_deed(
+            connection,
+            who,
+            action="erased",
+            subject=erasure.subject,
+            at=desk.clock.now(),
+            reason=reason,
+            facts=erasure.counts(),
+        )
+    erasing = Erasing(desk, who, reason)
+    await erasing.run(erasure)  # 4
+    erasure.tidied = await erasing.tidy()  # 5
+    await carry_out(again, journal, done=done)  # 6
+    return erasure
+
+
+async def _found(desk: Desk, finding: Finding, asked: Asked, *, digits: str | None) -> Erasure:
+    async with desk.store.reading() as connection:
+        if digits is not None:
+            return await finding.of_phone(connection, digits, everywhere=asked.everywhere)
+        return await finding.of_order(connection, asked.order or "")
+
+
+def _subjects(desk: Desk, asked: Asked, digits: str | None) -> list[tuple[Kind, str]]:
+    """What the journal notes. Of some orders nothing tells the number but the digest by which they
+    are found, so that is noted, too."""
+    if digits is None:
+        return [("order", asked.order or "")]
+    found: list[tuple[Kind, str]] = [("phone", digits)]
+    if desk.phone_key is not None:
+        found.append(("phone_note", desk.phone_key.digest(digits).hex()))
+    return found
+
+
+def _digits(text: str, sources: Mapping[str, Source]) -> str:
+    countries = [source.profile.customer.country for source in sources.values()]
+    phones = understood(text, countries=[each for each in countries if each is not None]).phones
+    whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
+    if len(phones) != 1 or not whole:
+        raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")
+    return phones[0]
+
+
+def traces_left(path: Path, erasure: Erasure) -> list[Path]:
+    """Files of an SQLite database that still hold one of the numbers, though nothing was kept. For
+    a process that no longer has it open. An erasure that went by the index looks at the log only:
+    the database itself, which may hold the number where no index leads, takes long to read."""
+    if erasure.kept or not erasure.phones:
+        return []
+    sought = [phone.encode() for phone in erasure.phones]
+    return files_with(path, sought, log_only=erasure.by_index)

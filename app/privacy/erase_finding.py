@@ -1,0 +1,390 @@
+"""What an erasure finds, judges and empties: of a phone number, a digest of one, or an order.
+
+Leaves out: who asks, and the journal (`erase`); whom an older backup has brought back
+(`replay_erasures`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import anyio
+
+from app.access.operator_store import Operator
+from app.access.operators import note_deed
+from app.core.errors import NotFoundError, UsageError
+from app.core.masking import hint_pattern, masked_phone, written_pattern
+from app.database.engine import Connection
+from app.finance.book_phone_store import LineKey, empty_lines, lines_with
+from app.orders.customers import phones_of
+from app.orders.history_store import gather
+from app.orders.pending_session_store import unanswered_of
+from app.orders.retention_store import drop_rejections, prune, sizes_of
+from app.privacy.erase_rules import Kept, Rules, kept_order
+from app.privacy.erase_store import (
+    TABLES,
+    deliveries_that_hold,
+    drop_requests,
+    empty_wholes,
+    orders_asked_for,
+    owners,
+    with_wholes,
+)
+from app.privacy.erase_unknown import (
+    Judging,
+    judge_refused,
+    judge_set_aside,
+    judge_strays,
+    kept_wholes,
+)
+from app.privacy.prune import Settled, prune_orders
+from app.providers.source import Source
+from app.receiving.context import Desk
+from app.receiving.due_store import marks_of
+from app.receiving.phone_store import (
+    PhoneNote,
+    a_note,
+    deliveries_by_phone,
+    drop_notes,
+    has_other_keys,
+    notes_of,
+    orders_by_phone,
+)
+from reconcile.instants import Instant
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.settle import last_heard
+from reconcile.matching.books import match_key
+
+Row = TypeVar("Row")
+
+MOST_ORDERS: Final = 10_000
+"""Orders of one number: beyond it, it is a test number, and not a person's."""
+
+AT_ONCE: Final = 100
+"""Rows emptied in one transaction, so that no acknowledgement waits long for it."""
+
+TRIES: Final = 20
+PAUSE_S: Final = 0.25
+"""How often, and how far apart, the log is tried to be emptied while a reader holds it up."""
+
+NOBODY: Final = re.compile(r"(?!)")
+"""Finds nothing: of a number that is known by its digest alone."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Erasure:
+    """What may go, what stays, and whether it is done.
+
+    orders      of which bodies, headers and digests of phones go
+    deliveries  of no order, or unreadable, that hold the number
+    brought     the deliveries of each order, those too of which the bodies are gone already
+    notes       the digests by which they are found
+    by_index    whether a number was looked for where the index leads, and in what could not be read
+                or was refused, and not in every body and header
+    tidied      whether the database's log has been emptied of it
+    """
+
+    subject: str
+    phones: list[str] = field(repr=False, default_factory=list)
+    orders: list[Settled] = field(default_factory=list)
+    deliveries: list[str] = field(default_factory=list)
+    brought: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[PhoneNote] = field(repr=False, default_factory=list)
+    rejections: list[str] = field(default_factory=list)
+    book_lines: list[LineKey] = field(default_factory=list)
+    requests: int = 0
+    kept: list[Kept] = field(default_factory=list)
+    dry_run: bool = False
+    by_index: bool = False
+    tidied: bool = False
+
+    def counts(self) -> dict[str, int]:
+        """What goes, as numbers."""
+        return {
+            "orders": len(self.orders),
+            "deliveries": sum(len(each.sizes) for each in self.orders) + len(self.deliveries),
+            "rejections": len(self.rejections),
+            "session_requests": self.requests,
+            "book_lines": len(self.book_lines),
+            "kept": len(self.kept),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "subject": self.subject,
+            "dry_run": self.dry_run,
+            **self.counts(),
+            "by_index": self.by_index,
+            "tidied": self.tidied,
+            "erased": [{"order": each.order, "deliveries": len(each.sizes)} for each in self.orders]
+            + [{"delivery": each} for each in self.deliveries],
+            "kept": [
+                {"what": each.what, "why": each.why, "sentence": each.sentence}
+                for each in self.kept
+            ],
+        }
+
+
+class Finding:
+    """Finds and judges, on one snapshot. `until`: only what was there by then; None: all."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        sources: Mapping[str, Source],
+        rules: Rules,
+        progress: Callable[[int], None],
+        *,
+        until: Instant | None = None,
+    ) -> None:
+        self._desk = desk
+        self._sources = sources
+        self._rules = rules
+        self._progress = progress
+        self._until = until
+
+    async def of_phone(
+        self,
+        connection: Connection,
+        digits: str,
+        *,
+        everywhere: bool = False,
+        held: Iterable[str] | None = None,
+    ) -> Erasure:
+        """Everything of a number.
+
+        everywhere  looks through every body and header, also where the index could tell
+        held        the deliveries that hold it, where they are known
+        """
+        by_index = held is None and not everywhere and await self._indexed(connection)
+        erasure = Erasure(subject=masked_phone(digits), phones=[digits], by_index=by_index)
+        written = written_pattern(digits)
+        orders, strays = set(await orders_asked_for(connection, digits)), set(held or ())
+        if held is None:
+            looking = deliveries_that_hold(
+                connection, written, hint_pattern(digits), unreadable=by_index
+            )
+            async for looked, found in looking:
+                strays |= set(found)
+                self._progress(looked)
+        if self._desk.phone_key is not None:
+            digest = self._desk.phone_key.digest(digits)
+            await self._by_digest(connection, digest, orders, strays)
+        await self._of_both(connection, erasure, orders, strays, written)
+        erasure.book_lines = await lines_with(connection, phones=[digits], until=self._until)
+        return await self._checked(connection, erasure)
+
+    async def _indexed(self, connection: Connection) -> bool:
+        """Whether the digests lead to every customer whom an event names as one: there are some,
+        all are of the key that is at hand, and every source says where its customers stand."""
+        key = self._desk.phone_key
+        return (
+            key is not None
+            and all(source.profile.customer.phone for source in self._sources.values())
+            and await a_note(connection) is not None
+            and not await has_other_keys(connection, key.name)
+        )
+
+    async def of_digest(self, connection: Connection, digest: bytes) -> Erasure:
+        """Everything that is found by a number's digest, where nothing tells the number."""
+        erasure = Erasure(subject=f"the phone number with the digest {digest.hex()}")
+        orders, strays = set[str](), set[str]()
+        await self._by_digest(connection, digest, orders, strays)
+        await self._of_both(connection, erasure, orders, strays, NOBODY)
+        return await self._checked(connection, erasure)
+
+    async def _by_digest(
+        self, connection: Connection, digest: bytes, orders: set[str], strays: set[str]
+    ) -> None:
+        orders.update(await orders_by_phone(connection, digest, limit=MOST_ORDERS + 1))
+        strays.update(await deliveries_by_phone(connection, digest))
+
+    async def _of_both(
+        self,
+        connection: Connection,
+        erasure: Erasure,
+        orders: set[str],
+        strays: set[str],
+        written: re.Pattern[str],
+    ) -> None:
+        for owned in await owners(connection, strays):
+            if owned.order is not None:
+                orders.add(owned.order)
+        if len(orders) > MOST_ORDERS:
+            raise UsageError(
+                f"more than {MOST_ORDERS:,} orders name this number, which is no one person's; "
+                "erase order by order"
+            )
+        await self._judge(connection, erasure, sorted(orders))
+        await self._judge_unknown(connection, erasure, strays, written)
+
+    async def of_order(self, connection: Connection, order: str) -> Erasure:
+        """Everything of an order's customer."""
+        erasure = Erasure(subject=order)
+        erasure.phones = await phones_of(connection, order, sources=self._sources)
+        await self._judge(connection, erasure, [order])
+        named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
+        await self._judge_unknown(connection, erasure, set(), named)
+        erasure.book_lines = await lines_with(
+            connection, keys=[match_key(order)], until=self._until
+        )
+        return await self._checked(connection, erasure)
+
+    async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
+        """With its notes, and without the orders of which nothing is left."""
+        brought = set[str]().union(*erasure.brought.values())
+        things = {*erasure.brought, *brought, *erasure.deliveries}
+        notes = await notes_of(connection, things)
+        erasure.notes = [note for note in notes if self._until is None or note[3] <= self._until]
+        held = {note[2] for note in erasure.notes}
+        held |= {row.order for row in await unanswered_of(connection, list(erasure.brought))}
+        held |= await with_wholes(connection, brought)
+        erasure.orders = [
+            each
+            for each in erasure.orders
+            if each.sizes or held.intersection((each.order, *erasure.brought[each.order]))
+        ]
+        if not any(erasure.counts().values()):
+            raise NotFoundError(f"nothing is kept of {erasure.subject}")
+        return erasure
+
+    async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
+        histories = await gather(connection, orders)
+        marks = {mark.order: mark for mark in await marks_of(connection, orders)}
+        now = self._desk.clock.now()
+        for order in orders:
+            history, mark = histories[order], marks.get(order)
+            if mark is None or not self._asked_about(history):
+                continue
+            ledger = fold(history, policy=self._desk.policy, as_of=history.instant_at(now))
+            kept = kept_order(history, ledger, self._rules)
+            if kept is not None:
+                erasure.kept.append(kept)
+                continue
+            if any(written_pattern(phone).search(order) for phone in erasure.phones):
+                erasure.kept.append(Kept(what=order, why="in_the_reference"))
+            ids = sorted(
+                {
+                    delivery.delivery_id
+                    for delivery in history.deliveries
+                    if self._until is None or delivery.received_at <= self._until
+                }
+            )
+            erasure.brought[order] = ids
+            erasure.orders.append(
+                Settled(
+                    order=order,
+                    outcome=ledger.outcome,
+                    last_heard=last_heard(history),
+                    sizes=await sizes_of(connection, ids),
+                    mark=mark,
+                )
+            )
+
+    def _asked_about(self, history: History) -> bool:
+        """Whether anything was heard of it while it was asked about."""
+        heard = [each.received_at for each in history.deliveries]
+        heard += [each.recorded_at for each in history.records]
+        return self._until is None or min(heard, default=0) <= self._until
+
+    async def _judge_unknown(
+        self,
+        connection: Connection,
+        erasure: Erasure,
+        strays: set[str],
+        named: re.Pattern[str],
+    ) -> None:
+        """What no ledger knows of, once it is known which orders stay."""
+        staying = {each.what for each in erasure.kept} - erasure.brought.keys()
+        by = Judging(
+            rules=self._rules,
+            now=self._desk.clock.now(),
+            staying=min(staying, default=None),
+            until=self._until,
+        )
+        unowned = await judge_strays(connection, strays, by)
+        refused = await judge_refused(connection, named, by)
+        would_go = erasure.brought | {each: [each] for each in unowned.going}
+        beside = await kept_wholes(connection, would_go, going=unowned.going)
+        for order in erasure.brought.keys() & beside.keys():
+            del erasure.brought[order]
+        erasure.orders = [each for each in erasure.orders if each.order not in beside]
+        erasure.deliveries = [each for each in unowned.going if each not in beside]
+        erasure.rejections = refused.going
+        aside = await judge_set_aside(connection, named)
+        erasure.kept += [*beside.values(), *unowned.kept, *refused.kept, *aside]
+
+
+class Erasing:
+    """Empties what was found. `until`: as of what it was found by."""
+
+    def __init__(
+        self, desk: Desk, who: Operator, reason: str, *, until: Instant | None = None
+    ) -> None:
+        self._desk = desk
+        self._who = who
+        self._reason = reason
+        self._until = until
+
+    async def run(self, erasure: Erasure) -> None:
+        """Empty it, in short transactions."""
+        gone = {each.order: each for each in await prune_orders(self._desk, erasure.orders)}
+        for each in erasure.orders:
+            if each.order not in gone:
+                erasure.kept.append(Kept(what=each.order, why="changed"))
+        erasure.orders = [each for each in erasure.orders if each.order in gone]
+        for settled in erasure.orders:
+            await self._let_go(erasure, settled)
+        for part in _parts(erasure.deliveries):
+            async with self._desk.store.writing() as connection:
+                await prune(connection, part, now=self._desk.clock.now())
+                await empty_wholes(connection, part)
+                await drop_notes(connection, _notes_of(erasure, part))
+        for part in _parts(erasure.rejections):
+            async with self._desk.store.writing() as connection:
+                await drop_rejections(connection, part)
+        for lines in _parts(erasure.book_lines):
+            async with self._desk.store.writing() as connection:
+                await empty_lines(connection, lines)
+
+    async def _let_go(self, erasure: Erasure, settled: Settled) -> None:
+        deliveries = erasure.brought[settled.order]
+        async with self._desk.store.writing() as connection:
+            await empty_wholes(connection, deliveries)
+            await drop_notes(connection, _notes_of(erasure, [settled.order, *deliveries]))
+            if self._until is None or settled.last_heard <= self._until:
+                erasure.requests += await drop_requests(connection, [settled.order])
+            if settled.order != erasure.subject:
+                await note_deed(
+                    connection,
+                    self._who,
+                    action="erased",
+                    subject=settled.order,
+                    at=self._desk.clock.now(),
+                    reason=self._reason,
+                    facts={"deliveries": len(settled.sizes)},
+                )
+
+    async def tidy(self) -> bool:
+        """Empty the log of the database and of the inbox. False where a reader holds it up."""
+        store = self._desk.store
+        inbox = await store.tidy_inbox()
+        for _ in range(TRIES):
+            if await store.writer.tidy(TABLES):
+                return inbox
+            await anyio.sleep(PAUSE_S)
+        return False
+
+
+def _notes_of(erasure: Erasure, things: list[str]) -> list[PhoneNote]:
+    wanted = set(things)
+    return [note for note in erasure.notes if note[2] in wanted]
+
+
+def _parts(rows: Sequence[Row]) -> list[list[Row]]:
+    return [list(rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]

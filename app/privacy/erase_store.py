@@ -1,0 +1,211 @@
+"""What an erasure finds and empties, beside what `retention` and `phones` do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import select_in
+from reconcile.instants import Instant
+
+TABLES: Final = (
+    "book_lines",
+    "deliveries",
+    "envelopes",
+    "inbox",
+    "phones",
+    "rejections",
+    "suspects",
+    "unanswered",
+)
+"""Those in which an erasure empties or deletes rows."""
+
+AT_ONCE: Final = 500
+"""Deliveries read at a time while their bytes are looked through."""
+
+_TEXTS: Final = "SELECT id, headers, body, received_at FROM {} WHERE {} ORDER BY id LIMIT :limit"
+_REFUSED: Final = _TEXTS.format("rejections", "id > :after")
+_READ: Final = _TEXTS.format("deliveries", "pruned_at IS NULL AND id > :after")
+# The verdict stands in the text, not among the values: the index holds this verdict alone.
+UNREADABLE: Final = _READ.replace("pruned_at", "verdict = 'unreadable' AND pruned_at")
+"""Deliveries that could not be read and still have their bytes, some by id."""
+
+_OWNERS: Final = (
+    "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
+    "events.order_key, deliveries.verdict FROM deliveries LEFT JOIN events "
+    "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
+    "AND events.digest = deliveries.digest WHERE deliveries.id IN ({})"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A delivery and its order; None where it has none. `unread`: it could not be read."""
+
+    delivery_id: str
+    received_at: Instant
+    source: str
+    pruned: bool
+    order: str | None
+    unread: bool
+
+
+async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list[Owned]:
+    """These deliveries, by id, with the orders they belong to."""
+    rows = await select_in(connection, sql=_OWNERS, values=deliveries)
+    return [
+        Owned(
+            delivery_id=row[0],
+            received_at=row[1],
+            source=row[2],
+            pruned=row[3] is not None,
+            order=row[4],
+            unread=row[5] == "unreadable",
+        )
+        for row in sorted(rows)
+    ]
+
+
+class Text(NamedTuple):
+    """Headers and body, in which somebody may be named: of a delivery, or of a refused one."""
+
+    id: str
+    headers: str
+    body: bytes | None
+    received_at: Instant
+
+    def whole(self) -> str:
+        """Both."""
+        return f"{self.headers}\n{(self.body or b'').decode('utf-8', 'replace')}"
+
+
+async def delivery_texts(
+    connection: AsyncConnection, *, unreadable: bool = False
+) -> AsyncIterator[list[Text]]:
+    """Every delivery that still has its headers, some at a time; or only those that could not be
+    read, by the index of these."""
+    async for texts in _texts(connection, UNREADABLE if unreadable else _READ):
+        yield texts
+
+
+async def rejection_texts(connection: AsyncConnection) -> AsyncIterator[list[Text]]:
+    """Every refused delivery that is kept, some at a time."""
+    async for texts in _texts(connection, _REFUSED):
+        yield texts
+
+
+async def _texts(connection: AsyncConnection, sql: str) -> AsyncIterator[list[Text]]:
+    after = ""
+    while rows := (await connection.execute(text(sql), {"after": after, "limit": AT_ONCE})).all():
+        yield [Text(*row) for row in rows]
+        after = rows[-1][0]
+
+
+async def deliveries_that_hold(
+    connection: AsyncConnection,
+    written: re.Pattern[str],
+    hint: re.Pattern[bytes],
+    *,
+    unreadable: bool = False,
+) -> AsyncIterator[tuple[int, list[str]]]:
+    """Deliveries of which the own body or a header holds what a pattern finds, some at a time, with
+    how many were looked at: of all, or of those that could not be read.
+
+    hint  what is in every such body, and is found faster
+    """
+    async for texts in delivery_texts(connection, unreadable=unreadable):
+        held = [each.id for each in texts if _may_hold(hint, each) and _holds(written, each)]
+        yield len(texts), held
+
+
+async def rejections_that_hold(
+    connection: AsyncConnection, patterns: Sequence[re.Pattern[str]]
+) -> list[tuple[str, Instant]]:
+    """Rejections of which the body or a header holds what one of the patterns finds, and when they
+    arrived."""
+    found: list[tuple[str, Instant]] = []
+    async for texts in rejection_texts(connection):
+        for each in texts:
+            if any(_holds(pattern, each) for pattern in patterns):
+                found.append((each.id, each.received_at))
+    return found
+
+
+def _may_hold(hint: re.Pattern[bytes], each: Text) -> bool:
+    if hint.search(each.headers.encode("latin-1", "replace")):
+        return True
+    return each.body is not None and hint.search(each.body) is not None
+
+
+def _holds(written: re.Pattern[str], each: Text) -> bool:
+    if written.search(each.headers):
+        return True
+    return (
+        each.body is not None and written.search(each.body.decode("utf-8", "replace")) is not None
+    )
+
+
+async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]:
+    """Orders of which a session request that waits for its answer names this number."""
+    rows = await connection.execute(
+        text("SELECT order_key FROM unanswered WHERE request LIKE :held"),
+        {"held": f'%"{phone}"%'},
+    )
+    return [row[0] for row in rows]
+
+
+async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -> None:
+    """Let whole bodies of several events go with the first of them, since they hold all."""
+    await select_in(
+        connection,
+        sql="UPDATE envelopes SET body=NULL WHERE digest IN (SELECT envelope FROM deliveries "
+        "WHERE envelope IS NOT NULL AND id IN ({}))",
+        values=deliveries,
+    )
+
+
+async def with_wholes(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
+    """Those of the deliveries that came with others in a whole body that is still there."""
+    rows = await select_in(
+        connection,
+        sql="SELECT deliveries.id FROM deliveries JOIN envelopes "
+        "ON envelopes.digest = deliveries.envelope "
+        "WHERE envelopes.body IS NOT NULL AND deliveries.id IN ({})",
+        values=deliveries,
+    )
+    return {row[0] for row in rows}
+
+
+async def unread_beside(
+    connection: AsyncConnection, deliveries: Iterable[str]
+) -> dict[str, set[str]]:
+    """For those of the deliveries that came in a whole body that is still there: others in it that
+    could not be read, and still have their bytes."""
+    rows = await select_in(
+        connection,
+        sql="SELECT deliveries.id, others.id FROM deliveries "
+        "JOIN envelopes ON envelopes.digest = deliveries.envelope "
+        "JOIN deliveries AS others ON others.envelope = deliveries.envelope "
+        "WHERE envelopes.body IS NOT NULL AND others.verdict = 'unreadable' "
+        "AND others.pruned_at IS NULL AND others.id <> deliveries.id AND deliveries.id IN ({})",
+        values=deliveries,
+    )
+    found: dict[str, set[str]] = {}
+    for delivery, other in rows:
+        found.setdefault(delivery, set()).add(other)
+    return found
+
+
+async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> int:
+    """Let session requests of these orders go. Returns how many there were."""
+    gone = await select_in(
+        connection,
+        sql="DELETE FROM unanswered WHERE order_key IN ({}) RETURNING 1",
+        values=orders,
+    )
+    return len(gone)

@@ -1,0 +1,297 @@
+"""Journal of erasures: a file with one line for each erased subject, as a keyed digest.
+
+    NUMBER INSTANT KIND RULE DIGEST CHECK
+
+A backup does not know who was erased after it; this file, which is in no backup, does. A digest is
+an HMAC-SHA-256 of the subject: whoever has the file without its key learns nobody. The check is
+one of the line and of the line before it, so a line that was changed, left out or put in is told
+from a last line that a crash cut short. Line 0 names the journal, and so what database it is of.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hmac
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final, Literal, NamedTuple
+
+from app.core.errors import ConfigurationError, UnreachableError
+from app.core.ids import new_secret
+from app.core.private_files import read_private, sync_folder, write_all, write_new
+from reconcile.instants import Instant, format_instant, parse_instant
+
+VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
+"""The setting that names the file; its key lies beside it, with `.key` behind the name."""
+
+MAX_LINE_BYTES: Final = 256
+"""One line has some 180; what is longer is none."""
+
+Kind = Literal["journal", "phone", "phone_note", "order"]
+"""What was erased: a phone number; the same by the digest that the database finds it by; an order's
+customer. `journal`: nothing, it is line 0."""
+
+Rule = Literal["begun", "asked"]
+"""Why: a person asked for it. `begun`: line 0."""
+
+_KEY: Final = "a key of a journal of erasures"
+_KEY_CHARS: Final = 64
+_CHECK_CHARS: Final = 32
+_LINE: Final = re.compile(
+    r"(?P<number>[0-9]{1,12}) (?P<at>[0-9TZ:.-]{20,27}) (?P<kind>[a-z_]{1,20}) "
+    r"(?P<rule>[a-z_]{1,20}) (?P<digest>[0-9a-f]{64}) (?P<check>[0-9a-f]{32})",
+    re.ASCII,
+)
+
+
+class Line(NamedTuple):
+    """One line: `text` is all of it, without its end."""
+
+    number: int
+    at: Instant
+    kind: str
+    rule: str
+    digest: str
+    check: str
+    text: str
+
+
+class JournalKey:
+    """Makes digests and checks. Does not show itself."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def __repr__(self) -> str:
+        return "JournalKey()"
+
+    def digest(self, kind: Kind, subject: str) -> str:
+        """Of a subject in its normal form: E.164 digits, hex digits, an order's reference."""
+        return hmac.digest(self._key, f"subject\n{kind}\n{subject}".encode(), "sha256").hex()
+
+    def line(self, before: str, *, number: int, at: Instant, kind: Kind, rule: Rule,
+             digest: str) -> Line:  # fmt: skip
+        """The line that comes after the one with the check `before`."""
+        text = f"{number} {format_instant(at)} {kind} {rule} {digest}"
+        check = self.check(before, text)
+        return Line(number, at, kind, rule, digest, check, f"{text} {check}")
+
+    def check(self, before: str, text: str) -> str:
+        """Of a line's text without its check, behind the line with the check `before`."""
+        code = hmac.digest(self._key, f"line\n{before}\n{text}".encode(), "sha256")
+        return code.hex()[:_CHECK_CHARS]
+
+
+class ErasureJournal:
+    """A journal that was read, all its lines checked. `torn`: its last line was cut short; of that
+    erasure nothing was begun."""
+
+    def __init__(self, path: Path, key: JournalKey, lines: list[Line], *, torn: bool) -> None:
+        self.path = path
+        self.key = key
+        self.lines = lines
+        self.torn = torn
+
+    @property
+    def name(self) -> str:
+        """What tells it from every other journal."""
+        return self.lines[0].check
+
+    @property
+    def erased(self) -> Sequence[Line]:
+        """The lines of what was erased."""
+        return self.lines[1:]
+
+    def append(self, subjects: Iterable[tuple[Kind, str]], *, at: Instant) -> list[Line]:
+        """Add what a person asked to have erased; it is on the disk when this returns.
+
+        Raises UnreachableError where it cannot be written, ConfigurationError where the file is not
+        what it was.
+        """
+        with _locked(self.path) as file:
+            lines, whole, _ = _read(file, self.key)
+            if lines[: len(self.lines)] != self.lines:
+                raise problem(f"{self.path} was replaced meanwhile; erase again")
+            new: list[Line] = []
+            for kind, subject in subjects:
+                last = (lines + new)[-1]
+                digest = self.key.digest(kind, subject)
+                new.append(
+                    self.key.line(
+                        last.check, number=last.number + 1, at=at, kind=kind, rule="asked",
+                        digest=digest,
+                    )
+                )  # fmt: skip
+            file.truncate(whole)  # what a crash cut short was never begun
+            file.seek(whole)
+            write_all(file.fileno(), b"".join(f"{line.text}\n".encode() for line in new))
+            os.fsync(file.fileno())
+        self.lines = lines + new
+        return new
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("r+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UnreachableError(
+            f"the journal of erasures {path} cannot be written: {reason}; nothing was erased"
+        ) from error
+
+
+def key_path_of(path: Path) -> Path:
+    """Where the key of a journal lies."""
+    return path.with_name(f"{path.name}.key")
+
+
+def problem(sentence: str) -> ConfigurationError:
+    """What is wrong with the journal, as an error that names its setting."""
+    return ConfigurationError([f"{VARIABLE}: {sentence}"])
+
+
+def read_key(path: Path) -> JournalKey | None:
+    """The key of the journal at a path; None where there is none. Raises ConfigurationError."""
+    name = key_path_of(path)
+    content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)
+    if content is None:
+        return None
+    text = content.strip().decode("ascii", "replace")
+    if not re.fullmatch(rf"[0-9a-f]{{{_KEY_CHARS}}}", text):
+        raise problem(f"{name} is not 64 hex digits; put the copy of the journal's key back")
+    return JournalKey(bytes.fromhex(text))
+
+
+def read_journal(path: Path) -> ErasureJournal | None:
+    """The journal at a path; None where there is neither it nor its key.
+
+    Raises ConfigurationError where one of the two is missing, or others may use it, or the journal
+    is not as it was written, with what to do.
+    """
+    key = read_key(path)
+    if read_private(path, variable=VARIABLE, what="a journal of erasures", most=0) is None:
+        if key is None:
+            return None
+        raise problem(
+            f"there is no journal of erasures at {path}, only its key; put the journal's copy back"
+        )
+    if key is None:
+        raise problem(
+            f"the key {key_path_of(path)} of the journal of erasures is not there; put its copy "
+            "back: no other key can read the journal"
+        )
+    with path.open("rb") as file:
+        lines, _, torn = _read(file, key)
+    return ErasureJournal(path, key, lines, torn=torn)
+
+
+def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
+    """The journal at a path, which is made, empty, where there is none, and its key, where there is
+    neither.
+
+    Raises ConfigurationError as `read_journal`, UnreachableError where none can be made.
+    """
+    key = read_key(path)
+    try:
+        if key is None and not path.exists():
+            _new(key_path_of(path), new_secret().hex().encode() + b"\n")
+            key = read_key(path)
+        if key is not None:
+            name = new_secret().hex()
+            first = key.line("", number=0, at=at, kind="journal", rule="begun", digest=name)
+            _new(path, f"{first.text}\n".encode())
+    except OSError as error:
+        raise UnreachableError(
+            f"the journal of erasures cannot be made in {path.parent}: "
+            f"{error.strerror or type(error).__name__}; let this user write there, or name another "
+            f"place in {VARIABLE}"
+        ) from None
+    journal = read_journal(path)
+    assert journal is not None, "it was just made"
+    return journal
+
+
+def _new(path: Path, content: bytes) -> None:
+    with suppress(FileExistsError):  # another process was first, and all take what it made
+        write_new(path, content)
+
+
+def write_again(path: Path, lines: Sequence[Line]) -> None:
+    """Put a journal in its place, from a copy of its lines. Raises FileExistsError where one is."""
+    write_new(path, b"".join(f"{line.text}\n".encode() for line in lines))
+
+
+def set_aside(path: Path, *, at: Instant) -> Path | None:
+    """Give what is in a place another name, which is returned; None where nothing is there."""
+    aside = path.with_name(f"{path.name}.aside-{at}")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return None
+    sync_folder(path.parent)
+    return aside
+
+
+def lines_of(texts: Iterable[str], key: JournalKey) -> list[Line]:
+    """Lines from their texts. Raises ConfigurationError where one is not what was written."""
+    lines: list[Line] = []
+    for text in texts:
+        line = _line(text, lines[-1].check if lines else "", key)
+        if line is None or line.number != len(lines):
+            raise _changed(len(lines))
+        lines.append(line)
+    return lines
+
+
+def _read(file: BinaryIO, key: JournalKey) -> tuple[list[Line], int, bool]:
+    """All whole lines, where they end, and whether a torn one comes after them."""
+    lines: list[Line] = []
+    whole = 0
+    file.seek(0)
+    raws = file.read().splitlines(keepends=True)
+    for place, raw in enumerate(raws):
+        text = raw.removesuffix(b"\n").decode("ascii", "replace")
+        line = _line(text, lines[-1].check if lines else "", key)
+        if line is None or not raw.endswith(b"\n"):
+            # The disk may have the end of a line and not its beginning, which then reads as zeros.
+            unfinished = not raw.endswith(b"\n") or b"\0" in raw
+            if lines and place == len(raws) - 1 and unfinished and len(raw) <= MAX_LINE_BYTES:
+                return lines, whole, True
+            raise _changed(place)
+        if line.number != place:
+            raise _changed(place)
+        lines.append(line)
+        whole += len(raw)
+    if not lines:
+        raise problem("names an empty file; put the copy of the journal of erasures back")
+    return lines, whole, False
+
+
+def _line(text: str, before: str, key: JournalKey) -> Line | None:
+    """A line; None where it is not what was written after the one with the check `before`."""
+    found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
+    if found is None:
+        return None
+    check = found["check"]
+    expected = key.check(before, text.rpartition(" ")[0])
+    if not hmac.compare_digest(expected, check):
+        return None
+    at = parse_instant(found["at"])
+    return Line(
+        int(found["number"]), at, found["kind"], found["rule"], found["digest"], check, text
+    )
+
+
+def _changed(number: int) -> ConfigurationError:
+    return problem(
+        f"line {number + 1} of the journal of erasures was changed, or is of another key; put the "
+        "copies of the journal and of its key back"
+    )

@@ -1,0 +1,367 @@
+"""The journal of erasures beside a database: begun with it, held against it, carried out in it.
+
+    1 fit       the journal at its place is this database's, and no older than the copy in it
+    2 find      whom it names of those who are in the database
+    3 erase     each as if it were asked for again, as of the erasure: what came after it stays
+    4 end       all lines are among those that were carried out here
+
+After a restore all lines are carried out again, before anybody serves; else those of which the
+erasure was not ended. Without the journal a restore stops, unless a person says why it may not:
+then the copy that the backup brought is what is left of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from app.access.operators import SERVICE, note_deed, permitted, who_may
+from app.core.errors import ConfigurationError, NotFoundError
+from app.database.engine import Connection
+from app.orders.customers import checked_reason
+from app.privacy.erase_finding import Erasing, Erasure, Finding
+from app.privacy.erase_rules import Kept, Rules
+from app.privacy.erasure_journal import (
+    ErasureJournal,
+    JournalKey,
+    Line,
+    key_path_of,
+    lines_of,
+    make_journal,
+    problem,
+    read_journal,
+    read_key,
+    set_aside,
+    write_again,
+)
+from app.privacy.erasure_store import (
+    carried_out,
+    journal_name,
+    note_carried_out,
+    note_journal,
+)
+from app.privacy.find_erased import find_erased
+from app.providers.source import Source
+from app.receiving.context import Desk
+from reconcile.instants import Instant
+
+REASON: Final = "erased before, as the journal of erasures says"
+
+SUBJECT: Final = "the journal of erasures"
+"""What the trail calls it."""
+
+
+async def begin_journal(desk: Desk) -> None:
+    """Make the journal, empty, with the database, or take up the one that is at its place.
+
+    Raises ConfigurationError and UnreachableError where it can be neither.
+    """
+    path = desk.erasure_journal
+    if path is None:
+        return
+    async with desk.store.reading() as connection:
+        if await journal_name(connection) is not None:
+            return
+    journal = make_journal(path, at=desk.clock.now())
+    # Also on a disk with little room: a start goes on there.
+    async with desk.store.writer.transaction() as connection:
+        await _be_with(connection, journal)
+
+
+async def _be_with(
+    connection: Connection, journal: ErasureJournal, *, instead: bool = False
+) -> None:
+    first = journal.lines[0]
+    await note_journal(connection, journal.name, instead=instead)
+    await note_carried_out(connection, journal.name, [(first.number, first.text)])
+
+
+async def fitting_journal(desk: Desk) -> ErasureJournal:
+    """The journal of this database. Raises ConfigurationError where it is not at its place, with
+    its key, and as this database knows it."""
+    if desk.erasure_journal is None:
+        raise problem(
+            "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
+            "it, on a disk that no restore of the database puts back"
+        )
+    await begin_journal(desk)
+    return await _fitting(desk, desk.erasure_journal)
+
+
+async def _fitting(desk: Desk, path: Path) -> ErasureJournal:
+    journal = read_journal(path)
+    if journal is None:
+        raise problem(
+            f"there is no journal of erasures at {path}; put the copies of it and of its key "
+            f"({key_path_of(path).name}) back"
+        )
+    async with desk.store.reading() as connection:
+        name, copy = await journal_name(connection), await carried_out(connection)
+    if name not in (None, journal.name):
+        raise problem(f"{path} is another database's journal of erasures; put this one's back")
+    if copy != [line.text for line in journal.lines[: len(copy)]]:
+        raise problem(
+            f"{path} lacks erasures that were carried out in this database: it is an older copy of "
+            "the journal; put the newest back"
+        )
+    return journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalState:
+    """What a look at the journal shows.
+
+    path     where it lies; None: it has no place
+    begun    whether this database is with one
+    problem  why it cannot be used, and what to do
+    pending  erasures that are not carried out in this database
+    torn     whether its last line was cut short
+    """
+
+    path: Path | None
+    begun: bool
+    problem: str | None = None
+    pending: int = 0
+    torn: bool = False
+
+
+async def journal_state(desk: Desk) -> JournalState:
+    """Look at the journal, and change nothing."""
+    path = desk.erasure_journal
+    async with desk.store.reading() as connection:
+        begun = await journal_name(connection) is not None
+        known = len(await carried_out(connection))
+    if path is None:
+        without = "is not set, and this database is with a journal of erasures; name its file"
+        return JournalState(path=None, begun=begun, problem=without if begun else None)
+    try:
+        if not begun and read_journal(path) is None:
+            return JournalState(path=path, begun=False)
+        journal = await _fitting(desk, path)
+    except ConfigurationError as error:
+        return JournalState(path=path, begun=begun, problem=_sentence(error))
+    pending = len(journal.lines) - max(known, 1)
+    return JournalState(path=path, begun=begun, pending=pending, torn=journal.torn)
+
+
+@dataclass(slots=True, kw_only=True)
+class Replayed:
+    """What the journal's lines came to.
+
+    lines     of the journal
+    subjects  of them, who were in the database
+    counts    what went, as `Erasure.counts`
+    copied    whether they are those of the backup's copy; `unread`: that no key could read
+    """
+
+    lines: int = 0
+    subjects: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    kept: list[Kept] = field(default_factory=list)
+    tidied: bool = True
+    copied: bool = False
+    unread: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("orders", "deliveries", "rejections", "session_requests", "book_lines")
+        return {
+            "lines": self.lines,
+            "subjects": self.subjects,
+            **{name: self.counts[name] for name in names},
+            "kept": [{"what": each.what, "sentence": each.sentence} for each in self.kept],
+            "from_copy": self.copied,
+            "unread": self.unread,
+        }
+
+
+class Again:
+    """Erases again what some lines of the journal name.
+
+    seal  seals what is not sealed yet: called before the first row is touched
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        sources: Mapping[str, Source],
+        rules: Rules,
+        progress: Callable[[int], None],
+        seal: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self.desk = desk
+        self._sources = sources
+        self._rules = rules
+        self._progress = progress
+        self._seal = seal
+
+    async def replay(self, lines: Sequence[Line], key: JournalKey) -> Replayed:
+        """Find, and erase by the same rules as when it was asked for."""
+        replayed = Replayed(lines=len(lines))
+        if not lines:
+            return replayed
+        countries = [each.profile.customer.country for each in self._sources.values()]
+        async with self.desk.store.reading() as connection:
+            found = await find_erased(
+                connection,
+                lines,
+                key,
+                countries=[each for each in countries if each is not None],
+                progress=self._progress,
+            )
+        steps: list[tuple[Instant, _Step]] = [
+            (at, _of_phone(phone, found.held[phone])) for phone, at in found.phones.items()
+        ]
+        steps += [(at, _of_digest(digest)) for digest, at in found.digests.items()]
+        steps += [(at, _of_order(order)) for order, at in found.orders.items()]
+        for at, step in steps:
+            await self._erase(step, at, replayed)
+            self._progress(1)
+        if replayed.subjects:
+            replayed.tidied = await Erasing(self.desk, SERVICE, REASON).tidy()
+        return replayed
+
+    async def _erase(self, step: _Step, at: Instant, replayed: Replayed) -> None:
+        finding = Finding(self.desk, self._sources, self._rules, self._progress, until=at)
+        try:
+            async with self.desk.store.reading() as connection:
+                erasure = await step(finding, connection)
+        except NotFoundError:  # of this subject nothing is left that was there then
+            return
+        if self._seal is not None and not replayed.subjects:
+            await self._seal()
+        async with self.desk.store.writing() as connection:
+            await note_deed(
+                connection,
+                SERVICE,
+                action="erased",
+                subject=erasure.subject,
+                at=self.desk.clock.now(),
+                reason=REASON,
+                facts=erasure.counts(),
+            )
+        await Erasing(self.desk, SERVICE, REASON, until=at).run(erasure)
+        replayed.subjects += 1
+        replayed.counts.update(erasure.counts())
+        replayed.kept += erasure.kept
+
+
+_Step = Callable[[Finding, Connection], Awaitable[Erasure]]
+
+
+def _of_phone(phone: str, held: set[str]) -> _Step:
+    return lambda finding, connection: finding.of_phone(connection, phone, held=held)
+
+
+def _of_digest(digest: bytes) -> _Step:
+    return lambda finding, connection: finding.of_digest(connection, digest)
+
+
+def _of_order(order: str) -> _Step:
+    return lambda finding, connection: finding.of_order(connection, order)
+
+
+async def carry_out(again: Again, journal: ErasureJournal, *, done: Sequence[Line] = ()) -> None:
+    """Carry out what was not ended of the journal, but for `done`, which just was."""
+    desk, numbers = again.desk, {line.number for line in done}
+    async with desk.store.reading() as connection:
+        pending = journal.lines[len(await carried_out(connection)) :]
+    await again.replay([line for line in pending if line.number not in numbers], journal.key)
+    await _note(desk, journal, pending)
+
+
+async def _note(desk: Desk, journal: ErasureJournal, lines: Sequence[Line]) -> None:
+    async with desk.store.writing() as connection:
+        rows = [(line.number, line.text) for line in lines]
+        await note_carried_out(connection, journal.name, rows)
+
+
+# --- after a restore ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Without:
+    """A person's word that a restore goes on without the journal, and why."""
+
+    reason: str
+    by: str | None
+
+
+async def replay_after_restore(again: Again, *, without: Without | None) -> Replayed:
+    """Carry out the whole journal in a database that was put back, before anybody serves it.
+
+    Raises ConfigurationError where the journal is not at its place, unless `without` is said; then
+    UsageError for who may not, and without a reason.
+    """
+    desk = again.desk
+    path = desk.erasure_journal
+    async with desk.store.reading() as connection:
+        if path is None and await journal_name(connection) is None:
+            return Replayed()  # PostgreSQL, and nobody was ever erased
+    try:
+        if path is None:
+            raise problem("is not set, and this database is with a journal; name its file")
+        journal = await _fitting(desk, path)
+    except ConfigurationError as error:
+        if without is None:
+            raise problem(f"{_sentence(error)}; {_OR_WITHOUT}") from error
+        if path is None:
+            raise
+        return await _without(again, path, without)
+    replayed = await again.replay(journal.erased, journal.key)
+    async with desk.store.writing() as connection:
+        await _be_with(connection, journal)
+    await _note(desk, journal, journal.lines)
+    return replayed
+
+
+_OR_WITHOUT: Final = (
+    "with --without-erasures and --reason the copy in the backup, which knows of no later ones, is "
+    "used in its place"
+)
+
+
+def _sentence(error: ConfigurationError) -> str:
+    return error.problems[0].partition(": ")[2]
+
+
+async def _without(again: Again, path: Path, without: Without) -> Replayed:
+    """Begin the journal anew from the copy in the database; what is at its place is set aside."""
+    desk = again.desk
+    action: Final = "restored_without_erasures"
+    reason = checked_reason(without.reason, [])
+    await who_may(desk, by=without.by, action=action)
+    async with desk.store.reading() as connection:
+        copy = await carried_out(connection)
+    now = desk.clock.now()
+    lines = _readable(copy, path)
+    set_aside(path, at=now)
+    if lines:
+        write_again(path, lines)
+    else:
+        set_aside(key_path_of(path), at=now)
+    journal = make_journal(path, at=now)
+    async with desk.store.writing() as connection:
+        who = await permitted(connection, by=without.by, action=action)
+        await _be_with(connection, journal, instead=True)
+        unread = 0 if lines else max(len(copy) - 1, 0)
+        facts = {"lines": len(journal.erased), "unread": unread}
+        await note_deed(
+            connection, who, action=action, subject=SUBJECT, at=now, reason=reason, facts=facts
+        )
+    replayed = await again.replay(journal.erased, journal.key)
+    replayed.copied, replayed.unread = True, unread
+    return replayed
+
+
+def _readable(copy: Sequence[str], path: Path) -> list[Line]:
+    """The copy's lines; none where the key is not there, or is not theirs."""
+    try:
+        key = read_key(path)
+        return [] if key is None else lines_of(copy, key)
+    except ConfigurationError:
+        return []

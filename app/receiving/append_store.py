@@ -1,0 +1,414 @@
+"""One transaction's worth of arrivals: verdicts, rows, links and due marks.
+
+The steps are numbered; each reads or writes for the whole batch at once:
+
+1. which event ids and links are known   4. which orders become due
+2. each arrival's verdict                5. write everything
+3. each new event's order
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.locks_shared import LINKING, REFUSING, take_lock
+from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
+from app.database.statements import PlainConnection, insert_rows, run, select_rows
+from app.receiving.confirmation_store import note_confirmations
+from app.receiving.correlation_store import Linking, LinkMemory, Links
+from app.receiving.inbox_store import Suspect, Unread, take_out, take_suspect_out
+from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
+from app.receiving.refusal_store import Rejection, RejectionRing
+from app.sealing.leaf_store import DELIVERY
+from app.sealing.log_queue_store import mark_unsealed
+from reconcile.instants import Instant
+from reconcile.ledger.events import UNCONFIRMED, Event
+
+StoredVerdict = Literal["stored", "duplicate", "duplicate_with_different_body", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The body of a request that brought several events, and its SHA-256."""
+
+    digest: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One verified delivery on its way into the store.
+
+    headers  `name: value` lines, Latin-1, credentials left out
+    event    what the body says; None where it could not be read
+    problem  why it could not be read, one sentence
+    whole    of one of several events in one request: the whole body, of which `body` is a part
+    asked_about  whether its provider is asked about an event that is not confirmed
+    customer  keyed digest of the phone number of the event's customer, if it names one
+    """
+
+    delivery_id: str
+    received_at: Instant
+    source: str
+    digest: str
+    headers: str
+    body: bytes
+    event: Event | None
+    problem: str | None = None
+    whole: Whole | None = None
+    customer: bytes | None = None
+    asked_about: bool = True
+
+
+NewEvent = tuple[Event, str, Instant]
+"""An event, the delivery that first brought it, and when."""
+
+Bodies = dict[str, tuple[str | None, str | None]]
+"""Digest of each body of one event id, to the order it is kept under and the order it names."""
+
+
+@dataclass(slots=True)
+class KnownEvents:
+    """The bodies that are known of each event id: stored ones, and those of this transaction."""
+
+    bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
+
+    def load(self, connection: PlainConnection, events: Sequence[Event]) -> None:
+        """Load what is stored under the ids of these events."""
+        rows = select_rows(
+            connection,
+            sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
+            "WHERE event_id IN ({})",
+            values={event.event_id for event in events},
+        )
+        for event_id, source, digest, order_key, order_ref in rows:
+            self.bodies.setdefault((source, event_id), {})[digest] = (order_key, order_ref)
+
+    def judge(self, event: Event, linking: Linking) -> StoredVerdict:
+        """The verdict of one more arrival of an event; it is known from now on."""
+        key = (event.source, event.event_id)
+        bodies = self.bodies.get(key)
+        if bodies is None:
+            self.bodies[key] = {event.digest: (None, event.order)}
+            return "stored"
+        if event.digest in bodies:
+            return "duplicate"
+        linking.torn.add(key)
+        bodies[event.digest] = (None, event.order)
+        return "duplicate_with_different_body"
+
+    def order_of(self, event: Event) -> str | None:
+        """The order that an earlier body of the same id is kept under."""
+        bodies = self.bodies.get((event.source, event.event_id), {})
+        return next((key for key, _ in bodies.values() if key is not None), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Arrivals with their verdicts, and what is to be written of them.
+
+    fresh  events that are not known yet
+    """
+
+    arrivals: Sequence[Arrival]
+    verdicts: list[StoredVerdict]
+    fresh: list[NewEvent]
+    linking: Linking
+    known: KnownEvents
+
+
+class Ready(NamedTuple):
+    """What was read of one row of the inbox, or of one suspect: what is to be appended, and taken
+    out with it. row: None of what came another way."""
+
+    row: Unread | Suspect | None
+    arrivals: Sequence[Arrival]
+    rejections: Sequence[Rejection] = ()
+
+
+class Appended(NamedTuple):
+    """Arrivals that are new by their ids, the verdict of each, and links that are committed when
+    they are."""
+
+    arrivals: Sequence[Arrival]
+    verdicts: list[StoredVerdict]
+    links: Links
+
+
+def append_ready(
+    connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory, ring: RejectionRing
+) -> Appended:
+    """Take rows out of the inbox and append what they say."""
+    # Both locks before any row is locked.
+    take_lock(connection, LINKING)
+    if any(each.rejections for each in ready):
+        take_lock(connection, REFUSING)
+    given = [each.row for each in ready if isinstance(each.row, Unread)]
+    rows = {row.seq for row in take_out(connection, given)}
+    ours = [each for each in ready if _is_ours(connection, each.row, rows)]
+    arrivals = _unknown(connection, [arrival for each in ours for arrival in each.arrivals])
+    rejections = [rejection for each in ours for rejection in each.rejections]
+    appended = Appended([], [], {})
+    if arrivals:
+        appended = append(connection, arrivals, memory)
+    if rejections:
+        ring.append(connection, rejections)
+    count_read(connection, appended)
+    return appended
+
+
+def _is_ours(
+    connection: PlainConnection, row: Unread | Suspect | None, rows: Collection[int]
+) -> bool:
+    if isinstance(row, Suspect):
+        return take_suspect_out(connection, row)
+    return row is None or row.seq in rows
+
+
+def _unknown(connection: PlainConnection, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    """Those of which the id is not stored, each once. One is after a restore, where a row is read
+    again: it is no redelivery."""
+    known = {
+        row[0]
+        for row in select_rows(
+            connection,
+            sql="SELECT id FROM deliveries WHERE id IN ({})",
+            values=[arrival.delivery_id for arrival in arrivals],
+        )
+    }
+    found = {each.delivery_id: each for each in arrivals if each.delivery_id not in known}
+    return list(found.values())
+
+
+READ: Final = "read "
+"""Counters of deliveries that were read from the inbox: `read shop duplicate`."""
+
+
+def count_read(connection: PlainConnection, appended: Appended) -> None:
+    """Count what was read; and that the reader came this far. Last in a transaction: its rows stay
+    locked until the commit, and are locked in the order of their names."""
+    counted = Counter(
+        f"{READ}{arrival.source} {verdict}"
+        for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
+    )
+    insert_rows(
+        connection,
+        table="counters",
+        columns=("name", "value"),
+        rows=sorted(counted.items()),
+        conflict="ON CONFLICT (name) DO UPDATE SET value=counters.value+excluded.value",
+    )
+    connection.ask("UPDATE counters SET value=0 WHERE name=? AND value<>0", (STARTS,))
+
+
+STARTS: Final = "reader starts"
+"""The counter of readers that began and have not appended anything yet."""
+
+
+def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
+    """How many deliveries were read, by source and verdict."""
+    rows = connection.ask(
+        "SELECT name, value FROM counters WHERE name >= 'read ' AND name < 'read!'"
+    )
+    found = {}
+    for name, value in rows:
+        source, _, verdict = name.removeprefix(READ).rpartition(" ")
+        found[source, verdict] = value
+    return found
+
+
+def append(
+    connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory
+) -> Appended:
+    """Write the arrivals; the caller's transaction makes them durable, then remembers the links."""
+    take_lock(connection, LINKING)
+    judged = _judge(connection, arrivals, memory)
+    _write(connection, judged)
+    return Appended(arrivals, judged.verdicts, judged.linking.links)
+
+
+def _judge(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
+    """What is to become of the arrivals. Only asks."""
+    known, linking = KnownEvents(), Linking(memory)
+    verdicts: list[StoredVerdict] = []
+    fresh: list[NewEvent] = []
+    events = [arrival.event for arrival in arrivals if arrival.event is not None]
+    known.load(connection, events)  # 1
+    linking.load_of(connection, events)
+    for arrival in arrivals:  # 2
+        event = arrival.event
+        verdict = "unreadable" if event is None else known.judge(event, linking)
+        verdicts.append(verdict)
+        if event is not None and verdict != "duplicate":
+            fresh.append((event, arrival.delivery_id, arrival.received_at))
+    linking.assign(connection, [event for event, _, _ in fresh])  # 3
+    return Judged(arrivals=arrivals, verdicts=verdicts, fresh=fresh, linking=linking, known=known)
+
+
+def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
+    """Write all of it. Only writes, and no row twice."""
+    arrivals, linking = judged.arrivals, judged.linking
+    pairs = list(zip(arrivals, judged.verdicts, strict=True))
+    rows = [_delivery_row(arrival, verdict) for arrival, verdict in pairs]
+    new = [arrival for arrival, verdict in pairs if verdict != "duplicate"]
+    insert_rows(connection, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
+    _keep_whole(connection, new)
+    write_index(connection, linking, judged.fresh)
+    write_phone_notes(connection, _customers(new, linking))
+    note_confirmations(connection, _unconfirmed(arrivals))
+    mark_due(connection, _due(judged))  # 4
+    mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
+
+
+async def keep_arrivals(
+    connection: AsyncConnection, arrivals: Sequence[Arrival]
+) -> list[StoredVerdict]:
+    """Write arrivals in a transaction of the caller's, beside whatever the journal writes."""
+    return (await run(connection, append, arrivals, LinkMemory())).verdicts
+
+
+def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
+    """Events to ask about, redelivered ones too: see `confirmations`."""
+    return [(a.event, a.received_at) for a in arrivals if a.event is not None and _awaits(a)]
+
+
+def _awaits(arrival: Arrival) -> bool:
+    """Of what means nothing there is nothing to ask."""
+    event = arrival.event
+    if event is None or event.claim == "ignored":
+        return False
+    return event.standing == UNCONFIRMED and arrival.asked_about
+
+
+def _customers(arrivals: Sequence[Arrival], linking: Linking) -> Iterator[PhoneNote]:
+    for arrival in arrivals:
+        if arrival.customer is not None and arrival.event is not None:
+            yield phone_note(
+                arrival.customer,
+                linking.orders.get(arrival.event.key),
+                arrival.delivery_id,
+                arrival.received_at,
+            )
+
+
+_KEPT_AGAIN = "ON CONFLICT (digest) DO UPDATE SET body=excluded.body WHERE envelopes.body IS NULL"
+_LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
+
+
+def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
+    """Bodies of several events, each once, however often they came. One that was let go is kept
+    again for a part that is new and could be read: another source may have sent the same. What
+    cannot be read is new however often it comes, and would bring back what was erased."""
+    bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
+    read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
+    for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
+        if digests:
+            insert_rows(
+                connection,
+                table="envelopes",
+                columns=("digest", "body"),
+                rows=[(digest, bodies[digest]) for digest in sorted(digests)],
+                conflict=conflict,
+            )
+
+
+def _due(judged: Judged) -> dict[str, Instant]:
+    """Every order of which something was said, and when it was said first."""
+    known, linking = judged.known, judged.linking
+    due: dict[str, Instant] = {}
+    latest = 0
+    for arrival in judged.arrivals:
+        event = arrival.event
+        if event is None:
+            continue
+        order = linking.orders.get(event.key) or known.order_of(event)
+        received = arrival.received_at
+        latest = max(latest, received)
+        if order is not None:
+            due[order] = min(received, due.get(order, received))
+    for order in linking.touched():
+        due.setdefault(order, latest)
+    return due
+
+
+def _delivery_row(arrival: Arrival, verdict: StoredVerdict) -> tuple[object, ...]:
+    event = arrival.event
+    return (
+        arrival.delivery_id,
+        arrival.received_at,
+        arrival.source,
+        verdict,
+        None if event is None else event.event_id,
+        arrival.digest,
+        len(arrival.body),
+        arrival.headers,
+        None if verdict == "duplicate" else arrival.body,
+        arrival.problem,
+        None if arrival.whole is None else arrival.whole.digest,
+    )
+
+
+def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[NewEvent]) -> None:
+    """Write new events, links, adoptions and contested pairs."""
+    if fresh:
+        orders = linking.orders
+        insert_rows(
+            connection,
+            table="events",
+            columns=EVENT_COLUMNS,
+            rows=[
+                event_row(
+                    event,
+                    order_key=orders.get(event.key),
+                    delivery_id=delivery_id,
+                    received_at=received_at,
+                )
+                for event, delivery_id, received_at in fresh
+            ],
+        )
+    linking.write(connection)
+
+
+def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
+    """Set orders due: new evidence has arrived, so a fold under way must not clear the mark.
+
+    An order that has been waiting keeps its place: it is not put behind those that came later.
+    Marks are touched in the order of their keys, here and in publishing, so that two transactions
+    never wait for each other.
+    """
+    if due:
+        insert_rows(
+            connection,
+            table="order_due",
+            columns=("order_key", "due_at", "generation"),
+            rows=[(order, at, 1) for order, at in sorted(due.items())],
+            conflict="ON CONFLICT (order_key) DO UPDATE SET generation=order_due.generation+1, "
+            "due_at=CASE WHEN order_due.due_at <= excluded.due_at THEN order_due.due_at "
+            "ELSE excluded.due_at END",
+        )
+
+
+TRIAL: Final = Arrival(
+    delivery_id="dlv_trial",
+    received_at=0,
+    source="trial",
+    digest="0" * 64,
+    headers="",
+    body=b"",
+    event=Event(
+        source="trial",
+        event_id="trial",
+        digest="0" * 64,
+        kind="trial",
+        claim="pending",
+        order="trial",
+        session="trial",
+        payment="trial",
+    ),
+)
+"""What touches every table that a delivery touches."""

@@ -1,0 +1,48 @@
+"""What was accepted is seen by who asks afterwards: questions on an order wait for the reader."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from app.core.errors import StoreUnavailable
+from app.receiving.context import Desk
+from reconcile.instants import SECOND
+
+READ_WITHIN_S: Final = 2.0
+"""How long one who asks waits until all has been read that was accepted before the question."""
+
+_PAUSE_S: Final = 0.02
+"""Between two looks, where the reader is another process."""
+
+
+async def behind_s(desk: Desk) -> int:
+    """0 once all has been read that was accepted before the call, for which it waits up to
+    READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to be read."""
+    store = desk.store
+    end = await store.inbox.end()
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + READ_WITHIN_S
+    while True:
+        store.read.clear()
+        found = await store.inbox.backlog(up_to=end)
+        if found.oldest is None:
+            return 0
+        if loop.time() >= ends:
+            return max(1, (desk.clock.now() - found.oldest) // SECOND)
+        try:
+            async with asyncio.timeout(_PAUSE_S):
+                await store.read.wait()
+        except TimeoutError:
+            continue
+
+
+async def must_have_read(desk: Desk) -> None:
+    """Raises StoreUnavailable where deliveries that were accepted are still not read."""
+    behind = await behind_s(desk)
+    if behind:
+        raise StoreUnavailable(
+            f"deliveries that came {behind} s ago are accepted and not read yet: is "
+            "`tallyhook serve` running? Try again when /readyz says that it is ready",
+            reason="slow",
+        )

@@ -1,0 +1,185 @@
+"""Asks providers about events that their signature does not cover, and stores what they answer.
+
+    due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
+
+The answer is appended as a delivery is: what it says is folded like everything else. Until there is
+one, the ledger says `pending` and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from app.core.http import asked_to_wait
+from app.core.ids import new_id
+from app.core.reading_result import Unreadable
+from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
+from app.providers.provider_client import Asked, Asker
+from app.providers.source import Source
+from app.receiving.append_store import Arrival, keep_arrivals
+from app.receiving.confirmation_store import (
+    Asking,
+    Confirmation,
+    any_due,
+    is_known,
+    let_most_asked_go,
+    put_off,
+    settle,
+    take_due,
+    waiting_count,
+)
+from app.receiving.context import Desk
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
+from reconcile.ledger.events import Event
+
+log = structlog.get_logger()
+
+AT_ONCE: Final = 8
+"""Questions to one provider at one moment: few enough for any provider's limit on requests."""
+
+MAX_WAITING: Final = 10_000
+"""Events of one source that are asked about; of more, those asked about most are given up. Genuine
+ones are settled by one of the first questions: a flood of others does not push them out."""
+
+LEASE: Final[Duration] = 2 * MINUTE
+"""How long whoever takes a confirmation has for it; asking takes 20 seconds at most."""
+
+FIRST_PAUSE: Final[Duration] = 5 * SECOND
+LONGEST_PAUSE: Final[Duration] = HOUR
+"""Between two questions about one event: twice as long each time, within these bounds."""
+
+ASK_FOR: Final[Duration] = 30 * DAY
+"""How long one event is asked about. Its ledger stays pending, and says why."""
+
+SURE_NOT_FOUND: Final = 5
+"""Times that a provider must not know an event before it is believed: some are slow to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmer:
+    """What asking needs: the desk, and an asker and a source for each weak profile."""
+
+    desk: Desk
+    sources: Mapping[str, Source]
+    askers: Mapping[str, Asker]
+
+
+async def confirm_due(confirmer: Confirmer, source: str) -> int:
+    """Ask about what is due now of one source, up to AT_ONCE events. Returns how many were."""
+    desk = confirmer.desk
+    now = desk.clock.now()
+    asking = Asking(source=source, now=now, lease=LEASE, longest=LONGEST_PAUSE)
+    async with desk.store.reading() as connection:
+        if not await any_due(connection, asking):
+            return 0
+    async with desk.store.writing() as connection:
+        due = await take_due(connection, asking, limit=AT_ONCE)
+    ended = await asyncio.gather(
+        *(_confirm(confirmer, each) for each in due), return_exceptions=True
+    )
+    for each in ended:  # once all have ended: none goes on by itself
+        if isinstance(each, BaseException):
+            raise each
+    await _keep_bounded(desk, source)
+    return len(due)
+
+
+async def _keep_bounded(desk: Desk, source: str) -> None:
+    async with desk.store.reading() as connection:
+        if await waiting_count(connection, source) <= MAX_WAITING:
+            return
+    async with desk.store.writing() as connection:
+        gone = await let_most_asked_go(connection, source, keep=MAX_WAITING)
+    log.error("too many events wait to be confirmed", source=source, count=gone)
+
+
+async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
+    asked = await confirmer.askers[due.event.source].ask(due.event)
+    if asked is None:
+        await _give_up(confirmer.desk, due, "the event names nothing that could be asked about")
+        return
+    event = await _store(confirmer, due, asked)
+    if event is not None and _settles(event):
+        async with confirmer.desk.store.writing() as connection:
+            await settle(connection, due)
+    else:
+        await _later(confirmer.desk, due, asked_to_wait(asked.answer.headers))
+
+
+def _settles(answer: Event) -> bool:
+    return answer.kind == NOT_KNOWN or answer.claim not in ("pending", "unrecognized")
+
+
+async def _store(confirmer: Confirmer, due: Confirmation, asked: Asked) -> Event | None:
+    """The answer as an event, once it is stored; None where there is no usable answer."""
+    status, desk = asked.answer.status, confirmer.desk
+    if status in NOT_FOUND and due.tries + 1 < SURE_NOT_FOUND:
+        return None
+    if asked.answer.problem is not None or status is None or not _answers(status):
+        log.warning(
+            "provider gave no answer",
+            source=due.event.source,
+            event_id=due.event.event_id,
+            reason=asked.answer.problem or f"status_{status}",
+        )
+        return None
+    kept = keep_answer(
+        due.event, question=asked.question.told, status=status, answer=asked.answer.body
+    )
+    digest = hashlib.sha256(kept).hexdigest()
+    event, problem = _read(confirmer.sources[due.event.source], kept, digest)
+    if event is None and due.tries:
+        return None  # kept once, to be looked at; not every hour
+    async with desk.store.reading() as connection:
+        if event is not None and await is_known(connection, event):
+            return event  # the same answer as before: nothing new to keep
+    now = desk.clock.now()
+    arrival = Arrival(
+        delivery_id=new_id("dlv_", now),
+        received_at=now,
+        source=due.event.source,
+        digest=digest,
+        headers=f"{FETCHED}: {asked.question.told}",
+        body=kept,
+        event=event,
+        problem=problem,
+    )
+    async with desk.store.writing() as connection:
+        await keep_arrivals(connection, [arrival])
+    desk.store.evidence_arrived.set()
+    return event
+
+
+def _answers(status: int) -> bool:
+    return 200 <= status < 300 or status in NOT_FOUND
+
+
+def _read(source: Source, kept: bytes, digest: str) -> tuple[Event | None, str | None]:
+    try:
+        return source.read_answer(kept, digest=digest), None
+    except Unreadable as unreadable:
+        return None, str(unreadable)
+
+
+async def _later(desk: Desk, due: Confirmation, asked: Duration) -> None:
+    """Put it off for our own pause, or for as long as the provider `asked`, within our bounds."""
+    now = desk.clock.now()
+    if now - due.asked_since > ASK_FOR:
+        await _give_up(desk, due, "the provider gave no final answer in 30 days")
+        return
+    pause = min(max(FIRST_PAUSE * 2 ** min(due.tries, 20), asked), LONGEST_PAUSE)
+    async with desk.store.writing() as connection:
+        await put_off(connection, due, until=now + pause)
+
+
+async def _give_up(desk: Desk, due: Confirmation, why: str) -> None:
+    """Ask no more. The ledger stays pending and says why; the log says it once."""
+    log.error("event not confirmed", event_id=due.event.event_id, reason=why)
+    async with desk.store.writing() as connection:
+        await settle(connection, due)

@@ -1,0 +1,30 @@
+"""What an operation works with: the open store, the merchant's policy and the one clock.
+
+Command line, API and worker hold a Desk and hand it to operations; they never see the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.core.clock import Clock
+from app.core.phone_key import PhoneKey
+from app.receiving.store import Store
+from reconcile.ledger.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """One open store, seen through one policy, on one clock.
+
+    phone_key        what customers' phone numbers are found by; None: they are neither noted nor
+                     found
+    erasure_journal  the file that knows who was erased; None: nobody can be
+    """
+
+    store: Store
+    policy: Policy
+    clock: Clock
+    phone_key: PhoneKey | None = None
+    erasure_journal: Path | None = None

@@ -1,0 +1,253 @@
+"""Which order a payment or a session belongs to, and the events that are waiting to know.
+
+A nameless event (one that names no order) goes to the order its payment or session is linked to.
+If there is none yet it waits as an orphan, and the transaction that makes the link adopts it.
+The first link of a reference stays; a second order that names it makes the two contested, and
+each order's history then holds what touches it of the other's.
+
+What is unconfirmed anyone may have written: it goes to the order that it names or is linked to, and
+links, adopts and contests nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from app.database import arrays
+from app.database.statements import PlainConnection, insert_rows, select_rows
+from reconcile.ledger.events import UNCONFIRMED, Event
+
+LinkKey = tuple[str, str, str]
+"""(reference, kind, source)"""
+
+Links = dict[LinkKey, str]
+"""Each with the order it belongs to."""
+
+LINKS_REMEMBERED = 100_000
+"""Links kept in memory, about 20 MB at most; beyond it the memory starts afresh."""
+
+ORPHANS = (
+    'SELECT "row", source, event_id, payment, session, standing FROM events '
+    "WHERE order_key IS NULL AND "
+)
+
+Orphan = tuple[int, str, str, str | None, str | None, str]
+"""Row, source, event id, payment, session and standing of an event that waits for its order."""
+
+
+class LinkMemory:
+    """Links known to be committed. A link never changes, so remembering one is always right."""
+
+    def __init__(self) -> None:
+        self.orders: Links = {}
+        """The order a reference belongs to, as far as it is remembered."""
+
+    def add(self, links: Links) -> None:
+        """Remember committed links."""
+        if len(self.orders) + len(links) > LINKS_REMEMBERED:
+            self.orders.clear()
+        self.orders.update(links)
+
+    def forget(self) -> None:
+        """Remember nothing: the database may have been rebuilt while we could not reach it."""
+        self.orders.clear()
+
+
+@dataclass(slots=True)
+class Linking:
+    """The links of one transaction: found, made, and what they adopt or contest.
+
+    orders   the order of each new event that has one, by the event's key
+    torn     (source, event id) of which bodies of several orders may be stored
+    loose    keys of unconfirmed events that name their order
+    orphans  whether any stored event is waiting for its order
+    """
+
+    memory: LinkMemory
+    orders: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    links: Links = field(default_factory=dict)
+    made: Links = field(default_factory=dict)
+    adopted: dict[int, str] = field(default_factory=dict)
+    contested: set[tuple[str, str]] = field(default_factory=set)
+    torn: set[tuple[str, str]] = field(default_factory=set)
+    loose: set[tuple[str, str, str]] = field(default_factory=set)
+    orphans: bool = True
+
+    def contest(self, one: str | None, other: str | None) -> None:
+        """Two orders share a reference or an event id; each must see the other."""
+        if one is not None and other is not None and one != other:
+            self.contested |= {(one, other), (other, one)}
+
+    def touched(self) -> Iterable[str]:
+        """Orders that changed through links alone."""
+        yield from self.adopted.values()
+        for one, _ in self.contested:
+            yield one
+
+    def load_of(self, connection: PlainConnection, events: Sequence[Event]) -> None:
+        """What `assign` must know first: these events' links, and whether there are orphans."""
+        self.load(connection, [key for event in events for key in keys_of(event)])
+        self._look_for_orphans(connection)
+
+    def assign(self, connection: PlainConnection, fresh: Sequence[Event]) -> None:
+        """Give each new event its order, link its references, and adopt orphans."""
+        nameless = []
+        for event in fresh:
+            keys = keys_of(event)
+            if event.order is None:
+                nameless.append((event, keys))
+                continue
+            self.orders[event.key] = event.order
+            if event.standing == UNCONFIRMED:
+                self.loose.add(event.key)
+            else:
+                self.join(keys, event.order)
+        known = -1
+        while known != len(self.made):  # an adopted orphan may link what a nameless one needs
+            known = len(self.made)
+            if nameless:
+                self._assign_nameless(nameless)
+            self._adopt(connection)
+        self._contest_bodies(connection)
+
+    def link(self, connection: PlainConnection, links: Links) -> None:
+        """Link references that records name, such as an opened session's, and write it all."""
+        self.load(connection, list(links))
+        self._look_for_orphans(connection)
+        for key, order in links.items():
+            self.join([key], order)
+        self._adopt(connection)
+        self._contest_bodies(connection)
+        self.write(connection)
+
+    def write(self, connection: PlainConnection) -> None:
+        """Write the links, the adoptions and the contested pairs."""
+        if self.made:
+            insert_rows(
+                connection,
+                table="links",
+                columns=("reference", "kind", "source", "order_key"),
+                rows=[(*key, order) for key, order in self.made.items()],
+                conflict="ON CONFLICT DO NOTHING",
+            )
+        self._write_adopted(connection)
+        if self.contested:
+            insert_rows(
+                connection,
+                table="contested",
+                columns=("order_key", "other"),
+                rows=sorted(self.contested),
+                conflict="ON CONFLICT DO NOTHING",
+            )
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _write_adopted(self, connection: PlainConnection) -> None:
+        if connection.dialect == "sqlite":
+            for row, order in self.adopted.items():
+                connection.ask('UPDATE events SET order_key=? WHERE "row"=?', (order, row))
+        elif self.adopted:
+            connection.ask(arrays.ADOPTED, (list(self.adopted), list(self.adopted.values())))
+
+    def load(self, connection: PlainConnection, keys: list[LinkKey]) -> None:
+        """Find which orders these references belong to by now."""
+        known = self.memory.orders
+        self.links |= {key: known[key] for key in keys if key in known}
+        missing = {key[0] for key in keys if key not in known}
+        if missing:
+            rows = select_rows(
+                connection,
+                sql="SELECT reference, kind, source, order_key FROM links WHERE reference IN ({})",
+                values=missing,
+            )
+            self.links |= {(row[0], row[1], row[2]): row[3] for row in rows}
+
+    def _look_for_orphans(self, connection: PlainConnection) -> None:
+        rows = connection.ask("SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1")
+        self.orphans = bool(rows)
+
+    def join(self, keys: Iterable[LinkKey], order: str) -> None:
+        """Link references to an order; one that is linked to another makes the two contested."""
+        for key in keys:
+            linked = self.links.get(key)
+            if linked is None:
+                self.links[key] = self.made[key] = order
+            elif linked != order:
+                self.contest(order, linked)
+
+    def _assign_nameless(self, nameless: Sequence[tuple[Event, list[LinkKey]]]) -> None:
+        """Until no link is new: one nameless event may link what another needs."""
+        known = -1
+        while known != len(self.links):
+            known = len(self.links)
+            for event, keys in nameless:
+                order = self._linked(keys)
+                if order is not None:
+                    self.orders[event.key] = order
+                if order is not None and event.standing != UNCONFIRMED:
+                    self.join(keys, order)
+
+    def _linked(self, keys: Iterable[LinkKey]) -> str | None:
+        return next((self.links[key] for key in keys if key in self.links), None)
+
+    def _adopt(self, connection: PlainConnection) -> None:
+        """Orphans of the new links, and of the links that those orphans make in turn."""
+        if not self.orphans:
+            return
+        tried: set[LinkKey] = set()
+        while keys := self.made.keys() - tried:
+            tried |= keys
+            for kind in ("payment", "session"):
+                references = {reference for reference, of, _ in keys if of == kind}
+                sql = f"{ORPHANS}{kind} IN ({{}})"
+                self._adopt_rows(select_rows(connection, sql=sql, values=references))
+
+    def _adopt_rows(self, rows: Iterable[Orphan]) -> None:
+        for row, source, event_id, payment, session, standing in rows:
+            keys = keys_of_references(source, payment, session)
+            order = self._linked(keys)
+            if order is not None and row not in self.adopted:
+                self.adopted[row] = order
+                if standing != UNCONFIRMED:
+                    self.torn.add((source, event_id))
+                    self.join(keys, order)
+
+    def _contest_bodies(self, connection: PlainConnection) -> None:
+        """One event id in several orders: only now is it known which, nameless bodies included."""
+        if not self.torn:
+            return
+        rows = select_rows(
+            connection,
+            sql='SELECT source, event_id, "row", order_key, order_ref FROM events '
+            "WHERE standing <> 'unconfirmed' AND event_id IN ({})",
+            values={event_id for _, event_id in self.torn},
+        )
+        orders: dict[tuple[str, str], set[str | None]] = {key: set() for key in self.torn}
+        for source, event_id, row, order_key, order_ref in rows:
+            if (source, event_id) in orders:
+                order = order_ref or order_key or self.adopted.get(row)
+                orders[source, event_id].add(order)
+        for key, new in self.orders.items():
+            source, event_id, _ = key
+            if (source, event_id) in orders and key not in self.loose:
+                orders[source, event_id].add(new)
+        for found in orders.values():
+            for one, other in combinations(found, 2):
+                self.contest(one, other)
+
+
+def keys_of(event: Event) -> list[LinkKey]:
+    """The references of an event that lead to an order."""
+    return keys_of_references(event.source, event.payment, event.session)
+
+
+def keys_of_references(source: str, payment: str | None, session: str | None) -> list[LinkKey]:
+    """The same of what a record names."""
+    keys = []
+    if payment is not None:
+        keys.append((payment, "payment", source))
+    if session is not None:
+        keys.append((session, "session", source))
+    return keys

@@ -1,0 +1,166 @@
+"""The door's diary: deliveries and rejections, listed and shown."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.mapping import EVENT_SELECT, delivery_of
+from app.database.statements import Rows, stream
+from reconcile.instants import MILLISECOND, Instant
+from reconcile.ledger.events import Event
+
+_SHOWN = "id, received_at, source, verdict, digest, size, problem, headers"
+_BOTH = (
+    f"SELECT {_SHOWN}, event_id, pruned_at FROM deliveries UNION ALL "  # noqa: S608
+    f"SELECT {_SHOWN}, NULL AS event_id, NULL AS pruned_at FROM rejections"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiaryEntry:
+    """One arrival as the door judged it. Never its body."""
+
+    delivery_id: str
+    received_at: Instant
+    source: str
+    verdict: str
+    digest: str
+    size: int
+    problem: str | None
+    headers: str
+    event_id: str | None
+    pruned_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawDelivery:
+    """A stored delivery's own bytes, to be read again.
+
+    body   None where it was pruned; `kept` is then the event that was read from it
+    whole  of one of several events in one request: the whole body
+    lone   whether that is gone, and only the event's own bytes are left; `kept` is there then, too,
+           if they could be read
+    """
+
+    delivery_id: str
+    received_at: Instant
+    source: str
+    verdict: str
+    event_id: str | None
+    digest: str
+    headers: str
+    body: bytes | None
+    whole: bytes | None
+    pruned_at: Instant | None
+    kept: Event | None
+    lone: bool = False
+
+
+def _entry(row: Sequence[Any]) -> DiaryEntry:
+    return DiaryEntry(
+        delivery_id=row[0],
+        received_at=row[1],
+        source=row[2],
+        verdict=row[3],
+        digest=row[4],
+        size=row[5],
+        problem=row[6],
+        headers=row[7],
+        event_id=row[8],
+        pruned_at=row[9],
+    )
+
+
+async def list_diary(
+    connection: AsyncConnection, *, verdict: str | None, limit: int
+) -> list[DiaryEntry]:
+    """The latest arrivals, newest first, of all verdicts or of one."""
+    where = "" if verdict is None else "WHERE verdict = :verdict"
+    rows = await connection.execute(
+        text(f"SELECT * FROM ({_BOTH}) AS diary {where} ORDER BY id DESC LIMIT :limit"),  # noqa: S608
+        {"limit": limit} | ({} if verdict is None else {"verdict": verdict}),
+    )
+    return [_entry(row) for row in rows]
+
+
+async def find_in_diary(connection: AsyncConnection, delivery_id: str) -> DiaryEntry | None:
+    """One arrival by its id."""
+    rows = await connection.execute(
+        text(f"SELECT * FROM ({_BOTH}) AS diary WHERE id = :id"),  # noqa: S608
+        {"id": delivery_id},
+    )
+    row = rows.first()
+    return None if row is None else _entry(row)
+
+
+# The join only where there is no body, or it would look up every delivery there is.
+_RAW = (
+    "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.verdict, "  # noqa: S608
+    "deliveries.event_id, deliveries.digest, deliveries.headers, deliveries.body, "
+    "envelopes.body, deliveries.pruned_at, "
+    "CASE WHEN deliveries.envelope IS NOT NULL AND envelopes.body IS NULL THEN 1 ELSE 0 END, "
+    f"{EVENT_SELECT} FROM deliveries "
+    "LEFT JOIN envelopes ON envelopes.digest = deliveries.envelope LEFT JOIN events "
+    "ON (deliveries.body IS NULL OR deliveries.envelope IS NOT NULL AND envelopes.body IS NULL) "
+    "AND events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE {} ORDER BY deliveries.id"
+)
+_FIRST = "deliveries.body IS NOT NULL OR deliveries.verdict <> 'duplicate'"
+
+
+async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
+    """One delivery with its own bytes; None where there is none, or another holds its body."""
+    sql = _RAW.replace("{}", f"deliveries.id = :id AND ({_FIRST})")
+    row = (await connection.execute(text(sql), {"id": delivery_id})).first()
+    return None if row is None else _raw(row)
+
+
+async def raw_deliveries(
+    connection: AsyncConnection, *, at_once: int
+) -> AsyncIterator[list[RawDelivery]]:
+    """Every delivery that first brought its body, by arrival, about `at_once` at a time."""
+    async for rows in _by_arrival(stream(connection, _RAW.replace("{}", _FIRST), at_once=at_once)):
+        yield [_raw(row) for row in rows]
+
+
+def _raw(row: Sequence[Any]) -> RawDelivery:
+    source_of_event = row[12]
+    return RawDelivery(
+        delivery_id=row[0],
+        received_at=row[1],
+        source=row[2],
+        verdict=row[3],
+        event_id=row[4],
+        digest=row[5],
+        headers=row[6],
+        body=row[7],
+        whole=row[8],
+        pruned_at=row[9],
+        lone=bool(row[10]),
+        kept=None if source_of_event is None else delivery_of(row[11:]).event,
+    )
+
+
+async def _by_arrival(
+    partitions: AsyncIterator[Rows],
+) -> AsyncIterator[Rows]:
+    """Rows that come by id, put in the order of arrival: an id tells the millisecond and no more.
+
+    The rows of a partition's last millisecond wait for the next, which may bring more of them.
+    """
+    waiting: Rows = []
+    async for rows in partitions:
+        waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))
+        last = waiting[-1][1] // MILLISECOND
+        ready = [row for row in waiting if row[1] // MILLISECOND != last]
+        waiting = waiting[len(ready) :]
+        if ready:
+            yield ready
+    if waiting:
+        yield waiting

@@ -1,0 +1,88 @@
+"""Says of one refused delivery which known mistake would explain it. Nothing is accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.core.errors import NotFoundError, UsageError
+from app.core.text import counted
+from app.providers.doctor import Account, Diagnosis, Patient, diagnose
+from app.receiving.context import Desk
+from app.receiving.header_codec import read_headers
+from app.receiving.refusal_store import Rejection, find_rejection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosed:
+    """A refused delivery, why it was refused, and every mistake that would explain it."""
+
+    rejection: Rejection
+    diagnoses: list[Diagnosis]
+
+
+async def diagnose_delivery(
+    desk: Desk, delivery_id: str, *, accounts: Mapping[str, Account]
+) -> Diagnosed:
+    """Raises NotFoundError for no such rejection, UsageError where too little of it was kept."""
+    async with desk.store.reading() as connection:
+        rejection = await find_rejection(connection, delivery_id)
+    if rejection is None:
+        raise NotFoundError(
+            f"there is no refused delivery {delivery_id!r}: it was accepted, or is no longer kept"
+        )
+    if rejection.size != len(rejection.body):
+        raise UsageError(
+            f"only {len(rejection.body):,} of the {counted(rejection.size, 'byte')} of its body "
+            "were kept, so no signature can be tried; raise TALLYHOOK_REJECTED_BODY_BYTES for the "
+            "next one"
+        )
+    account = accounts.get(rejection.source)
+    if account is None:
+        found = [_unknown(rejection.source)]
+    elif rejection.verdict == "wrong_environment":
+        found = [_OTHER_ENVIRONMENT]
+    elif rejection.verdict == "wrong_account":
+        found = [_OTHER_ACCOUNT]
+    else:
+        others = [each for each in accounts.values() if each.name != account.name]
+        # Hundreds of signatures: not on the event loop's own thread.
+        found = await asyncio.to_thread(diagnose, account, others, _patient(rejection))
+    return Diagnosed(rejection=rejection, diagnoses=found)
+
+
+_OTHER_ENVIRONMENT = Diagnosis(
+    mistake="other_environment",
+    sentence="Its signature is right, and the event says that it is of the other environment: have "
+    "the provider send it to the installation that serves that one. If the event is misread, "
+    "correct [environment] in the profile and run `deliveries reverify`.",
+)
+
+
+_OTHER_ACCOUNT = Diagnosis(
+    mistake="other_account",
+    sentence="Its signature is right, under a key that all merchants of the provider share, and "
+    "the event names another account than this source's, or none. If it is yours after all, write "
+    "the account that your events name (`profiles show` tells where, under account.where) into the "
+    "source's ACCOUNT, and run `deliveries reverify`.",
+)
+
+
+def _unknown(name: str) -> Diagnosis:
+    return Diagnosis(
+        mistake="source_unknown",
+        sentence=f"No source is named {name}: configure TALLYHOOK_SOURCES__{name.upper()}__PROFILE "
+        "and its secret, or have the provider send to a name that is configured.",
+    )
+
+
+def _patient(rejection: Rejection) -> Patient:
+    kept = read_headers(rejection.headers)
+    return Patient(
+        headers=kept.headers,
+        body=rejection.body,
+        method=kept.method,
+        url=kept.url or f"/webhooks/{rejection.source}",
+        now=rejection.received_at,
+    )

@@ -1,0 +1,177 @@
+"""Due marks: when each order is to be folded, and how often something was said of it.
+
+One mechanism for new evidence and for deadlines: an order is due at an instant, or never. Its
+generation counts what was said; a fold that read an earlier one leaves the mark to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import PlainConnection, insert_rows, run, select_in
+from reconcile.instants import Instant
+
+NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
+"""The condition changes nothing but the way there: the index holds only marks that wait. Without it
+SQLite reads the mark of every order, for readiness and for each turn of a worker."""
+
+_RIGHT_MARKS = (
+    "INSERT INTO order_due (order_key, due_at, generation) "
+    "SELECT ledgers.order_key, ledgers.next_decision_at, coalesce(order_due.generation, 0) "
+    "FROM ledgers LEFT JOIN order_due ON order_due.order_key = ledgers.order_key "
+    "WHERE ledgers.order_key BETWEEN :first AND :last AND (order_due.order_key IS NULL "
+    "OR coalesce(order_due.due_at, -1) <> coalesce(ledgers.next_decision_at, -1)) "
+    "ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """An order's due mark when we looked: how much evidence it had, and when it was due."""
+
+    order: str
+    generation: int
+    due_at: Instant | None = None
+
+
+async def due_orders(connection: AsyncConnection, *, now: Instant, limit: int) -> list[Due]:
+    """Orders due at `now`, the longest waiting first."""
+    rows = await connection.execute(
+        text(
+            "SELECT order_key, generation, due_at FROM order_due "
+            "WHERE due_at <= :now ORDER BY due_at LIMIT :limit"
+        ),
+        {"now": now, "limit": limit},
+    )
+    return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
+
+
+async def claim_orders(
+    connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
+) -> list[Due]:
+    """Due orders for the caller to fold, which others pass over until an instant.
+
+    A claim is the mark itself, set to that instant: if the caller dies, the order comes due again;
+    if evidence arrives, it is due at once. Only PostgreSQL has several that fold.
+    """
+    rows = await connection.execute(
+        text(
+            # Materialized: joined as a subquery it may be run again for each row, and each time
+            # it passes over those that it has locked and takes the next.
+            "WITH taken AS MATERIALIZED (SELECT order_key FROM order_due "
+            "WHERE due_at <= :now ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED) "
+            "UPDATE order_due SET due_at=:until FROM taken "
+            "WHERE order_due.order_key = taken.order_key "
+            "RETURNING order_due.order_key, generation, order_due.due_at"
+        ),
+        {"now": now, "limit": limit, "until": until},
+    )
+    return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
+
+
+async def marks_of(
+    connection: AsyncConnection, orders: Iterable[str], *, to_write: bool = False
+) -> list[Due]:
+    """The due marks of these orders, due or not.
+
+    to_write  nobody else may change them until the transaction ends
+    """
+    sql = "SELECT order_key, generation, due_at FROM order_due WHERE order_key IN ({})"
+    if to_write and connection.dialect.name != "sqlite":
+        sql += " ORDER BY order_key FOR UPDATE"
+    rows = await select_in(connection, sql=sql, values=orders)
+    return [Due(order=row[0], generation=row[1], due_at=row[2]) for row in rows]
+
+
+async def unchanged(connection: AsyncConnection, marks: Sequence[Due]) -> list[Due]:
+    """Those of the marks that stand as they stood: no evidence has come, and nobody folded."""
+    standing = set(await marks_of(connection, [mark.order for mark in marks], to_write=True))
+    return [mark for mark in marks if mark in standing]
+
+
+async def next_due(connection: AsyncConnection) -> Instant | None:
+    """When the next order is due; None when none is waiting."""
+    row = (await connection.execute(text(NEXT_DUE))).one()
+    return cast(Instant | None, row[0])
+
+
+async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -> int:
+    """How many orders are due at `now` and not yet folded; no more than `enough`."""
+    row = await connection.execute(
+        text(
+            "SELECT count(*) FROM (SELECT 1 FROM order_due WHERE due_at <= :now LIMIT :enough) "
+            "AS found"
+        ),
+        {"now": now, "enough": enough},
+    )
+    return int(row.scalar_one())
+
+
+async def count_marks(connection: AsyncConnection) -> int:
+    """How many orders have a mark: all of which something was said."""
+    return int((await connection.execute(text("SELECT count(*) FROM order_due"))).scalar_one())
+
+
+async def put_marks_right(connection: AsyncConnection, *, first: str, last: str) -> None:
+    """Move the marks of the orders from `first` to `last` to what their ledgers say, and make those
+    that are missing.
+
+    Only for whoever has the database alone: evidence that came since the folds would be missed.
+    """
+    await connection.execute(text(_RIGHT_MARKS), {"first": first, "last": last})
+
+
+async def marks_without_reason(
+    connection: AsyncConnection, *, beyond: Instant, limit: int
+) -> list[str]:
+    """Orders that wait for an instant after `beyond` which is not their ledger's next decision."""
+    rows = await connection.execute(
+        text(
+            "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "
+            "ON ledgers.order_key = order_due.order_key WHERE order_due.due_at > :beyond AND "
+            "coalesce(ledgers.next_decision_at, -1) <> order_due.due_at LIMIT :limit"
+        ),
+        {"beyond": beyond, "limit": limit},
+    )
+    return [row[0] for row in rows]
+
+
+async def call_up(
+    connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
+) -> None:
+    """Set these due now if they still wait for an instant after `beyond`."""
+    marks = [
+        (mark.order, now, mark.generation)
+        for mark in await marks_of(connection, orders, to_write=True)
+        if mark.due_at is not None and mark.due_at > beyond
+    ]
+    if marks:
+        await run(connection, settle_marks, marks)
+
+
+async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
+    """Set every order due that has a mark."""
+    await connection.execute(
+        text("UPDATE order_due SET due_at=:now, generation=generation+1"), {"now": now}
+    )
+
+
+Mark = tuple[str, Instant | None, int]
+"""(order, when it is due next, the generation of the evidence that was folded)"""
+
+
+def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
+    """Move each mark to its order's next decision, unless evidence arrived in the meantime."""
+    insert_rows(
+        connection,
+        table="order_due",
+        columns=("order_key", "due_at", "generation"),
+        rows=marks,
+        conflict="ON CONFLICT (order_key) DO UPDATE SET due_at=excluded.due_at "
+        "WHERE order_due.generation=excluded.generation",
+    )

@@ -1,0 +1,236 @@
+"""POST /webhooks/{source}: the way of every delivery.
+
+A plain ASGI endpoint: it reads the body under a running cap, hands everything to
+`receive_delivery`, and writes the answer. A refused encoding is answered here: what we will not
+inflate we cannot verify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final, NamedTuple
+
+import structlog
+from starlette.types import Message, Receive, Scope, Send
+
+from app.core.metrics import Metrics
+from app.core.problems import MEDIA_TYPE, problem_body
+from app.receiving.receive import (
+    RETRY_AFTER_S,
+    Answer,
+    Door,
+    Incoming,
+    receive_delivery,
+)
+
+log = structlog.get_logger()
+
+Header = tuple[bytes, bytes]
+
+_JSON: Final[Header] = (b"content-type", b"application/json")
+_PROBLEM: Final[Header] = (b"content-type", MEDIA_TYPE.encode())
+_CLOSE: Final[Header] = (b"connection", b"close")
+
+_DETAILS: Final = {
+    401: ("signature_invalid", "The signature or its age was not accepted."),
+    403: ("wrong_environment", "The event belongs to another environment than this endpoint."),
+    404: ("source_unknown", "No source of this name receives webhooks here."),
+    405: ("method_not_allowed", "This source does not send that method; see the Allow header."),
+    413: ("body_too_large", "The body is larger than this endpoint accepts."),
+    415: ("encoding_unsupported", "Send the body as it was signed, without a Content-Encoding."),
+    429: ("too_many_rejections", "Too many requests came that nothing proves genuine; wait."),
+    431: ("headers_too_large", "The header fields are larger than this endpoint accepts."),
+    503: ("not_stored", "The delivery could not be stored now; send it again."),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bytes that a request may bring, and all long bodies together; each is a setting."""
+
+    max_body_bytes: int
+    max_header_bytes: int
+    max_bodies_bytes: int
+
+
+FREE_BYTES: Final = 65_536
+"""Of each body not counted among the long ones: an event has room in it, and so always a place."""
+
+TOO_MANY_RETRY_S: Final = 60
+"""When to come again after a 429: by then the address has its whole allowance back."""
+
+_RETRY_AFTER: Final[dict[int, Header]] = {
+    429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),
+    503: (b"retry-after", b"%d" % RETRY_AFTER_S),
+}
+
+
+class ClientGone(Exception):
+    """The sender hung up before the body was complete."""
+
+
+class NoRoom(Exception):
+    """So many long bodies are coming in that there is no room for another."""
+
+
+class Webhooks:
+    """The endpoint. One instance serves all sources."""
+
+    def __init__(self, door: Door, *, limits: Limits, metrics: Metrics) -> None:
+        self.door = door
+        self._limits = limits
+        self.metrics = metrics
+        self._long_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One delivery."""
+        began = perf_counter()
+        headers = scope["headers"]
+        source, address = scope["path_params"]["source"], _address(scope)
+        refused = self._refused(headers)
+        if scope["method"] != "POST" and not self._hears(source, scope["method"]):
+            await _send(send, _problem(405, self._allowed(source)))
+            return
+        try:
+            body = None if refused else await self._body(headers, receive)
+        except ClientGone:
+            return
+        except NoRoom:
+            refused, body = 503, None
+        if refused is not None:
+            status, code = self._refusal(refused, address)
+            self.metrics.count(source, code, perf_counter() - began)
+            if status == 503:
+                self.metrics.count_not_stored(code)
+            await _send(send, _problem(status))
+            return
+        incoming = Incoming(source, headers, body, _url(scope), address, scope["method"])
+        answer = await receive_delivery(self.door, incoming)
+        self.metrics.count(incoming.source, answer.verdict, perf_counter() - began)
+        if answer.reason is not None:
+            self.metrics.count_not_stored(answer.reason)
+        await _send(send, _written(answer))
+
+    def _hears(self, source: str, method: str) -> bool:
+        known = self.door.sources.get(source)
+        return known is not None and method in known.methods
+
+    def _allowed(self, source: str) -> Header:
+        known = self.door.sources.get(source)
+        methods = ["POST"] if known is None else sorted(known.methods)
+        return (b"allow", ", ".join(methods).encode("ascii"))
+
+    def _refused(self, headers: list[Header]) -> int | None:
+        """The status for what is refused by its headers alone."""
+        size = 0
+        for name, value in headers:
+            size += len(name) + len(value)
+            if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+                return 415
+        return 431 if size > self._limits.max_header_bytes else None
+
+    def _refusal(self, status: int, address: str) -> tuple[int, str]:
+        """Status and code for what is refused unread, within the allowance of its address."""
+        if status == 503:
+            return status, "no_room"
+        fate = self.door.rejection_rate.fate(address)
+        code, _ = _DETAILS[429 if fate == "too_many" else status]
+        if fate == "kept":
+            log.info("delivery refused by its headers", status=status, reason=code)
+        return (429 if fate == "too_many" else status), code
+
+    async def _body(self, headers: list[Header], receive: Receive) -> bytes | None:
+        """The body's bytes; None once they go over the cap. Nothing beyond the cap is kept."""
+        if _declared(headers) > self._limits.max_body_bytes:
+            return None
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            body: bytes = message.get("body", b"")
+            return body if len(body) <= self._limits.max_body_bytes else None
+        return await self._long_body(message, receive)
+
+    async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
+        """A body in several parts. Raises NoRoom when those under way are too much together."""
+        body, counted = bytearray(), 0  # kept by themselves, tiny parts take twenty times the room
+        try:
+            while True:
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                body += message.get("body", b"")
+                if len(body) > self._limits.max_body_bytes:
+                    return None
+                self._long_bytes -= counted
+                counted = max(0, len(body) - FREE_BYTES)
+                self._long_bytes += counted
+                if counted and self._long_bytes > self._limits.max_bodies_bytes:
+                    raise NoRoom
+                if not message.get("more_body", False):
+                    return bytes(body)
+                message = await receive()
+        finally:
+            self._long_bytes -= counted
+
+
+def _declared(headers: list[Header]) -> int:
+    """What the sender says the body's length will be; 0 where it does not say."""
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            return int(value[:19])
+    return 0
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _url(scope: Scope) -> str:
+    """The path and query as requested. Schemes that sign a URL get their own from the profile."""
+    query = scope.get("query_string", b"")
+    path: str = scope["path"]
+    return f"{path}?{query.decode('latin-1')}" if query else path
+
+
+class Written(NamedTuple):
+    """An answer as HTTP has it."""
+
+    status: int
+    headers: Sequence[Header]
+    body: bytes
+
+
+def _written(answer: Answer) -> Written:
+    """Ours in our form, a provider's own in its form."""
+    if answer.status >= 300:
+        return _problem(answer.status)
+    if answer.reply is not None:
+        reply = answer.reply
+        return Written(reply.status, [*reply.headers, _length(reply.body)], reply.body)
+    body = b'{"verdict": "%b", "delivery": "%b"}' % (
+        (answer.verdict or "").encode(),
+        answer.delivery_id.encode(),
+    )
+    return Written(answer.status, (_JSON, _length(body)), body)
+
+
+def _length(body: bytes) -> Header:
+    return b"content-length", b"%d" % len(body)
+
+
+def _problem(status: int, *more: Header) -> Written:
+    code, detail = _DETAILS[status]
+    body = problem_body(status, code, detail)
+    headers = [_PROBLEM, _length(body), *more]
+    if status in _RETRY_AFTER:
+        headers.append(_RETRY_AFTER[status])
+    if status in (413, 415, 431):
+        headers.append(_CLOSE)  # the rest of the body is not worth reading
+    return Written(status, headers, body)
+
+
+async def _send(send: Send, answer: Written) -> None:
+    status, headers, body = answer
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

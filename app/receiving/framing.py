@@ -1,0 +1,98 @@
+"""What lies in a row of the inbox: requests as they came, framed one behind the other.
+
+Each is the sizes of its head and of its body, a head in JSON, and the body. A head is `[id, at,
+source, headers, url]` of a delivery, and `[id, at, source, headers, verdict, digest, size,
+problem]` of a refused request.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.receiving.refusal_store import Rejection
+from reconcile.instants import Instant
+
+_SIZES: Final = struct.Struct(">II")
+"""Bytes of a head, and of its body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One accepted request as it came. headers: as in `Arrival`; url: its address, without
+    secrets."""
+
+    delivery_id: str
+    received_at: Instant
+    source: str
+    headers: str
+    body: bytes
+    url: str = ""
+
+
+Item = Received | Rejection
+
+
+class DamagedRow(ValueError):
+    """A row's bytes are not what was framed."""
+
+
+def framed(items: Sequence[Item]) -> bytes:
+    """The bytes of a row that holds these."""
+    return b"".join([_framed(item) for item in items])
+
+
+def _framed(item: Item) -> bytes:
+    head: list[Any] = [item.delivery_id, item.received_at, item.source, item.headers]
+    if isinstance(item, Received):
+        head.append(item.url)
+    else:
+        head += [item.verdict, item.digest, item.size, item.problem]
+    written = json.dumps(head, separators=(",", ":")).encode("ascii")
+    return _SIZES.pack(len(written), len(item.body)) + written + item.body
+
+
+def items_in(records: bytes) -> Iterator[Item]:
+    """What was framed. Raises DamagedRow."""
+    at = 0
+    while at < len(records):
+        try:
+            head_bytes, body_bytes = _SIZES.unpack_from(records, at)
+            at += _SIZES.size
+            head = json.loads(records[at : at + head_bytes])
+            at += head_bytes
+            body = records[at : at + body_bytes]
+            at += body_bytes
+            if at > len(records):
+                raise DamagedRow("a record ends beyond its row")
+            yield _item(head, body)
+        except (struct.error, ValueError, TypeError, KeyError) as error:
+            raise DamagedRow("a row of the inbox is not what was written") from error
+
+
+def _item(head: list[Any], body: bytes) -> Item:
+    delivery_id, received_at, source, headers, *rest = head
+    if len(rest) == 1:
+        return Received(
+            delivery_id=delivery_id,
+            received_at=received_at,
+            source=source,
+            headers=headers,
+            body=body,
+            url=rest[0],
+        )
+    verdict, digest, size, problem = rest
+    return Rejection(
+        delivery_id=delivery_id,
+        received_at=received_at,
+        source=source,
+        verdict=verdict,
+        digest=digest,
+        size=size,
+        headers=headers,
+        body=body,
+        problem=problem,
+    )

@@ -1,0 +1,322 @@
+"""One connection: uvicorn's, with deadlines, a bound on its head, and no doubt about its framing.
+
+A request that two programs could read in two ways is refused, and its connection closed, because
+what is behind it may be taken for a second request (RFC 9112, sections 3.2, 6.1 and 11.2).
+The parser refuses most of them by itself; what it lets through is refused here. What was complete
+before a doubtful head still gets its answer; where the doubt is inside a body, that connection is
+broken off, whatever was before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from app.core.problems import MEDIA_TYPE, problem_body
+from app.receiving.connection_limits import Gate
+from app.receiving.receive import RETRY_AFTER_S
+
+_HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
+
+UNREAD_BYTES: Final = 16_384
+"""What a reader must take in the time it has: as much as may wait before we stop writing."""
+
+LINGER_S: Final = 2.0
+LINGER_BYTES: Final = 12 * 1024 * 1024
+"""What is read and thrown away after an answer that came before the body's end: a socket that is
+closed with bytes in it takes the answer back, and the sender never learns why (RFC 9112, 9.6).
+Most senders write all of a body before they read; a body of ten million bytes has room in it."""
+
+KERNEL_BYTES: Final = 65_536
+"""What the kernel may hold of answers for one reader; left alone it grows to megabytes."""
+
+MAX_PIPELINED: Final = 2
+"""Requests that may wait behind one that is being answered. Nobody who delivers events sends any;
+each takes more than two kilobytes before anything of it is verified."""
+
+
+@lru_cache(maxsize=64)  # a service has one name, or a few
+def _is_host(value: bytes) -> bool:
+    return _HOST.fullmatch(value) is not None
+
+
+def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
+    """A whole answer, made once: whoever is refused by the thousand costs one write each."""
+    body = problem_body(status, code, detail)
+    lines = [
+        b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()),
+        b"content-type: " + MEDIA_TYPE.encode(),
+        b"content-length: %d" % len(body),
+        b"connection: close",
+        *([more] if more else []),
+    ]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+_MALFORMED = _answer(400, "request_malformed", "The request is not well-formed HTTP/1.1.")
+_HEAD = _answer(
+    431, "headers_too_large", "The header fields are larger than this endpoint accepts."
+)
+_BUSY = _answer(
+    503,
+    "too_many_connections",
+    "Too many connections are open; come again in a moment.",
+    more=b"retry-after: %d" % RETRY_AFTER_S,
+)
+
+
+class AmbiguousRequest(Exception):
+    """A request whose end, or whose addressee, could be taken for another."""
+
+
+class TooManyPipelined(Exception):
+    """More requests at once than are taken; those before it are answered."""
+
+
+class _Answering:
+    """The transport as it is given to whoever answers: to close it is to hang up."""
+
+    __slots__ = ("_connection", "_transport")
+
+    def __init__(self, connection: GuardedConnection) -> None:
+        self._connection = connection
+        self._transport = connection.transport
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():  # else uvloop raises
+            self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._connection.hang_up()
+
+
+class GuardedConnection(HttpToolsProtocol):
+    """One connection under a gate's limits. Subclassed for each server by `guarded`."""
+
+    # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
+    # its keys, and every connection would take a kilobyte more.
+    __slots__ = (
+        "_deaf",
+        "_fields",
+        "_idle_since",
+        "_lingers",
+        "_owed_since",
+        "_stage",
+        "_thrown_away",
+        "_unframed",
+        "_unread",
+    )
+
+    gate: Gate
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let in, or told that there are too many."""
+        super().connection_made(transport)
+        transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES
+        )
+        transport.set_write_buffer_limits(high=UNREAD_BYTES)
+        self._owed_since: float | None = self.loop.time()
+        self._idle_since: float | None = None
+        self._unread: tuple[int, float] | None = None
+        self._stage, self._fields, self._unframed = "", 0, 0
+        self._lingers: float | None = None
+        self._thrown_away = 0
+        self._deaf = not self.gate.admits(self, self.client[0] if self.client else "")
+        if self._deaf:
+            transport.write(_BUSY)
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone, whoever ended it, and all that it held: the requests that still waited refer to it
+        and it to them, which only the cycle collector would find, and that looks seldom."""
+        self.gate.leaves(self)
+        super().connection_lost(exc)
+        self.pipeline.clear()
+        self.cycle = None  # type: ignore[assignment]
+
+    # --- receiving --------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request; of no request any more once one was refused."""
+        if self._deaf:
+            self._throw_away(len(data))
+            return
+        self._idle_since = None
+        if self._owed_since is None:
+            self._owed_since = self.loop.time()
+        self._unframed += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Ignored, as RFC 9110 (7.8) allows; the bytes behind it are of no protocol we speak.
+            self._deaf = True
+            self.cycle.keep_alive = False
+        except httptools.HttpParserError:
+            self._refuse(_MALFORMED, "malformed")
+        else:
+            if self._unframed > self.gate.limits.max_head_bytes:
+                self._refuse(_HEAD, "head_too_large")
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The sender will send no more (FIN). What it sent whole is still answered, then we close
+        (RFC 9112, 9.6); of a request that has not come whole nothing more can be made. True keeps
+        our side open."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        cycle.keep_alive = False  # the last that came: those before it are answered, too
+        return True
+
+    def on_message_begin(self) -> None:
+        """A request begins: from now on its sender owes us the rest."""
+        super().on_message_begin()
+        self._stage = "head"
+        if self._owed_since is None:
+            self._owed_since = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        """The head is complete: refused unless its framing and its addressee are certain."""
+        version = self.parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise AmbiguousRequest("a version without header fields, or of the future")
+        hosts = 0
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+                if not _is_host(value):
+                    raise AmbiguousRequest("a host that is none")
+            elif name == b"transfer-encoding" and value.lower() != b"chunked":
+                raise AmbiguousRequest("a coding other than chunked")
+        if hosts != 1 and (hosts or version != "1.0"):
+            raise AmbiguousRequest("no host, or several")
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise TooManyPipelined
+        super().on_headers_complete()
+        self._stage, self._fields = "body", len(self.headers)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """The application begins to answer."""
+        cycle.transport = cast(Any, _Answering(self))
+        super()._start_asgi_task(cycle, app)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._unframed = 0
+        if self.cycle.response_complete:
+            self._throw_away(len(body))
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The whole request is here: now we owe the answer."""
+        if len(self.headers) != self._fields:
+            raise AmbiguousRequest("header fields behind the body, where nobody looks for them")
+        self._stage, self._unframed = "", 0
+        self._owed_since = None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer is out. A request behind it had to wait for us; its time begins now.
+
+        In place of uvicorn's, which sets a timer for the rest that may follow: the gate looks at
+        all connections anyway, and a timer costs every delivery.
+        """
+        now = self.loop.time()
+        if self._owed_since is not None:
+            self._owed_since = now
+        self.server_state.total_requests += 1
+        if self.transport.is_closing() or self._lingers is not None:
+            return
+        self._thrown_away = 0
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._idle_since = now
+
+    def hang_up(self) -> None:
+        """Close after an answer. Who is still sending the body has some time to read it."""
+        if self._deaf or not self.cycle.more_body or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._deaf = True
+        self._lingers = self.loop.time()
+        self.transport.write_eof()
+        self.flow.resume_reading()
+
+    def _throw_away(self, count: int) -> None:
+        """What comes of a body after its answer, be the connection one that is kept or not."""
+        self._thrown_away += count
+        if self._thrown_away > LINGER_BYTES:
+            self.transport.close()
+
+    def _refuse(self, answer: bytes, reason: str) -> None:
+        """Take nothing more. Whole requests before this one get their answers; this gets one at
+        most, and nothing behind it any."""
+        self._deaf = True
+        self.gate.refused[reason] += 1
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        in_body = self._stage == "body"
+        if cycle is not None and not cycle.response_complete and not in_body:
+            cycle.keep_alive = False
+        elif cycle is not None and in_body and (cycle.response_started or self.pipeline):
+            self.abort()
+        else:
+            self.transport.write(answer)
+            self.transport.close()
+
+    # --- deadlines --------------------------------------------------------------------------------
+
+    def overdue(self, now: float) -> str | None:
+        """Why the connection must go: the sender or the reader has taken too long.
+
+        One that has rested too long between requests is closed here: that is nobody's fault.
+        """
+        limits = self.gate.limits
+        if self._lingers is not None and now - self._lingers > LINGER_S:
+            self.transport.close()
+        if self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
+            self._idle_since = None
+            self.transport.close()
+        if self._owed_since is not None and now - self._owed_since > limits.receive_deadline_s:
+            # While an answer is being made, what is pipelined behind it has to wait for us.
+            cycle = cast("RequestResponseCycle | None", self.cycle)
+            if not self.pipeline and (cycle is None or cycle.response_complete or cycle.more_body):
+                return "receive_deadline"
+        return self._reader_overdue(now)
+
+    def _reader_overdue(self, now: float) -> str | None:
+        waiting = self.transport.get_write_buffer_size()
+        if not waiting:
+            self._unread = None
+        elif self._unread is None or waiting <= self._unread[0] - UNREAD_BYTES:
+            self._unread = (waiting, now)
+        elif now - self._unread[1] > self.gate.limits.send_deadline_s:
+            return "send_deadline"
+        return None
+
+    def resume_writing(self) -> None:
+        """The reader has taken most of what was waiting."""
+        self._unread = None
+        super().resume_writing()
+
+    def abort(self) -> None:
+        """Close now, whatever is still to be sent."""
+        self._deaf = True
+        self.transport.abort()
+
+
+def guarded(gate: Gate) -> type[asyncio.Protocol]:
+    """The class of connections that a server under this gate makes."""
+    return type("Connection", (GuardedConnection,), {"gate": gate})

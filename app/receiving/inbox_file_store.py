@@ -1,0 +1,229 @@
+"""The inbox of an SQLite database: a file beside it, with one writer.
+
+It is made, looked at and synced as the database itself is, before anything is acknowledged. The
+file carries an id of its own, and the database keeps that id with its position: a file that was
+made anew, or is another database's, is not taken for read. One that was emptied, or put back from
+an older copy, cannot give a number again that was read under it: before anything is kept, the next
+number is set above the position.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.core.errors import ConfigurationError
+from app.core.ids import new_id
+from app.database.engine import reading_engine, writing_engine
+from app.database.faults import as_store_error, driver_errors
+from app.database.integrity import damage
+from app.database.place import Place
+from app.database.space import MIB, Space
+from app.database.statements import PlainConnection, run
+from app.database.wal import LogLength
+from app.database.writer import Writer
+from app.receiving.inbox_store import IDENTITY, delete_up_to, last_number
+
+FOLD_PAGES: Final = 1_000
+"""Pages of 4 KiB in its log before it is folded into the file: 4 MB. What is read is deleted within
+a second, so few pages change again and again, and a fold holds a sender up for a moment only."""
+
+SUFFIX: Final = ".inbox"
+"""What its name has beyond the database's."""
+
+LOOKED_AT_FIRST: Final = 64 * MIB
+"""Bytes up to which all of the file is looked at before anything is acknowledged."""
+
+ENVIRONMENT: Final = "environment"
+"""The fact that says which environment the file is of."""
+
+READERS: Final = 2
+"""Reading connections."""
+
+_TABLES: Final = ("inbox", "meta", "counters")
+
+MADE: Final = "571bc90e57d35c976232b194c21c639af2cb1b3d5375351e995c3392d7f874a6"
+"""Digest of the schema of the file: no trigger or table that is not ours takes part in a write."""
+
+_OBJECTS: Final = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+
+
+class InboxFile:
+    """The file. Nothing is opened before it is needed."""
+
+    def __init__(self, database: Path, *, low_water_mib: int) -> None:
+        self.path = path_of(database)
+        self._url = f"sqlite+aiosqlite:///{self.path}"
+        self._low_water_mib = low_water_mib
+        self._log = LogLength(self.path, fold_pages=FOLD_PAGES)
+
+    @cached_property
+    def _reader(self) -> AsyncEngine:
+        return reading_engine(self._url, readers=READERS)
+
+    @cached_property
+    def writer(self) -> Writer:
+        """The one connection that writes; for who holds the database's lock of those that serve."""
+        return Writer(
+            writing_engine(self._url),
+            lock=None,
+            log=self._log,
+            place=Place(self.path),
+            space=Space(self.path.absolute().parent, low_water_mib=self._low_water_mib),
+        )
+
+    def _judged(self, error: Exception) -> Exception:
+        if "writer" in vars(self):
+            return self.writer.judged(error)
+        return as_store_error(error) or error
+
+    def is_there(self) -> bool:
+        """Whether there is such a file."""
+        return self.path.exists()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A connection on one consistent snapshot. Raises StoreUnavailable without one."""
+        try:
+            async with self._reader.connect() as connection, connection.begin():
+                yield connection
+        except driver_errors() as error:
+            raise self._judged(error) from error
+
+    async def open(self, environment: str, *, known: str | None) -> str:
+        """Make it, if it is not there, and see that it is ours. Returns its id.
+
+        environment  what it is stamped with, and must be
+        known        the id that the database has read from; None: none yet
+
+        For who holds the database's lock of those that serve. Raises ConfigurationError for a file
+        that is not this database's.
+        """
+        if not self.path.exists():
+            if known is not None:
+                raise _not_this_one(f"the inbox {self.path} is gone")
+            # SQLite gives its log the mode of the file; it would let everyone read both.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        async with self.writer.transaction() as connection:
+            if not await run(connection, _objects):
+                await connection.run_sync(_create)
+                await run(connection, _stamp, environment)
+            elif await run(connection, _made) != MADE:
+                raise ConfigurationError(
+                    [f"TALLYHOOK_DATABASE_URL: {self.path} is no inbox of ours; move it away"]
+                )
+            identity, stamp = await run(connection, _stamped)
+        if stamp != environment:
+            raise ConfigurationError(
+                [f"TALLYHOOK_ENVIRONMENT: the inbox {self.path} belongs to {stamp}; move it away"]
+            )
+        if known not in (None, identity):
+            raise _not_this_one(f"the inbox {self.path} is not the one that this database reads")
+        return identity
+
+    def is_small(self) -> bool:
+        """Whether all of it can be looked at before anything is acknowledged."""
+        return self.path.stat().st_size <= LOOKED_AT_FIRST
+
+    async def begin_after(self, position: int) -> None:
+        """Set the next number above the position and above every row; on a full disk too."""
+        async with self.writer.transaction() as connection:
+            await run(connection, _begin_after, position)
+
+    async def empty(self, position: int) -> bool:
+        """Leave nothing of the rows up to a position, in the log either. For who holds the
+        database's lock of those that serve."""
+        await self.writer.commit(delete_up_to, position)
+        return await self.writer.checkpoint()
+
+    async def damage(self) -> list[str]:
+        """What is wrong with the file, one sentence each."""
+        async with self.reading() as connection:
+            return await damage(connection)
+
+    async def close(self) -> None:
+        """Give everything back. Harmless where it was never opened."""
+        made = vars(self)
+        closing: list[Callable[[], Awaitable[None]]] = []
+        if "_reader" in made:
+            closing.append(self._reader.dispose)
+        if "writer" in made:
+            # See `Store.close` for why the writer is the first to close after an error.
+            closing.insert(0 if self.writer.poison else len(closing), self.writer.close)
+        for close in closing:
+            await close()
+        self._log.close()
+
+
+def identity_at(database: Path) -> str | None:
+    """The id of the inbox beside a database; None where there is none that can be read."""
+    path = path_of(database)
+    if not path.exists():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:
+            sql = "SELECT value FROM meta WHERE name=?"
+            row = inbox.execute(sql, (IDENTITY,)).fetchone()
+    except sqlite3.Error:
+        return None
+    return None if row is None else str(row[0])
+
+
+def path_of(database: Path) -> Path:
+    """Where the inbox of a database is."""
+    return database.with_name(database.name + SUFFIX)
+
+
+def _objects(connection: PlainConnection) -> list[tuple[str, str, str]]:
+    return sorted((kind, name, sql or "") for kind, name, sql in connection.ask(_OBJECTS))
+
+
+def _create(connection: Connection) -> None:
+    from app.database.tables import metadata  # a fifth of a start, and only once in a file's life
+
+    metadata.create_all(connection, tables=[metadata.tables[name] for name in _TABLES])
+
+
+def _made(connection: PlainConnection) -> str:
+    said = "".join(f"{kind} {name} {sql}\n" for kind, name, sql in _objects(connection))
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _stamp(connection: PlainConnection, environment: str) -> None:
+    for name, value in ((IDENTITY, new_id("inbox_", 0)), (ENVIRONMENT, environment)):
+        connection.ask("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))
+
+
+def _stamped(connection: PlainConnection) -> tuple[str, str]:
+    rows = connection.ask("SELECT name, value FROM meta")
+    facts = {str(name): str(value) for name, value in rows}
+    return facts[IDENTITY], facts[ENVIRONMENT]
+
+
+def _not_this_one(what: str) -> ConfigurationError:
+    return ConfigurationError(
+        [
+            f"TALLYHOOK_DATABASE_URL: {what}; put the right one back, or say with `tallyhook db "
+            "adopt-inbox` that this database goes on with what is there"
+        ]
+    )
+
+
+def _begin_after(connection: PlainConnection, position: int) -> None:
+    given = last_number(connection)
+    ((highest,),) = connection.ask("SELECT coalesce(max(seq), 0) FROM inbox")
+    if given >= max(position, highest):
+        return
+    connection.ask("DELETE FROM sqlite_sequence WHERE name='inbox'")
+    connection.ask(
+        "INSERT INTO sqlite_sequence (name, seq) VALUES ('inbox', ?)", (max(position, highest),)
+    )

@@ -1,0 +1,243 @@
+"""Group commit: many requests share a row of the inbox; none is answered before it is durable.
+
+A request hands in what came and waits. One task takes whatever has gathered, writes it in one
+transaction and then tells each request. While the disk works, the next batch gathers, so batches
+grow with the load and nothing waits for a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from app.core.errors import StorePoisoned, StoreUnavailable
+from app.database.statements import run
+from app.receiving.framing import Item, Received
+from app.receiving.inbox_store import keep_row
+from app.receiving.inbox_writer_store import InboxWriter
+
+log = structlog.get_logger()
+
+PATIENCE_S: Final = 2.5
+"""How long a batch may take until its senders are told to come again: a provider hangs up on who
+says nothing, some after five seconds. Whoever comes just after one has begun may wait for two."""
+
+FAULTS: Final = 3
+"""Batches in a row that could not be written, after which the store is taken for faulty: one alone
+may be the fault of what was in it."""
+
+ROW_BYTES: Final = 8 * 1024 * 1024
+"""Of bodies in one row, if it holds more than one: a reader has some rows in memory."""
+
+_SLOW: Final = "the store has not finished a write for some seconds; try again"
+
+
+_Waiting = tuple[Item, asyncio.Future[None]]
+
+
+class Journal:
+    """The queue in front of the writer. `run` must be running for `submit` to return."""
+
+    def __init__(
+        self,
+        inbox: InboxWriter,
+        *,
+        queue_limit: int,
+        batch_limit: int,
+        on_commit: Callable[[int], None],
+    ) -> None:
+        """queue_limit: arrivals that may wait; beyond it they are refused, never dropped silently.
+        batch_limit: arrivals in one transaction, which bounds how long the others wait.
+        on_commit: called with the number of arrivals after each commit.
+        """
+        self._inbox = inbox
+        self._queue_limit = queue_limit
+        self._batch_limit = batch_limit
+        self._on_commit = on_commit
+        self._waiting: deque[_Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._under_way: list[_Waiting] = []
+        self._closing = False
+        self.stalled: str | None = None
+        """Why nothing is taken at present, one sentence: a write takes too long. None otherwise."""
+        self.committed = 0
+        """Arrivals committed since the start."""
+        self.faults = 0
+        """Batches of deliveries in a row that could not be written; 0 after one that was."""
+
+    @property
+    def depth(self) -> int:
+        """Arrivals and rejections that wait to be written."""
+        return len(self._waiting)
+
+    async def submit(self, item: Item) -> None:
+        """Returns once the item is durably committed.
+
+        Raises StoreUnavailable when the queue is full or the store cannot write now, StorePoisoned
+        when it never will again. In both cases the item may or may not have been kept.
+        """
+        if self.stalled is not None:
+            raise StoreUnavailable(self.stalled, reason="slow")
+        # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
+        arrives = isinstance(item, Received)
+        limit = self._queue_limit if arrives else (self._queue_limit + 1) // 2
+        if len(self._waiting) >= limit or self._closing:
+            raise StoreUnavailable(
+                "too many deliveries are waiting to be written; try again",
+                reason="stopping" if self._closing else "queue",
+            )
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self._waiting:
+            self._wake.set()
+        self._waiting.append((item, answer))
+        await answer
+
+    async def run(self) -> None:
+        """Write batches until `close` was called and nothing waits."""
+        while not (self._closing and not self._waiting):
+            await self._wake.wait()
+            self._wake.clear()
+            await asyncio.sleep(0)  # lets every request that is ready hand in its arrival
+            while self._waiting:
+                await self._write(self._take())
+
+    def close(self) -> None:
+        """Take nothing more; `run` ends when all that waits is written."""
+        self._closing = True
+        self._wake.set()
+
+    def abandon(self) -> None:
+        """Take nothing more, and refuse what waits: nobody is there to write it any more."""
+        self.close()
+        while self._waiting:
+            _, answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_exception(
+                    StoreUnavailable("nothing is written any more; try again", reason="stopping")
+                )
+
+    def _take(self) -> list[_Waiting]:
+        taken, size = [self._waiting.popleft()], 0
+        while self._waiting and len(taken) < self._batch_limit:
+            size += len(taken[-1][0].body)
+            if size + len(self._waiting[0][0].body) > ROW_BYTES:
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def _write(self, batch: list[_Waiting]) -> None:
+        told: Exception | None = None
+        loop = asyncio.get_running_loop()
+        began, self._under_way = loop.time(), batch
+        patience = loop.call_later(PATIENCE_S, self._lose_patience)
+        try:
+            await self._commit([item for item, _ in batch])
+        except Exception as error:
+            # Every request learns of it and answers 503; the writer has judged how bad it is.
+            told = self._failed(batch, error)
+        else:
+            self._wrote(batch)
+        finally:
+            patience.cancel()
+        self._under_way = []
+        if self.stalled is None:
+            # The next batch is on its way to the disk before these are answered.
+            loop.call_soon(_tell, [answer for _, answer in batch], told)
+            return
+        self.stalled = None
+        log.warning(
+            "the slow write has ended",
+            batch=len(batch),
+            seconds=round(loop.time() - began, 1),
+            error_class=None if told is None else type(told).__name__,
+        )
+
+    def _failed(self, batch: list[_Waiting], error: Exception) -> Exception:
+        """What the senders of a batch are told that could not be written."""
+        if _brings_deliveries(batch):
+            self.faults += 1
+            if self.faults == FAULTS:
+                log.error(
+                    "deliveries cannot be written", count=FAULTS, error_class=_class_of(error)
+                )
+        if isinstance(error, StoreUnavailable | StorePoisoned):
+            return error
+        log.error("a batch was refused by the database", batch=len(batch), exc_info=error)
+        return StoreUnavailable(
+            "the database refuses to store this; see the log, then try again", reason="refused"
+        )
+
+    def _wrote(self, batch: list[_Waiting]) -> None:
+        if self.faults and _brings_deliveries(batch):
+            self._mended()
+
+    def _mended(self) -> None:
+        if self.faults >= FAULTS:
+            log.info("deliveries can be written again")
+        self.faults = 0
+
+    async def still_faulty(self) -> str | None:
+        """Why deliveries cannot be written, where several batches in a row could not, one sentence;
+        None where they can. A delivery of nobody's is then written, and taken back."""
+        if self.faults < FAULTS:
+            return None
+        try:
+            async with self._inbox.writer.transaction() as connection:
+                await run(connection, keep_row, [_TRIAL])
+                raise _TakenBack
+        except _TakenBack:
+            self._mended()
+            return None
+        except Exception as error:
+            return (
+                f"the last {self.faults} batches of deliveries could not be written "
+                f"({_class_of(error)}): run `tallyhook db check`, and see the log"
+            )
+
+    def _lose_patience(self) -> None:
+        """Tell all that wait to come again, those too whose batch is under way: what becomes of it
+        nobody knows yet. What has not been begun is let go, and nothing more is taken meanwhile."""
+        self.stalled = _SLOW
+        log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
+        waiting = [*self._under_way, *self._waiting]
+        self._waiting.clear()
+        _tell([answer for _, answer in waiting], StoreUnavailable(self.stalled, reason="slow"))
+
+    async def _commit(self, items: list[Item]) -> None:
+        await self._inbox.keep(items)
+        self.committed += sum(isinstance(item, Received) for item in items)
+        self._on_commit(len(items))
+
+
+class _TakenBack(Exception):
+    """Ends a trial, so that nothing of it is kept."""
+
+
+_TRIAL: Final = Received(
+    delivery_id="dlv_trial", received_at=0, source="trial", headers="", body=b""
+)
+
+
+def _class_of(error: Exception) -> str:
+    """What the driver calls it; what it says may be of a row."""
+    return type(error.__cause__ or error).__name__
+
+
+def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
+    """A batch of rejections alone says nothing of whether deliveries can be written."""
+    return any(isinstance(item, Received) for item, _ in batch)
+
+
+def _tell(answers: Sequence[asyncio.Future[None]], told: Exception | None) -> None:
+    """Answer whoever still waits."""
+    for answer in answers:
+        if answer.done():
+            continue
+        if told is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(told)

@@ -1,0 +1,414 @@
+"""The inbox: what was accepted and is not read yet.
+
+    receiver ──keep──▶ a row a commit ──next rows──▶ reader ──take out and append──▶ in one
+    transaction
+
+A row is durable before its senders are answered, and it is taken out in the transaction that
+appends what it says: nothing is read twice, and nothing is lost, whoever dies when.
+
+On PostgreSQL it is a table of the database. Numbers commit out of order where several receive, so
+the reader's transaction deletes exactly the rows that it has read. On SQLite it is a file of its
+own (`inbox_file`), so that no import, fold or backup holds a sender up. Its one writer is the
+receiver, in whose commits numbers rise; the reader's transaction keeps its position in the
+database, and what lies at or below it the receiver deletes. The database has the table, too: a
+backup carries in it what its copy had not read.
+
+A row under which a reader died, or that the database refused, becomes suspects: each of its records
+alone in a row of the database. A suspect's tries are committed before each; one that has failed
+three times alone is set aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import PlainConnection, insert_rows, run
+from app.receiving.framing import DamagedRow, Item, framed, items_in
+from reconcile.instants import Instant
+
+MOST_TRIES: Final = 3
+"""Times that a delivery may fail alone; then it is set aside."""
+
+POSITION: Final = "inbox position"
+"""The counter that says up to which number the rows of the file have been read."""
+
+TIDY: Final = "inbox tidy"
+"""The counter that says up to which number an erasure wants nothing left of the file's rows."""
+
+TIDIED: Final = "tidied"
+"""The counter, in the file, that says up to which number nothing is left."""
+
+BEAT: Final = "reader beat"
+"""The counter that says when a reader was last seen, for receivers that run without one."""
+
+IDENTITY: Final = "inbox"
+"""The fact that says which file the position is of: an id of its own that the file carries, too."""
+
+ROW_COLUMNS: Final = ("count", "received_at", "size", "records")
+_SUSPECT_COLUMNS: Final = ("received_at", "tries", "aside", "orders", "record")
+
+
+class Unread(NamedTuple):
+    """One row. items: None where its bytes are damaged; in_file: it is of the file, and not of the
+    table."""
+
+    seq: int
+    received_at: Instant
+    records: bytes
+    items: Sequence[Item] | None
+    in_file: bool
+
+
+class Suspect(NamedTuple):
+    """One record that is read alone. tries: how often that has begun and not ended well; orders:
+    those that are held because of it."""
+
+    seq: int
+    tries: int
+    record: bytes
+    item: Item | None
+    orders: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What is not read yet, without what is set aside: records, bytes, and when the oldest came."""
+
+    records: int = 0
+    size: int = 0
+    oldest: Instant | None = None
+
+    def __add__(self, other: Backlog) -> Backlog:
+        both = [each.oldest for each in (self, other) if each.oldest is not None]
+        return Backlog(
+            records=self.records + other.records,
+            size=self.size + other.size,
+            oldest=min(both, default=None),
+        )
+
+
+def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
+    """Have the receiver leave nothing of the file's rows up to a number, once they are read."""
+    put_counter(connection, TIDY, max(up_to, counter(connection, TIDY)))
+
+
+def tidied(connection: PlainConnection) -> int:
+    """Up to which number nothing is left of the file's rows."""
+    return counter(connection, TIDIED)
+
+
+class Progress(NamedTuple):
+    """What the database says of the file: up to which number its rows have been read, and up to
+    which one nothing is to be left of them."""
+
+    position: int
+    tidy_up_to: int
+
+
+class End(NamedTuple):
+    """The last numbers of rows of the table, and of rows of the file."""
+
+    table: int
+    file: int
+
+
+EVERYTHING: Final = End(2**63 - 1, 2**63 - 1)
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
+    """Add one row that holds these. Returns its number and its bytes."""
+    records = framed(items)
+    oldest = min(item.received_at for item in items)
+    ((seq,),) = connection.ask(_KEEP, (len(items), oldest, len(records), records))
+    return seq, len(records)
+
+
+_KEEP: Final = (
+    "INSERT INTO inbox (count, received_at, size, records) VALUES (?, ?, ?, ?) RETURNING seq"
+)
+
+
+def rows_after(
+    connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
+) -> list[Unread]:
+    """The next rows with a number above `after`: at least one, if there is any, and so many more as
+    hold no more than these records and bytes together."""
+    heads = connection.ask(_HEADS, (after, limit))
+    last, records, size = after, 0, 0
+    for seq, holds, its_size in heads:
+        records, size = records + holds, size + its_size
+        if last != after and (records > limit or size > most_bytes):
+            break
+        last = seq
+    rows = connection.ask(_ROWS, (after, last)) if heads else []
+    return [Unread(seq, at, bytes(found), _items(bytes(found)), in_file) for seq, at, found in rows]
+
+
+_HEADS: Final = "SELECT seq, count, size FROM inbox WHERE seq > ? ORDER BY seq LIMIT ?"
+_ROWS: Final = "SELECT seq, received_at, records FROM inbox WHERE seq > ? AND seq <= ? ORDER BY seq"
+
+
+def _items(records: bytes) -> list[Item] | None:
+    try:
+        return list(items_in(records))
+    except DamagedRow:
+        return None
+
+
+def delete_up_to(connection: PlainConnection, last: int) -> None:
+    """Delete rows of the file that have been read."""
+    connection.ask("DELETE FROM inbox WHERE seq <= ?", (last,))
+
+
+def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
+    """Rows that are read in this transaction; only those that nobody else has read meanwhile. Who
+    reads a row of the table that is being taken out waits until that is over."""
+    ours = [row for row in rows if not row.in_file and connection.ask(_DELETE, (row.seq,))]
+    in_file = [row for row in rows if row.in_file]
+    if in_file:
+        position = position_of(connection)
+        ours += [row for row in in_file if row.seq > position]
+        put_counter(connection, POSITION, max(position, in_file[-1].seq))
+    return ours
+
+
+_DELETE: Final = "DELETE FROM inbox WHERE seq=? RETURNING seq"
+
+
+def position_of(connection: PlainConnection) -> int:
+    """Up to which number the rows of the file have been read."""
+    return counter(connection, POSITION)
+
+
+def counter(connection: PlainConnection, name: str) -> int:
+    """One counter; 0 before it was written."""
+    rows = connection.ask("SELECT value FROM counters WHERE name=?", (name,))
+    return int(rows[0][0]) if rows else 0
+
+
+def put_counter(connection: PlainConnection, name: str, value: int) -> None:
+    """Write one counter."""
+    connection.ask(_PUT_COUNTER, (name, value))
+
+
+_PUT_COUNTER: Final = (
+    "INSERT INTO counters (name, value) VALUES (?, ?) "
+    "ON CONFLICT (name) DO UPDATE SET value=excluded.value"
+)
+
+
+def fact(connection: PlainConnection, name: str) -> str | None:
+    """One fact about the database itself; None where it is not known."""
+    rows = connection.ask("SELECT value FROM meta WHERE name=?", (name,))
+    return str(rows[0][0]) if rows else None
+
+
+def adopt(connection: PlainConnection, identity: str | None) -> None:
+    """From now on the position is of this file, of which nothing has been read; None: of the one
+    that will be made."""
+    if identity is None:
+        connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
+        return
+    connection.ask(
+        "INSERT INTO meta (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
+        (IDENTITY, identity),
+    )
+    put_counter(connection, POSITION, 0)
+
+
+def adopt_if_other(connection: PlainConnection, identity: str | None) -> None:
+    """Go on with the file that is there: from where it was read, where it is the one that was read;
+    else from its beginning."""
+    if identity is None or identity != fact(connection, IDENTITY):
+        adopt(connection, identity)
+
+
+# --- suspects ------------------------------------------------------------------------------------
+
+
+def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
+    """Put each record of these rows into a row of its own, to be read alone. A damaged row is one
+    that nobody can read."""
+    alone: list[tuple[Any, ...]] = []
+    for row in take_out(connection, rows):
+        if row.items is None:
+            alone.append((row.received_at, MOST_TRIES, 0, "", row.records))
+            continue
+        alone += [(item.received_at, 0, 0, "", framed([item])) for item in row.items]
+    insert_rows(connection, table="suspects", columns=_SUSPECT_COLUMNS, rows=alone)
+
+
+def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
+    """Suspects that are to be read, the oldest first; or those that are set aside."""
+    rows = connection.ask(
+        "SELECT seq, tries, orders, record FROM suspects WHERE aside=? ORDER BY seq LIMIT ?",
+        (int(aside), limit),
+    )
+    found = []
+    for seq, tries, orders, record in rows:
+        items = _items(bytes(record))
+        item = items[0] if items else None
+        found.append(Suspect(seq, tries, bytes(record), item, orders.split("\n") if orders else []))
+    return found
+
+
+def count_try(connection: PlainConnection, one: Suspect) -> None:
+    """A suspect is about to be read once more."""
+    connection.ask("UPDATE suspects SET tries=tries+1 WHERE seq=?", (one.seq,))
+
+
+def uncount_try(connection: PlainConnection, one: Suspect) -> None:
+    """What ended its reading was no fault of its own."""
+    connection.ask("UPDATE suspects SET tries=tries-1 WHERE seq=?", (one.seq,))
+
+
+def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
+    """Read it no more until a person says so. orders: those that are held meanwhile."""
+    connection.ask(
+        "UPDATE suspects SET aside=1, orders=? WHERE seq=?", ("\n".join(orders), one.seq)
+    )
+
+
+def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
+    """It is read in this transaction. False where somebody else has."""
+    return bool(connection.ask("DELETE FROM suspects WHERE seq=? RETURNING seq", (one.seq,)))
+
+
+def try_again(connection: PlainConnection) -> int:
+    """Have all that was set aside read again. Returns how many there are."""
+    return len(connection.ask("UPDATE suspects SET aside=0, tries=0 WHERE aside=1 RETURNING seq"))
+
+
+def count_set_aside(connection: PlainConnection) -> int:
+    """How many are set aside."""
+    return int(connection.ask("SELECT count(*) FROM suspects WHERE aside=1")[0][0])
+
+
+# --- all of it -----------------------------------------------------------------------------------
+
+
+Reading = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
+"""Lends a connection on one snapshot."""
+
+
+class Lender(Protocol):
+    """The file of an SQLite database, for who reads it."""
+
+    def is_there(self) -> bool:
+        """Whether there is such a file."""
+        ...
+
+    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A connection on one snapshot of it."""
+        ...
+
+
+class Inbox:
+    """What is in the inbox, wherever its rows are, for whoever may read the database."""
+
+    def __init__(self, database: Reading, file: Lender | None) -> None:
+        """database: lends snapshots of the database; file: of the file, None on PostgreSQL."""
+        self._database = database
+        self._lender = file
+
+    @property
+    def _file(self) -> Reading | None:
+        """None where there is no file: a database that was never served has none."""
+        lender = self._lender
+        return None if lender is None or not lender.is_there() else lender.reading
+
+    async def next_rows(self, *, limit: int, most_bytes: int) -> list[Unread]:
+        """Unread rows, the oldest first; see `rows_after`. First what a backup brought."""
+        file = self._file
+        async with self._database() as connection:
+            rows = await run(
+                connection, rows_after, 0, limit=limit, most_bytes=most_bytes, in_file=False
+            )
+            position = 0 if file is None else await run(connection, position_of)
+        if rows or file is None:
+            return rows
+        async with file() as connection:
+            return await run(
+                connection, rows_after, position, limit=limit, most_bytes=most_bytes, in_file=True
+            )
+
+    async def progress(self) -> Progress:
+        """How far the file has been read."""
+        async with self._database() as connection:
+            return await run(connection, _progress)
+
+    async def rows_of_file(self) -> tuple[list[tuple[int, int, int]], int]:
+        """Number, records and bytes of every row of the file, in their order; and up to which
+        number nothing is left of those that were read."""
+        file = self._file
+        assert file is not None
+        async with file() as connection:
+            return await run(connection, _rows_of_file)
+
+    async def end(self) -> End:
+        """The last number of each kind by now."""
+        async with self._database() as connection:
+            table = await run(connection, _last_in_table)
+        file = self._file
+        if file is None:
+            return End(table, 0)
+        async with file() as connection:
+            return End(table, await run(connection, last_number))
+
+    async def backlog(self, *, up_to: End = EVERYTHING) -> Backlog:
+        """What is not read yet, of the rows up to these numbers. Suspects count, of whatever
+        row."""
+        file = self._file
+        # The position first: what is read meanwhile is then counted, and not passed over.
+        async with self._database() as connection:
+            found = await run(connection, _in_database, up_to.table)
+            position = 0 if file is None else await run(connection, position_of)
+        if file is None:
+            return found
+        async with file() as connection:
+            return found + await run(connection, counted_after, position, up_to=up_to.file)
+
+
+def _progress(connection: PlainConnection) -> Progress:
+    return Progress(counter(connection, POSITION), counter(connection, TIDY))
+
+
+def _rows_of_file(connection: PlainConnection) -> tuple[list[tuple[int, int, int]], int]:
+    rows = connection.ask("SELECT seq, count, size FROM inbox ORDER BY seq")
+    return [(seq, count, size) for seq, count, size in rows], counter(connection, TIDIED)
+
+
+def last_number(connection: PlainConnection) -> int:
+    """The last number of a row that was ever given in the file."""
+    rows = connection.ask("SELECT seq FROM sqlite_sequence WHERE name='inbox'")
+    return int(rows[0][0]) if rows else 0
+
+
+def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Backlog:
+    """What the rows above one number hold, up to another."""
+    ((records, size, oldest),) = connection.ask(
+        "SELECT sum(count), sum(size), min(received_at) FROM inbox WHERE seq > ? AND seq <= ?",
+        (after, up_to),
+    )
+    return Backlog(records=int(records or 0), size=int(size or 0), oldest=oldest)
+
+
+def _in_database(connection: PlainConnection, up_to: int) -> Backlog:
+    rows = counted_after(connection, 0, up_to=up_to)
+    ((records, size, oldest),) = connection.ask(
+        "SELECT count(*), sum(length(record)), min(received_at) FROM suspects WHERE aside=0"
+    )
+    return rows + Backlog(records=int(records), size=int(size or 0), oldest=oldest)
+
+
+def _last_in_table(connection: PlainConnection) -> int:
+    return int(connection.ask("SELECT coalesce(max(seq), 0) FROM inbox")[0][0])

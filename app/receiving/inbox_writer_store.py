@@ -1,0 +1,181 @@
+"""The receiver's side of the inbox: writes its rows, and on SQLite deletes those that were read.
+
+It deletes by what the database says of the position, read again and again on a connection that only
+reads, and never by what a message says: a position that is seen there has been synced. After a
+reader has ended in any way but by itself, nothing is deleted until the next one has made sure of
+the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Final
+
+import structlog
+
+from app.core.errors import StoreUnavailable
+from app.core.text import counted
+from app.database.statements import PlainConnection
+from app.database.writer import Writer
+from app.receiving.framing import Item
+from app.receiving.inbox_store import TIDIED, Inbox, delete_up_to, keep_row, put_counter
+
+log = structlog.get_logger()
+
+LOOK_S: Final = 0.1
+"""Seconds between two looks at what has been read."""
+
+LOOK_SHARED_S: Final = 1.0
+"""The same on PostgreSQL, where nothing is deleted here, and only the backlog is counted."""
+
+IDLE_S: Final = 1.0
+"""Seconds after which rows that were read are deleted where no delivery comes to do it with."""
+
+ROOM_TIMES: Final = 3
+"""Bytes that an unread byte may still need: in the log, in the database, and in its indexes."""
+
+ROOM_FLOOR: Final = 4_096
+"""Bytes that an unread record needs at least: its rows, its leaf, its order's ledger."""
+
+DELETED_BYTES: Final = 256 * 1024
+"""Of rows deleted beside one that is kept, or as much as that one has, if that is more: what is
+deleted is overwritten, and a sender waits for it."""
+
+DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
+"""The same in a transaction that nobody waits for."""
+
+
+class InboxWriter:
+    """Keeps what is accepted. `watch` must be running for anything to be deleted."""
+
+    def __init__(
+        self, writer: Writer, inbox: Inbox, *, database: Writer, shared: bool, max_bytes: int
+    ) -> None:
+        """database: whose files are looked at, too, since nothing is written there by what is kept;
+        shared: on PostgreSQL, where the reader deletes; max_bytes: what may be unread, beyond which
+        nothing is kept."""
+        self.writer = writer
+        self._database = database
+        self._inbox = inbox
+        self._shared = shared
+        self._max_bytes = max_bytes
+        self.may_delete: Callable[[], bool] = lambda: True
+        """Whether a position that is seen is surely on the disk."""
+        self.records = 0
+        """Records that are kept and not known to be read; `size`: their bytes."""
+        self.size = 0
+        self._unread: deque[tuple[int, int, int]] = deque()
+        """(number, records, bytes) of each row that is not known to be read."""
+        self._read: deque[tuple[int, int]] = deque()
+        """(number, bytes) of each that is, and is still to be deleted."""
+        self._wrote_at = 0.0
+        self._tidied = 0
+        writer.space.reserved = lambda: max(ROOM_TIMES * self.size, ROOM_FLOOR * self.records)
+
+    async def load(self) -> None:
+        """Count what lies there."""
+        if self._shared:
+            await self._look()
+            return
+        rows, self._tidied = await self._inbox.rows_of_file()
+        for row in rows:
+            self._count(*row)
+        self._read_up_to((await self._inbox.progress()).position)
+
+    async def keep(self, items: Sequence[Item]) -> None:
+        """Returns once a row that holds these is durable. Raises as `Writer.commit` does, and
+        StoreUnavailable while too much is not read yet."""
+        if self.size > self._max_bytes:
+            raise StoreUnavailable(
+                f"more than {counted(self._max_bytes, 'byte')} of deliveries are not read yet "
+                "(TALLYHOOK_INBOX_MAX_BYTES); try again",
+                reason="queue",
+            )
+        size = sum(len(item.body) for item in items)
+        deleted = self._next_deleted(max(size, DELETED_BYTES))
+        seq, size = await self.writer.commit(_keep, items, deleted)
+        self._forget(deleted)
+        self._wrote_at = monotonic()
+        if not self._shared:
+            self._count(seq, len(items), size)
+
+    def _count(self, seq: int, records: int, size: int) -> None:
+        self._unread.append((seq, records, size))
+        self.records += records
+        self.size += size
+
+    def _read_up_to(self, position: int) -> None:
+        while self._unread and self._unread[0][0] <= position:
+            seq, records, size = self._unread.popleft()
+            self._read.append((seq, size))
+            self.records -= records
+            self.size -= size
+
+    def _next_deleted(self, size: int) -> int | None:
+        """Up to which number rows are to be deleted next, about so many bytes of them; None where
+        there are none."""
+        last = None
+        for seq, its_size in self._read:
+            if last is not None and its_size > size:
+                break
+            last, size = seq, size - its_size
+        return last
+
+    def _forget(self, deleted: int | None) -> None:
+        while deleted is not None and self._read and self._read[0][0] <= deleted:
+            self._read.popleft()
+
+    async def watch(self, closing: asyncio.Event) -> None:
+        """Look at what has been read, until closing."""
+        while not closing.is_set():
+            try:
+                await self._look()
+            except StoreUnavailable as error:  # what was read stays a little longer
+                log.warning("what was read stays in the inbox", reason=error.reason)
+            try:
+                async with asyncio.timeout(LOOK_SHARED_S if self._shared else LOOK_S):
+                    await closing.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self) -> None:
+        self._database.check_place()
+        if self._shared:
+            found = await self._inbox.backlog()
+            self.records, self.size = found.records, found.size
+            return
+        if not self.may_delete():
+            return
+        progress = await self._inbox.progress()
+        if not self.may_delete():  # a reader has ended meanwhile
+            return
+        self._read_up_to(progress.position)
+        if progress.tidy_up_to > self._tidied:
+            await self._tidy(progress.tidy_up_to)
+        elif self._read and monotonic() - self._wrote_at > IDLE_S:
+            await self._delete()
+
+    async def _delete(self) -> None:
+        last = self._next_deleted(DELETED_IDLE_BYTES)
+        if last is not None:
+            await self.writer.commit(delete_up_to, last)
+            self._forget(last)
+
+    async def _tidy(self, up_to: int) -> None:
+        """Leave nothing of the rows up to a number, in the log either. They have been read."""
+        while self._read and self._read[0][0] <= up_to:
+            await self._delete()
+        if await self.writer.checkpoint():
+            await self.writer.commit(put_counter, TIDIED, up_to)
+            self._tidied = up_to
+
+
+def _keep(
+    connection: PlainConnection, items: Sequence[Item], deleted: int | None
+) -> tuple[int, int]:
+    if deleted is not None:
+        delete_up_to(connection, deleted)
+    return keep_row(connection, items)

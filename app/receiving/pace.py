@@ -1,0 +1,59 @@
+"""How much fits in one short transaction: learnt from how long those before it took.
+
+Only one transaction at a time writes to an SQLite database, whichever process makes it, and a
+delivery or a call of the shop's waits for those before it. What a row costs depends on the row, the
+disk and what else the machine does, so work that is made of many pieces counts time, not rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import Final
+
+import anyio
+
+from app.database.engine import Connection
+from app.receiving.store import Store
+
+SHORT_S: Final = 0.025
+"""Seconds that a transaction should hold the database, its commit included: half of the 50 ms that
+others are to wait at most, for the next one is never quite like the last."""
+
+_GROWTH: Final = 2
+"""Times as many pieces at most as last time: one quick transaction proves little."""
+
+
+class Pace:
+    """The number of pieces for the next of a row of transactions.
+
+    first  how many for the first one; most  how many at most, however fast they are
+    """
+
+    def __init__(self, *, first: int, most: int) -> None:
+        self.size = min(first, most)
+        self._most = most
+
+    @asynccontextmanager
+    async def writing(self, store: Store, *, pieces: int) -> AsyncIterator[Connection]:
+        """One transaction that does so many pieces. Raises as `Store.writing` does.
+
+        Where another process waited for it, as long a rest comes after it: a service makes many
+        short transactions, and would else have but one between each two of these.
+        """
+        async with store.writing() as connection:
+            began = perf_counter()
+            yield connection
+            wanted = store.writer.is_wanted
+        worked = perf_counter() - began
+        self.learn(pieces, seconds=worked)
+        if wanted:
+            await anyio.sleep(worked)
+
+    def learn(self, pieces: int, *, seconds: float) -> None:
+        """So many pieces held the database for so long. A few that were left over and were quick
+        say nothing of many: most of their time is the commit's."""
+        if pieces >= self.size or seconds > SHORT_S:
+            fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
+            self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

@@ -1,0 +1,134 @@
+"""Which order a phone number belongs to, by keyed digests: the numbers themselves are not here.
+
+A digest points to an order, or to the delivery of an event that names none: such an event may find
+its order later, through a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import PlainConnection, insert_rows, run, select_in
+from reconcile.instants import Instant
+
+PhoneNote = tuple[bytes, str, str, Instant]
+"""(digest, `order` or `delivery`, its reference or id, when it was noted first)"""
+
+NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
+"""By their index; retention asks for those of every order that it lets go, too."""
+
+_COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
+
+_ORDERS: Final = (
+    "SELECT phones.thing FROM phones WHERE phones.digest = :digest AND phones.kind = 'order' "
+    "UNION SELECT events.order_key FROM phones JOIN deliveries ON deliveries.id = phones.thing "
+    "JOIN events ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
+    "AND events.digest = deliveries.digest "
+    "WHERE phones.digest = :digest AND phones.kind = 'delivery' AND events.order_key IS NOT NULL "
+    "ORDER BY 1 LIMIT :limit"
+)
+
+
+def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
+    """What is noted of one event's customer."""
+    kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
+    return digest, kind, thing, now
+
+
+def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -> None:
+    """Write notes; those that are there stay."""
+    first = {note[:3]: note for note in sorted(notes, reverse=True)}
+    if first:
+        insert_rows(
+            connection,
+            table="phones",
+            columns=_COLUMNS,
+            rows=sorted(first.values()),
+            conflict="ON CONFLICT DO NOTHING",
+        )
+
+
+async def note_phones(connection: AsyncConnection, notes: Iterable[PhoneNote]) -> None:
+    """The same, in a transaction of the caller's."""
+    await run(connection, write_phone_notes, notes)
+
+
+async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: int) -> list[str]:
+    """Orders of a number, by reference."""
+    rows = await connection.execute(text(_ORDERS), {"digest": digest, "limit": limit})
+    return [row[0] for row in rows]
+
+
+async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
+    """Deliveries of a number whose events named no order when they came."""
+    rows = await connection.execute(
+        text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
+        {"digest": digest},
+    )
+    return [row[0] for row in rows]
+
+
+async def a_note(connection: AsyncConnection) -> bytes | None:
+    """The digest of one note; None where no number is noted."""
+    found: bytes | None = await connection.scalar(text("SELECT digest FROM phones LIMIT 1"))
+    return found
+
+
+async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
+    """Whether there are digests of another key than the one of this name."""
+    # The digests of one key stand together: two looks at the index tell whether others are there.
+    beyond = (int.from_bytes(name) + 1).to_bytes(len(name) + 1)[-len(name) :]
+    for sql, bound in (
+        ("SELECT 1 FROM phones WHERE digest < :bound LIMIT 1", name),
+        ("SELECT 1 FROM phones WHERE digest >= :bound LIMIT 1", beyond),
+    ):
+        if (await connection.execute(text(sql), {"bound": bound})).first() is not None:
+            return True
+    return False
+
+
+async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[PhoneNote]:
+    """The notes of these orders and deliveries."""
+    rows = await select_in(
+        connection,
+        sql=NOTES_OF,
+        values=things,
+    )
+    return [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
+async def old_notes(
+    connection: AsyncConnection, *, before: Instant, after: PhoneNote | None, limit: int
+) -> list[PhoneNote]:
+    """Notes that were made before an instant, in the order of their keys."""
+    digest, kind, thing, _ = after or (b"", "", "", 0)
+    rows = await connection.execute(
+        text(
+            "SELECT digest, kind, thing, noted_at FROM phones "
+            "WHERE (digest, kind, thing) > (:digest, :kind, :thing) AND noted_at <= :before "
+            "ORDER BY digest, kind, thing LIMIT :limit"
+        ),
+        {"digest": digest, "kind": kind, "thing": thing, "before": before, "limit": limit},
+    )
+    return [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
+async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) -> None:
+    """Let notes go."""
+    for digest, kind, thing, _ in notes:
+        await connection.execute(
+            text("DELETE FROM phones WHERE digest = :digest AND kind = :kind AND thing = :thing"),
+            {"digest": digest, "kind": kind, "thing": thing},
+        )
+
+
+async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:
+    """Let go what was noted with another key: nothing is found by it any more."""
+    await connection.execute(
+        text("DELETE FROM phones WHERE substr(digest, 1, :length) <> :name"),
+        {"length": len(name), "name": name},
+    )

@@ -1,0 +1,279 @@
+"""The way of a delivery from the inbox to its order, in the background.
+
+    1 take     rows of the inbox, the oldest first                     receiving/inbox_store.py
+    2 read     each delivery as its source's profile reads it now      judge_delivery.py
+    3 append   events, links and due marks, and take those rows out,
+               in one transaction                                      receiving/append_store.py
+
+A repeat is harmless: what was not committed is still in the inbox. What cannot be read is stored as
+`unreadable`; nothing that was accepted is dropped.
+
+Rows under which a reader ended, or which the database refuses, become suspects: each of their
+records is read alone, and a try of it is committed before it begins. One that has failed three
+times alone is set aside, kept and reported, its orders are held where they are known, and the
+others go on. That a reader ended is seen by the next one: it counts its beginnings, and whoever
+appends anything sets the count to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import structlog
+
+from app.core.errors import StorePoisoned, StoreUnavailable
+from app.core.logs import Line
+from app.database.statements import PlainConnection, run
+from app.providers.source import Source
+from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
+from app.receiving.context import Desk
+from app.receiving.framing import Item, Received
+from app.receiving.inbox_store import (
+    BEAT,
+    MOST_TRIES,
+    Suspect,
+    Unread,
+    count_try,
+    counter,
+    next_suspects,
+    put_counter,
+    suspect,
+    uncount_try,
+)
+from app.receiving.verify import read_delivery
+from reconcile.instants import MILLISECOND
+
+log = structlog.get_logger()
+
+_log_delivery = Line(
+    "delivery",
+    *("delivery", "source", "verdict", "event_id", "kind", "order", "digest", "duration_ms"),
+)
+
+AT_ONCE: Final = 512
+"""Records appended in one transaction: a few milliseconds, for a `PUT` may wait for it."""
+
+AT_ONCE_BYTES: Final = 4 * 1024 * 1024
+"""The same in bytes of bodies, which are written once more."""
+
+LOOK_S: Final = 1.0
+"""Longest sleep where the receiver gives a signal."""
+
+LOOK_SHARED_S: Final = 0.05
+"""The same on PostgreSQL: receivers on other machines fill the inbox without one."""
+
+TURN_S: Final = 0.5
+"""Between two tries to be the one who reads."""
+
+TRY_AGAIN_S: Final = 0.5
+"""Pause after the store could not take what was read: a full disk or a busy database."""
+
+BEAT_S: Final = 5.0
+"""Between two signs of life where there is nothing to read, on a database of several processes."""
+
+
+class Holding(NamedTuple):
+    """What becomes of the orders of a delivery that cannot be read.
+
+    orders_of  the orders that arrivals speak of
+    hold       set the delivery aside, and hold these orders
+    release    it was read: of these orders let go those that nothing else is set aside of
+    """
+
+    orders_of: Callable[[Desk, Sequence[Arrival]], Awaitable[list[str]]]
+    hold: Callable[[Desk, Suspect, Sequence[str]], Awaitable[None]]
+    release: Callable[[Desk, Collection[str]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderContext:
+    """What reading needs: the desk, the sources as they are configured now, the environment, and
+    what to do about the orders of what cannot be read."""
+
+    desk: Desk
+    sources: Mapping[str, Source]
+    environment: str
+    holding: Holding
+
+
+class Reader:
+    """Reads the inbox until it is stopped, while no other process does. `alive` tells readiness
+    whether it is running."""
+
+    def __init__(self, context: ReaderContext) -> None:
+        self._context = context
+        self._store = context.desk.store
+        self._stopping = False
+        self._draining = False
+        self._began = False
+        self._tried: set[int] = set()
+        """Suspects of which a try was counted that has not ended in any way yet."""
+        self._seen_at = 0.0
+        self.alive = False
+
+    def stop(self, *, drain: bool = True) -> None:
+        """End; where it drains, once the inbox is empty or cannot be read."""
+        self._stopping, self._draining = True, drain
+        self._store.accepted.set()
+
+    async def run(self) -> None:
+        """Read until stopped, or until an error that stays."""
+        self.alive = True
+        try:
+            while not (self._stopping and not self._draining):
+                self._store.accepted.clear()
+                try:
+                    if not await self._store.turn.take():
+                        self._began = False
+                        pause = TURN_S
+                    else:
+                        look = LOOK_SHARED_S if self._store.shared else LOOK_S
+                        pause = 0.0 if await self._round() else look
+                except StoreUnavailable as error:
+                    log.warning("the inbox is not read", reason=error.reason)
+                    pause = TRY_AGAIN_S
+                if pause and self._stopping:
+                    break
+                await self._pause(pause)
+            await self._end()
+        finally:
+            self.alive = False
+            await self._store.turn.release()
+
+    async def _pause(self, seconds: float) -> None:
+        if seconds:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._store.accepted.wait()
+            except TimeoutError:
+                return
+
+    async def _round(self) -> int:
+        """One look. Returns how much there was to do."""
+        if not self._began:
+            await self._begin()
+        await self._beat()
+        return await self._read_suspect() or await read_some(self._context)
+
+    async def _begin(self) -> None:
+        starts = await self._store.writer.commit(_begin)
+        if starts > 1:  # the one before ended without having appended anything
+            rows = await self._store.inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
+            if rows and not await self._suspects():
+                log.warning("a reader has ended under these rows", count=len(rows))
+                await self._store.writer.commit(suspect, rows)
+        self._began = True
+
+    async def _end(self) -> None:
+        """Ended by itself: what is unread is no suspect."""
+        if self._began:
+            try:
+                await self._store.writer.commit(put_counter, STARTS, 0)
+            except StoreUnavailable as error:
+                log.warning("the inbox is not read", reason=error.reason)
+
+    async def _beat(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._store.shared and now - self._seen_at >= BEAT_S:
+            at = self._context.desk.clock.now()
+            await self._store.writer.commit(put_counter, BEAT, at)
+            self._seen_at = now
+
+    async def _suspects(self) -> list[Suspect]:
+        async with self._store.reading() as connection:
+            return await run(connection, next_suspects, aside=False, limit=1)
+
+    async def _read_suspect(self) -> int:
+        """Read the next suspect alone, if there is one."""
+        for one in await self._suspects():
+            if one.item is None or (one.tries >= MOST_TRIES and one.seq not in self._tried):
+                await self._context.holding.hold(self._context.desk, one, one.orders)
+                return 1
+            if one.seq not in self._tried:
+                await self._store.writer.commit(count_try, one)
+                self._tried.add(one.seq)
+            await self._read_alone(one, one.item)
+            self._tried.discard(one.seq)
+            return 1
+        return 0
+
+    async def _read_alone(self, one: Suspect, item: Item) -> None:
+        ready = _ready(self._context, one, [item])
+        try:
+            await _append(self._context, [ready])
+        except (StoreUnavailable, StorePoisoned):
+            raise
+        except Exception as error:
+            why = await self._store.cannot_append()
+            if why is not None:  # it is not what is in this one
+                await self._store.writer.commit(uncount_try, one)
+                self._tried.discard(one.seq)
+                raise StoreUnavailable(why, reason="refused") from error
+            log.error("a delivery cannot be appended", delivery=item.delivery_id, exc_info=error)
+            if one.tries + 1 >= MOST_TRIES:
+                orders = await self._context.holding.orders_of(self._context.desk, ready.arrivals)
+                await self._context.holding.hold(self._context.desk, one, orders)
+        else:
+            await self._context.holding.release(self._context.desk, one.orders)
+
+
+async def read_some(context: ReaderContext) -> int:
+    """Read the next rows and append what they say. Returns how many rows that were."""
+    store = context.desk.store
+    rows = await store.inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
+    if not rows:
+        return 0
+    if any(row.items is None for row in rows):
+        log.error("a row of the inbox is damaged")
+        await store.writer.commit(suspect, rows)
+        return len(rows)
+    try:
+        await _append(context, [_ready(context, row, row.items or ()) for row in rows])
+    except (StoreUnavailable, StorePoisoned):
+        raise
+    except Exception as error:
+        log.error("rows of the inbox cannot be appended", count=len(rows), exc_info=error)
+        why = await store.cannot_append()
+        if why is not None:  # it is not what is in these rows
+            raise StoreUnavailable(why, reason="refused") from error
+        await store.writer.commit(suspect, rows)
+    return len(rows)
+
+
+def _begin(connection: PlainConnection) -> int:
+    starts = counter(connection, STARTS) + 1
+    put_counter(connection, STARTS, starts)
+    return starts
+
+
+async def _append(context: ReaderContext, ready: Sequence[Ready]) -> None:
+    for arrival, verdict in await context.desk.store.append(ready):
+        _log_read(context, arrival, verdict)
+
+
+def _ready(context: ReaderContext, row: Unread | Suspect, items: Sequence[Item]) -> Ready:
+    """What is to be appended of one row."""
+    arrivals: list[Arrival] = []
+    for item in items:
+        if isinstance(item, Received):
+            source = context.sources.get(item.source)
+            arrivals += read_delivery(source, item, environment=context.environment)
+    rejections = [item for item in items if not isinstance(item, Received)]
+    return Ready(row, arrivals, rejections)
+
+
+def _log_read(context: ReaderContext, arrival: Arrival, verdict: StoredVerdict) -> None:
+    event = arrival.event
+    _log_delivery(
+        arrival.delivery_id,
+        arrival.source,
+        verdict,
+        None if event is None else event.event_id,
+        None if event is None else event.kind,
+        None if event is None else event.order,
+        arrival.digest,
+        (context.desk.clock.now() - arrival.received_at) // MILLISECOND,
+    )

@@ -1,0 +1,240 @@
+"""The way of a delivery, from the socket's bytes to a durable row of the inbox. It never folds,
+never calls out, and what an event means is read afterwards.
+
+1 source      4 age           6 inbox: committed together with many others
+2 size        5 account and   7 acknowledgement
+3 signature     environment
+
+Each step either hands on or ends in a verdict. A rejection is kept in the ring, with its reason and
+its bytes up to a bound; what is signed but cannot be read is kept whole and acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import structlog
+
+from app.core.clock import Clock
+from app.core.errors import NotStored, StorePoisoned, StoreUnavailable
+from app.core.ids import new_id
+from app.core.logs import Line
+from app.providers.source import Reply, Source
+from app.receiving.framing import Received
+from app.receiving.inbox_queue import Journal
+from app.receiving.refusal_rate import RejectionRate
+from app.receiving.refusal_store import Rejection
+from app.receiving.refused_ages import AGES, RefusedAges
+from app.receiving.verify import (
+    Incoming,
+    Refused,
+    digest_of,
+    first_event_id,
+    kept_head,
+    readable_url,
+    refusal_of,
+)
+from reconcile.instants import Instant
+
+__all__ = ["Answer", "Door", "Incoming", "Unstored", "receive_delivery"]
+
+log = structlog.get_logger()
+
+_REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
+"""Every other rejection is a matter of signature or age: 401, and the sender is not told which."""
+
+_log_rejection = Line("delivery", "delivery", "source", "verdict", "digest")
+
+MAX_UNSIGNED_BYTES: Final = 64 * 1024
+"""Of a body that nobody signed; a callback has a few kilobytes, and anyone can send one."""
+
+RETRY_AFTER_S: Final = 5
+"""When a sender should come again after a 503: by then a restart is over, usually."""
+
+
+class Answer(NamedTuple):
+    """What the sender is told. `verdict` is None where nothing was decided (503).
+
+    reply   an answer in the provider's own form, in place of ours
+    reason  why nothing was stored, of a 503
+    """
+
+    status: int
+    verdict: str | None
+    delivery_id: str
+    reply: Reply | None = None
+    reason: NotStored | None = None
+
+
+class Unstored:
+    """Why deliveries are answered 503 at present: told in the log when it changes, and when it is
+    over."""
+
+    def __init__(self) -> None:
+        self._reason: NotStored | None = None
+        self._count = 0
+
+    def note(self, reason: NotStored) -> None:
+        """A delivery was not stored."""
+        if reason != self._reason:
+            log.error("deliveries are not stored", reason=reason, count=self._count)
+        self._reason = reason
+        self._count += 1
+
+    def over(self) -> None:
+        """A delivery was stored."""
+        if self._reason is not None:
+            log.info("deliveries are stored again", reason=self._reason, count=self._count)
+            self._reason, self._count = None, 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
+    `rejection_rate` says that it is kept. `unsigned_rate`: what is taken of requests that nobody
+    signs, each of which is written and makes us ask its provider. `ages`: told what is refused for
+    its age, and what is taken."""
+
+    sources: Mapping[str, Source]
+    journal: Journal
+    clock: Clock
+    environment: str
+    rejected_body_bytes: int
+    rejection_rate: RejectionRate
+    unsigned_rate: RejectionRate
+    ages: RefusedAges
+    unstored: Unstored = field(default_factory=Unstored)
+
+    @property
+    def private_headers(self) -> frozenset[bytes]:
+        """Those of any source: a request under a wrong name may bring the token of a right one."""
+        return frozenset().union(*(source.private_headers for source in self.sources.values()))
+
+
+class Rejected(NamedTuple):
+    """A request that is refused: the verdict, one sentence for our own log, and its delivery."""
+
+    verdict: str
+    problem: str
+    received_at: Instant
+    delivery_id: str
+
+
+async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
+    """Judge one request and keep it. Returns only after the commit; raises nothing of its own."""
+    decided = _decide(door, incoming)
+    if isinstance(decided, Rejected):
+        return await _reject(door, incoming, decided)
+    if isinstance(decided, Answer):
+        return decided
+    try:
+        await door.journal.submit(decided)  # 6
+    except (StoreUnavailable, StorePoisoned) as error:
+        return _not_stored(door, decided, error)
+    return _accepted(door, incoming, decided)  # 7
+
+
+def _decide(door: Door, incoming: Incoming) -> Answer | Rejected | Received:
+    """Steps 1 to 5: what is to be kept, or what has been decided without it."""
+    now = door.clock.now()
+    delivery_id = new_id("dlv_", now)
+    body = incoming.body
+    source = door.sources.get(incoming.source)
+    if source is None:  # 1
+        problem = "no source of this name is configured"
+        return Rejected("source_unknown", problem, now, delivery_id)
+    if body is None or (source.unsigned and len(body) > MAX_UNSIGNED_BYTES):  # 2
+        problem = (
+            "the body is larger than TALLYHOOK_MAX_BODY_BYTES or, of a source that signs nothing, "
+            "than 64 KiB"
+        )
+        return Rejected("body_too_large", problem, now, delivery_id)
+    greeting = _greeting(source, incoming, body)
+    if greeting is not None:
+        return Answer(greeting.status, "handshake", delivery_id, greeting)
+    if source.unsigned and door.unsigned_rate.fate(incoming.address) != "kept":
+        return Answer(429, "too_many_unsigned", delivery_id)
+    refused = refusal_of(source, incoming, body, now=now, environment=door.environment)  # 3 to 5
+    if isinstance(refused, Refused):
+        if refused.verdict in AGES:
+            digest = digest_of(body, incoming.url)
+            event_id = first_event_id(source, incoming, body, environment=door.environment)
+            door.ages.refused(
+                source.name, digest=digest, at=now, problem=refused.problem, event_id=event_id
+            )
+        return Rejected(refused.verdict, refused.problem, now, delivery_id)
+    door.ages.taken(source.name)
+    if refused is not None:
+        return Answer(refused.status, "handshake", delivery_id, refused)
+    return Received(
+        delivery_id=delivery_id,
+        received_at=now,
+        source=source.name,
+        headers=kept_head(incoming, source),
+        body=body,
+        url=readable_url(source, incoming.url),
+    )
+
+
+def _accepted(door: Door, incoming: Incoming, received: Received) -> Answer:
+    """The answer to a delivery that is durably committed."""
+    door.unstored.over()
+    source = door.sources[incoming.source]
+    reply = source.acknowledge(incoming.headers, incoming.body or b"", url=incoming.url)
+    return Answer(source.acknowledgement_status, "accepted", received.delivery_id, reply)
+
+
+def _not_stored(door: Door, received: Received, error: StoreUnavailable | StorePoisoned) -> Answer:
+    """It may have been kept all the same: sent again, it is a duplicate then."""
+    door.unstored.note(error.reason)
+    log.warning(
+        "delivery not stored",
+        delivery=received.delivery_id,
+        source=received.source,
+        reason=error.reason,
+        error_class=type(error).__name__,
+    )
+    return Answer(503, None, received.delivery_id, reason=error.reason)
+
+
+def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
+    """The answer to what is no delivery but a question before the first; it is not kept."""
+    if source.handshake is None or source.handshake.after_verification:
+        return None
+    return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
+
+
+async def _reject(door: Door, incoming: Incoming, refusal: Rejected) -> Answer:
+    """Keep a rejection and answer. That it could not be kept does not change the answer."""
+    verdict, problem, received_at, delivery_id = refusal
+    fate = door.rejection_rate.fate(incoming.address)
+    if fate == "too_many":
+        return Answer(429, "too_many_rejections", delivery_id)
+    status = _REFUSED_STATUS.get(verdict, 401)
+    if fate == "counted":
+        return Answer(status, verdict, delivery_id)
+    body = incoming.body or b""
+    rejection = Rejection(
+        delivery_id=delivery_id,
+        received_at=received_at,
+        source=_shown_source(incoming.source),
+        verdict=verdict,
+        digest=digest_of(body, incoming.url),
+        size=len(body),
+        headers=kept_head(incoming, door.sources.get(incoming.source), door.private_headers),
+        body=body[: door.rejected_body_bytes],
+        problem=problem,
+    )
+    try:
+        await door.journal.submit(rejection)
+    except (StoreUnavailable, StorePoisoned) as error:
+        log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
+    _log_rejection(delivery_id, rejection.source, verdict, rejection.digest)
+    return Answer(status, verdict, delivery_id)
+
+
+def _shown_source(name: str) -> str:
+    """A name from the path as it may be kept: short and printable."""
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:40])

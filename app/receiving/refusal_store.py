@@ -1,0 +1,169 @@
+"""The ring of refused arrivals: kept with their reason and their bytes, bounded so that a flood
+of them can never fill the disk. The oldest go first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.locks_shared import LINKING, REFUSING, take_lock
+from app.database.statements import PlainConnection, insert_rows, run
+from reconcile.instants import Instant
+
+_COLUMNS = (
+    "id",
+    "received_at",
+    "source",
+    "verdict",
+    "digest",
+    "size",
+    "headers",
+    "body",
+    "problem",
+)
+
+_SLACK = 0.9
+"""When the ring is full it is emptied to this share, so that trimming is rare."""
+
+_ROW_OVERHEAD = 400
+"""Bytes counted for a row beside its body and headers: ids, digest, indexes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """One refused arrival. `body` is cut to what may be kept; `size` and `digest` are of all that
+    was read, which is nothing of a body that was too large."""
+
+    delivery_id: str
+    received_at: Instant
+    source: str
+    verdict: str
+    digest: str
+    size: int
+    headers: str
+    body: bytes
+    problem: str
+
+
+class RejectionRing:
+    """Appends and trims. On SQLite, where nobody else adds to it, what is there is counted once,
+    and then in memory."""
+
+    def __init__(self, *, max_count: int, max_bytes: int) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._count = 0
+        self._bytes = 0
+        self._counted = False
+
+    def _count_kept(self, connection: PlainConnection) -> None:
+        rows = connection.ask(
+            "SELECT count(*), sum(length(body)), sum(length(headers)) FROM rejections"
+        )
+        count, bodies, headers = rows[0]
+        self._count = int(count)
+        self._bytes = _kept(int(bodies or 0), int(headers or 0), rows=self._count)
+
+    def append(self, connection: PlainConnection, rejections: Sequence[Rejection]) -> None:
+        """Write them, then let the oldest go if the ring is over a bound."""
+        if connection.dialect != "sqlite":  # other processes write to it, too
+            take_lock(connection, REFUSING)
+            self._count_kept(connection)
+        elif not self._counted:
+            self._count_kept(connection)
+            self._counted = True
+        insert_rows(
+            connection,
+            table="rejections",
+            columns=_COLUMNS,
+            rows=[
+                (r.delivery_id, r.received_at, r.source, r.verdict, r.digest, r.size, r.headers,
+                 r.body, r.problem)
+                for r in rejections
+            ],
+            # After a restore rows of the inbox may be read a second time.
+            conflict="ON CONFLICT (id) DO NOTHING",
+        )  # fmt: skip
+        self._count += len(rejections)
+        self._bytes += sum(_kept(len(r.body), len(r.headers)) for r in rejections)
+        if self._count > self._max_count or self._bytes > self._max_bytes:
+            self._trim(connection)
+
+    def _trim(self, connection: PlainConnection) -> None:
+        rows = connection.ask(
+            "SELECT id, length(body), length(headers) FROM rejections ORDER BY id"
+        )
+        # Counted afresh: what a failed commit took back is still in the running figures.
+        self._count = len(rows)
+        self._bytes = sum(_kept(body or 0, headers) for _, body, headers in rows)
+        last = None
+        for name, body, headers in rows:
+            if self._count <= self._max_count * _SLACK and self._bytes <= self._max_bytes * _SLACK:
+                break
+            last = name
+            self._count -= 1
+            self._bytes -= _kept(body or 0, headers)
+        if last is not None:
+            connection.ask("DELETE FROM rejections WHERE id <= ?", (last,))
+
+
+async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejection | None:
+    """A kept rejection by its id, its bytes included."""
+    rows = await connection.execute(
+        text(f"SELECT {', '.join(_COLUMNS)} FROM rejections WHERE id = :id"),  # noqa: S608
+        {"id": delivery_id},
+    )
+    row = rows.first()
+    return None if row is None else _rejection(row)
+
+
+async def kept_rejections(
+    connection: AsyncConnection, *, after: str, at_once: int
+) -> list[Rejection]:
+    """The next rejections in the order of their arrival, their bytes included."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {', '.join(_COLUMNS)} FROM rejections "  # noqa: S608
+            "WHERE id > :after ORDER BY id LIMIT :at_once"
+        ),
+        {"after": after, "at_once": at_once},
+    )
+    return [_rejection(row) for row in rows]
+
+
+async def let_go(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
+    """Take rejections out of the ring, for arrivals that the same transaction then keeps; the ids
+    of those that were still in it."""
+    # Before any row is locked, as the journal does: it may be letting the same rows go.
+    for lock in (LINKING, REFUSING):
+        await run(connection, take_lock, lock)
+    gone = set()
+    for delivery_id in delivery_ids:
+        rows = await connection.execute(
+            text("DELETE FROM rejections WHERE id = :id RETURNING id"), {"id": delivery_id}
+        )
+        gone |= {row[0] for row in rows}
+    return gone
+
+
+def _rejection(row: Sequence[Any]) -> Rejection:
+    return Rejection(
+        delivery_id=row[0],
+        received_at=row[1],
+        source=row[2],
+        verdict=row[3],
+        digest=row[4],
+        size=row[5],
+        headers=row[6],
+        body=row[7],
+        problem=row[8],
+    )
+
+
+def _kept(body: int, headers: int, *, rows: int = 1) -> int:
+    """Bytes for a body's bytes and its headers' characters: Latin-1 takes up to two in UTF-8."""
+    return body + 2 * headers + rows * _ROW_OVERHEAD

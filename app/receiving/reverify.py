@@ -1,0 +1,206 @@
+"""Judges kept rejections again, as of their arrival, after a secret or a profile was put right.
+
+What now proves to be genuine becomes a delivery with its own id and its own time of arrival, in the
+transaction that takes it out of the ring. Everything else stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.access.operators import note_deed, who_may
+from app.core.errors import ConfigurationError
+from app.providers.source import Reply, Source
+from app.receiving.append_store import Arrival, keep_arrivals
+from app.receiving.caught_up import behind_s
+from app.receiving.context import Desk
+from app.receiving.framing import Received
+from app.receiving.header_codec import read_headers, restored
+from app.receiving.pace import Pace
+from app.receiving.refusal_store import Rejection, kept_rejections, let_go
+from app.receiving.verify import (
+    Incoming,
+    Refused,
+    kept_head,
+    read_delivery,
+    refusal_of,
+)
+from reconcile.instants import Instant
+
+AT_ONCE: Final = 100
+"""Rejections judged together."""
+
+FIRST_ACCEPTED: Final = 20
+"""Of those, how many that are accepted are written in the first transaction."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reverified:
+    """What a pass did.
+
+    judged    rejections that were looked at
+    accepted  (delivery, verdict) of each that is a delivery now
+    refused   those that are still not genuine, by the reason of now
+    cut       those of which too little was kept to judge them
+    """
+
+    judged: int = 0
+    accepted: list[tuple[str, str]] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)
+    cut: int = 0
+
+    def refuse(self, verdict: str) -> None:
+        """Count one more that stays where it is."""
+        self.refused[verdict] = self.refused.get(verdict, 0) + 1
+
+
+async def reverify(
+    desk: Desk,
+    *,
+    sources: Mapping[str, Source],
+    only: str | None,
+    environment: str,
+    progress: Callable[[int], None],
+    by: str | None = None,
+) -> Reverified:
+    """One pass over the ring, oldest first. `only`: the name of one source, else all of them.
+
+    Raises ConfigurationError for a source that is not configured, UsageError for who may not.
+    """
+    if only is not None and only not in sources:
+        raise ConfigurationError(
+            [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source of this name is configured"]
+        )
+    who = await who_may(desk, by=by, action="deliveries_reverified")
+    await behind_s(desk)  # refused deliveries come by way of the inbox, too
+    done = await _pass(desk, sources, only=only, environment=environment, progress=progress)
+    async with desk.store.writing() as connection:
+        await note_deed(
+            connection,
+            who,
+            action="deliveries_reverified",
+            subject=only or "all sources",
+            at=desk.clock.now(),
+            facts={"judged": done.judged, "accepted": len(done.accepted)},
+        )
+    return done
+
+
+async def _pass(
+    desk: Desk,
+    sources: Mapping[str, Source],
+    *,
+    only: str | None,
+    environment: str,
+    progress: Callable[[int], None],
+) -> Reverified:
+    done, after, pace = Reverified(), "", Pace(first=FIRST_ACCEPTED, most=AT_ONCE)
+    while True:
+        async with desk.store.reading() as connection:
+            page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
+        if not page:
+            return done
+        after = page[-1].delivery_id
+        wanted = [each for each in page if only is None or each.source == only]
+        await _judge_page(
+            desk, wanted, sources=sources, environment=environment, done=done, pace=pace
+        )
+        progress(len(page))
+
+
+async def count_genuine(
+    desk: Desk,
+    *,
+    sources: Mapping[str, Source],
+    environment: str,
+    since: Instant,
+    until: Instant,
+) -> int:
+    """How many kept rejections that arrived from `since` on and before `until` would be accepted
+    now; nothing is changed."""
+    count, after = 0, ""
+    while True:
+        async with desk.store.reading() as connection:
+            page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
+        if not page:
+            return count
+        after = page[-1].delivery_id
+        for each in page:
+            if since <= each.received_at < until:
+                judged = _judged(each, sources.get(each.source), environment)
+                count += isinstance(judged, list) and bool(judged)
+
+
+async def _judge_page(
+    desk: Desk,
+    page: list[Rejection],
+    *,
+    sources: Mapping[str, Source],
+    environment: str,
+    done: Reverified,
+    pace: Pace,
+) -> None:
+    accepted: list[tuple[Rejection, list[Arrival]]] = []
+    for rejection in page:
+        done.judged += 1
+        judged = _judged(rejection, sources.get(rejection.source), environment)
+        if judged is None:
+            done.cut += 1
+        elif isinstance(judged, Refused):
+            done.refuse(judged.verdict)
+        else:
+            accepted.append((rejection, judged))
+    while accepted:
+        part, accepted = accepted[: pace.size], accepted[pace.size :]
+        async with pace.writing(desk.store, pieces=len(part)) as connection:
+            done.accepted += await _accept(connection, part)
+        desk.store.evidence_arrived.set()
+
+
+def _judged(
+    rejection: Rejection, source: Source | None, environment: str
+) -> Refused | list[Arrival] | None:
+    """None where too little was kept to judge."""
+    if source is None:
+        return Refused("source_unknown", "no source of this name is configured")
+    if rejection.size != len(rejection.body) or rejection.verdict == "body_too_large":
+        return None
+    kept = read_headers(rejection.headers)
+    incoming = Incoming(
+        source=source.name,
+        headers=restored(kept.headers, source.tokens),
+        body=rejection.body,
+        url=kept.url or f"/webhooks/{source.name}",
+        method=kept.method,
+    )
+    refused = refusal_of(
+        source, incoming, rejection.body, now=rejection.received_at, environment=environment
+    )
+    if refused is not None:
+        return [] if isinstance(refused, Reply) else refused
+    received = Received(
+        delivery_id=rejection.delivery_id,
+        received_at=rejection.received_at,
+        source=source.name,
+        headers=kept_head(incoming, source),
+        body=rejection.body,
+        url=incoming.url,
+    )
+    return read_delivery(source, received, environment=environment)
+
+
+async def _accept(
+    connection: Any, accepted: list[tuple[Rejection, list[Arrival]]]
+) -> list[tuple[str, str]]:
+    # Only what is still in the ring: another pass may have been here, or a flood.
+    gone = await let_go(connection, [rejection.delivery_id for rejection, _ in accepted])
+    arrivals = [
+        arrival
+        for rejection, several in accepted
+        if rejection.delivery_id in gone
+        for arrival in several
+    ]
+    verdicts = await keep_arrivals(connection, arrivals)
+    return [(a.delivery_id, verdict) for a, verdict in zip(arrivals, verdicts, strict=True)]

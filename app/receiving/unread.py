@@ -1,0 +1,44 @@
+"""Whether there are genuine deliveries that could not be read: a decision, made of how many.
+
+Leaves out: how they are counted. They are kept, and their provider was told that they had come; so
+what they say of anybody's money is in no ledger until a person corrects the profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from app.core.alarm import Alarm
+from app.core.text import counted
+from reconcile.instants import DAY, Duration
+
+WINDOW: Final[Duration] = 7 * DAY
+"""How far back is looked. In a week somebody has been at work. What was not corrected by then may
+never be, such as a trial that a dashboard sent, and nobody heeds an alarm that never ends."""
+
+DAYS: Final = counted(WINDOW // DAY, "day")
+"""The same, for people."""
+
+ENOUGH: Final = 1000
+"""How many are counted, the latest ones: one mistake in a profile may make every delivery one."""
+
+
+def unread(sources: Mapping[str, int]) -> Alarm | None:
+    """The alarm, if there are any.
+
+    sources  how many there are of each source within WINDOW, counted up to ENOUGH in all
+    """
+    count = sum(sources.values())
+    if not count:
+        return None
+    more = " or more" if count >= ENOUGH else ""
+    each = ", ".join(f"{number:,} of {name}" for name, number in sorted(sources.items()))
+    return Alarm(
+        reason="deliveries_unreadable",
+        sentence=f"In the last {DAYS} {counted(count, 'genuine delivery', 'genuine deliveries')}"
+        f"{more} could not be read ({each}), so no ledger knows what they say. They were "
+        "acknowledged, and the provider will not send them again: see why with `tallyhook "
+        "deliveries list --verdict unreadable`, correct the profile of the source, stop the "
+        "service, run `tallyhook reindex` and start it again.",
+    )

@@ -1,0 +1,212 @@
+"""Steps 3 to 6 of a delivery's way: is it genuine and of its time, and what does it say?
+
+The same for a request at the door and for a kept one that is judged again; neither is stored here.
+The door asks whether a request is refused; what it says is read from what was kept of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from urllib.parse import unquote_plus
+
+from app.core.reading_result import Reading, Unreadable
+from app.providers.places import Headers
+from app.providers.source import Reply, Source
+from app.receiving.append_store import Arrival, Whole
+from app.receiving.framing import Received
+from app.receiving.header_codec import read_headers, write_headers
+from reconcile.instants import Instant
+from reconcile.ledger.events import Event
+from reconcile.values import maker
+
+_new_arrival = maker(Arrival)
+
+
+class Incoming(NamedTuple):
+    """One request as it came. `body` is None where it went over the size limit; `url` is what the
+    provider was told to call, query included; `address` is the sender's, as the proxies that are
+    believed tell it."""
+
+    source: str
+    headers: Headers
+    body: bytes | None
+    url: str = ""
+    address: str = ""
+    method: str = "POST"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why it is not accepted: a rejection verdict, and one sentence for our own log."""
+
+    verdict: str
+    problem: str
+
+
+def refusal_of(
+    source: Source, incoming: Incoming, body: bytes, *, now: Instant, environment: str
+) -> Refused | Reply | None:
+    """Why a request is refused; None where it is genuine, of its time, of this source's account and
+    of this environment. A Reply where it is no delivery but a question before the first, which is
+    not kept.
+
+    now  when it arrived
+    """
+    headers, method, url = incoming.headers, incoming.method, incoming.url
+    no_delivery = _refused(source, incoming, body, now) or _greeting(source, incoming, body)  # 3, 4
+    if no_delivery is not None:
+        return no_delivery
+    digest = digest_of(body, "" if source.private_query else url)
+    reading, foreign = None, False
+    try:
+        reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
+    except Unreadable:
+        foreign = source.is_foreign(body, headers=headers, method=method, url=url)
+    return _not_ours(reading, foreign=foreign, environment=environment)  # 5
+
+
+def _not_ours(reading: Reading | None, *, foreign: bool, environment: str) -> Refused | None:
+    if foreign or (reading is not None and reading.foreign):
+        problem = "it does not name the account of this source, where its profile looks for it"
+        return Refused("wrong_account", problem)
+    if reading is not None and reading.environment not in (None, environment):
+        problem = f"the event is of {reading.environment}, and this serves {environment}"
+        return Refused("wrong_environment", problem)
+    if reading is not None and reading.unstated and environment == "live":
+        problem = "the event does not say of which environment it is, and this serves live"
+        return Refused("wrong_environment", problem)
+    return None
+
+
+def read_delivery(
+    source: Source | None, received: Received, *, environment: str
+) -> list[Arrival]:  # 6
+    """What an accepted request says: an arrival for each event of its body, in its order; one where
+    it cannot be read, with the reason. Nothing that was accepted is refused here: where profile or
+    sources have changed since, it is unreadable.
+
+    source  None where there is none of this name any more
+    """
+    kept, body = read_headers(received.headers), received.body
+    private = source is not None and source.private_query
+    digest = digest_of(body, "" if private else kept.url)
+    reading, problem = None, None
+    try:
+        if source is None:
+            raise Unreadable("no source of this name is configured any more")
+        reading = source.read(
+            body, digest=digest, headers=kept.headers, method=kept.method, url=received.url
+        )
+    except Unreadable as why:
+        problem = str(why)
+    refused = _not_ours(reading, foreign=False, environment=environment)
+    if refused is not None:
+        reading, problem = None, refused.problem
+    arrival = _new_arrival(
+        delivery_id=received.delivery_id,
+        received_at=received.received_at,
+        source=received.source,
+        digest=digest,
+        headers=received.headers,
+        body=body,
+        event=None if reading is None else reading.events[0],
+        problem=problem,
+        customer=None if reading is None else reading.customer(0),
+        asked_about=source is not None and source.asks,
+    )
+    return [arrival] if reading is None or not reading.raws else _several(arrival, reading)
+
+
+def first_event_id(
+    source: Source, incoming: Incoming, body: bytes, *, environment: str
+) -> str | None:
+    """The id of the first event of a genuine request, whenever it was signed; None where nothing of
+    it would be kept."""
+    headers, method, url = incoming.headers, incoming.method, incoming.url
+    digest = digest_of(body, "" if source.private_query else url)
+    try:
+        reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
+    except Unreadable:
+        return None
+    ours = reading.environment in (None, environment)
+    return reading.events[0].event_id if ours else None
+
+
+def _several(whole: Arrival, reading: Reading) -> list[Arrival]:
+    """An arrival for each event of a body, by the event's own bytes."""
+    return [
+        replace(
+            whole,
+            delivery_id=f"{whole.delivery_id}-{number}" if number else whole.delivery_id,
+            digest=hashlib.sha256(raw).hexdigest(),
+            body=raw,
+            event=event,
+            problem=problem,
+            whole=Whole(whole.digest, whole.body),
+            customer=reading.customer(number),
+        )
+        for number, (raw, event, problem) in enumerate(_parts(reading))
+    ]
+
+
+def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
+    """The answer to a question that a provider signs as it signs deliveries, if this is one."""
+    if source.handshake is None or not source.handshake.after_verification:
+        return None
+    return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
+
+
+def _refused(source: Source, incoming: Incoming, body: bytes, now: Instant) -> Refused | None:
+    """Why the request is not genuine or not of its time; None where it is both."""
+    method = incoming.method
+    if method not in source.profile.request.methods:
+        return Refused(
+            "signature_missing", "this method only asks, and what it asks was not understood"
+        )
+    refusal = source.verify(incoming.headers, body, now=now, method=method, url=incoming.url)
+    return None if refusal is None else Refused(refusal.reason, refusal.sentence)
+
+
+def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
+    """The bytes of each event, and the event or why there is none."""
+    read = zip(reading.raws, reading.events, strict=True)
+    return [(raw, event, None) for raw, event in read] + [
+        (raw, None, why) for raw, why in reading.unread
+    ]
+
+
+def readable_url(source: Source, url: str) -> str:
+    """What is kept of an address until it is read: without the values that are secrets."""
+    if not source.private_query:
+        return url
+    path, _, query = url.partition("?")
+    told = [pair.partition("=") for pair in query.split("&")]
+    secrets = {token.decode("latin-1") for token in source.tokens}
+    kept = [
+        f"{name}={'' if unquote_plus(value, 'latin-1') in secrets else value}"
+        for name, _, value in told
+    ]
+    return f"{path}?{'&'.join(kept)}"
+
+
+def digest_of(body: bytes, url: str) -> str:
+    """SHA-256 of what a request says: its body; of one without, its query."""
+    said = body or url.partition("?")[2].encode("latin-1", "replace")
+    return hashlib.sha256(said).hexdigest()
+
+
+def kept_head(
+    incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
+) -> str:
+    """The request's headers as they are kept, and its address where that may say something.
+
+    private  headers of which the value may be a token, of whatever source
+    """
+    return write_headers(
+        incoming.headers,
+        method=incoming.method,
+        url="" if source is None or source.private_query else incoming.url,
+        private=private if source is None else source.private_headers | private,
+    )

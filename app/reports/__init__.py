@@ -1,1 +1,0 @@
-"""The period report in every format, one module a format, and the journal of its money."""

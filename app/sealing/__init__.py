@@ -1,0 +1,7 @@
+"""The transparency log as it is stored: what waits to be sealed, leaves, tree and heads."""
+
+__all__ = (
+    "leaf_store",
+    "log_queue_store",
+    "log_store",
+)

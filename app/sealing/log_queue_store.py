@@ -1,0 +1,222 @@
+"""What has no leaf in the log yet: marks, numbers not yet reached, and rows of before the log.
+
+Ids do not commit in order, so a sealer cannot go by them. Whoever writes rows with ids of our
+making marks them in the same transaction: a mark is seen when its rows are. Rows that are numbered
+in commit order need no mark. What neither tells of, rows from before there was a log above all, a
+sweep over the ids finds; a row that has a leaf by then is passed over, so that looking twice is
+harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.statements import PlainConnection, Rows, insert_rows, select_in
+from app.sealing.leaf_store import KIND_OF, KINDS, Kind, Sealable
+
+MARKS_AT_ONCE: Final = 256
+"""Marks read in one go; each stands for the rows of one transaction, some thousands at most."""
+
+SWEPT: Final = "sealed ids"
+"""In `meta`, beside a kind's name: the id that the sweep has reached; "" when it is over."""
+
+SEALED: Final = "sealed"
+"""In `counters`, beside a kind's name: the number up to which its rows are sealed."""
+
+
+def mark_unsealed(connection: PlainConnection, kind: Kind, ids: Sequence[str]) -> None:
+    """Say that these new rows are to be sealed, in the transaction that writes them."""
+    if ids:
+        insert_rows(
+            connection,
+            table="unsealed",
+            columns=("kind", "ids", "count"),
+            rows=[(kind.name, "\n".join(ids), len(ids))],
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """Rows without a leaf, and what is to be noted once they have one.
+
+    size      the log's leaves when this was read
+    marks     numbers of the marks that are then used up
+    counters  name to value: how far numbered kinds are sealed
+    swept     name to id: how far the sweeps have come
+    """
+
+    size: int
+    rows: list[Sealable] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+    swept: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is something to write down."""
+        return bool(self.rows or self.marks or self.swept)
+
+
+async def log_size(connection: AsyncConnection) -> int:
+    """How many leaves the log has."""
+    found = await connection.scalar(text("SELECT coalesce(max(number) + 1, 0) FROM log_leaves"))
+    return int(found or 0)
+
+
+async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Found:
+    """Some rows without a leaf, about `limit` at most: marked ones, numbered ones, swept ones."""
+    found = Found(size=await log_size(connection))
+    rows: dict[str, Sealable] = {}
+    for each in await _marked(connection, found, limit=limit):
+        rows[each.subject] = each
+    for kind in KINDS:
+        left = limit - len(rows)
+        if left > 0:
+            further = await (_numbered if kind.numbered else _swept)(connection, kind, found, left)
+            rows |= {each.subject: each for each in further}
+    found.rows = list(rows.values())
+    return found
+
+
+async def _marked(connection: AsyncConnection, found: Found, *, limit: int) -> list[Sealable]:
+    marks = await connection.execute(
+        text('SELECT "row", kind, ids FROM unsealed ORDER BY "row" LIMIT :limit'),
+        {"limit": MARKS_AT_ONCE},
+    )
+    ids: dict[str, list[str]] = {}
+    count = 0
+    for row, kind, listed in marks:
+        some = listed.split("\n")
+        if count and count + len(some) > limit:
+            break
+        count += len(some)
+        found.marks.append(row)
+        ids.setdefault(kind, []).extend(some)
+    rows: list[Sealable] = []
+    for name, wanted in ids.items():
+        rows += await _by_ids(connection, KIND_OF[name], wanted)
+    return rows
+
+
+async def _by_ids(connection: AsyncConnection, kind: Kind, ids: Sequence[str]) -> list[Sealable]:
+    """In the order of the ids as they are given, which is the order of their writing."""
+    key = kind.columns[0]
+    sql = f"{_selecting(kind)} WHERE log_leaves.number IS NULL AND {kind.table}.{key} IN ({{}})"
+    rows = {row[0]: row for row in await select_in(connection, sql=sql, values=ids)}
+    return [kind.sealable(rows[each]) for each in ids if each in rows]
+
+
+def _selecting(kind: Kind) -> str:
+    columns = ", ".join(f"{kind.table}.{name}" for name in kind.columns)
+    key = kind.columns[0]
+    return (
+        f"SELECT {columns} FROM {kind.table} "  # noqa: S608
+        f"LEFT JOIN log_leaves ON log_leaves.subject = {kind.table}.{key}"
+    )
+
+
+async def _numbered(
+    connection: AsyncConnection, kind: Kind, found: Found, limit: int
+) -> list[Sealable]:
+    name = f"{SEALED} {kind.name}"
+    after = await _counter(connection, name)
+    key = kind.columns[0]
+    rows = await connection.execute(
+        text(
+            f"SELECT {', '.join(kind.columns)} FROM {kind.table} "  # noqa: S608
+            f"WHERE {key} > :after ORDER BY {key} LIMIT :limit"
+        ),
+        {"after": after, "limit": limit},
+    )
+    sealed = [kind.sealable(tuple(row)) for row in rows]
+    if sealed:
+        found.counters[name] = int(kind.key(sealed[-1].subject))
+    return sealed
+
+
+async def _swept(
+    connection: AsyncConnection, kind: Kind, found: Found, limit: int
+) -> list[Sealable]:
+    """The next rows by id that have no leaf, while the sweep of this database is not over."""
+    name = f"{SWEPT} {kind.name}"
+    after = await connection.scalar(text("SELECT value FROM meta WHERE name=:n"), {"n": name})
+    if after == "":
+        return []
+    rows = await _unsealed_after(connection, kind, after=after or "", limit=limit)
+    found.swept[name] = rows[-1][0] if len(rows) == limit else ""
+    return [kind.sealable(row) for row in rows]
+
+
+async def _unsealed_after(
+    connection: AsyncConnection, kind: Kind, *, after: str, limit: int
+) -> Rows:
+    key = f"{kind.table}.{kind.columns[0]}"
+    rows = await connection.execute(
+        text(
+            f"{_selecting(kind)} WHERE {key} > :after AND log_leaves.number IS NULL "
+            f"ORDER BY {key} LIMIT :limit"
+        ),
+        {"after": after, "limit": limit},
+    )
+    return [tuple(row) for row in rows]
+
+
+async def _counter(connection: AsyncConnection, name: str) -> int:
+    found = await connection.scalar(text("SELECT value FROM counters WHERE name=:n"), {"n": name})
+    return int(found or 0)
+
+
+async def sweep_again(connection: AsyncConnection) -> None:
+    """Let the next rounds look at every id, whatever is marked."""
+    await connection.execute(
+        text("DELETE FROM meta WHERE name IN (:one, :other)"),
+        {"one": f"{SWEPT} delivery", "other": f"{SWEPT} record"},
+    )
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+
+async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
+    """Those of the subjects that are not sealed yet: nothing of them may be let go."""
+    wanted = set(subjects)
+    rows = await select_in(
+        connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted
+    )
+    return wanted - {row[0] for row in rows}
+
+
+async def count_unsealed(connection: AsyncConnection) -> int:
+    """How many rows wait for a leaf, without those that only a sweep will find."""
+    marked: Any = await connection.scalar(text("SELECT sum(count) FROM unsealed"))
+    waiting = int(marked or 0)
+    for kind in KINDS:
+        if kind.numbered:
+            key = kind.columns[0]
+            # Counted, not subtracted: a restore leaves numbers out.
+            later: Any = await connection.scalar(
+                text(f"SELECT count(*) FROM {kind.table} WHERE {key} > :sealed"),  # noqa: S608
+                {"sealed": await _counter(connection, f"{SEALED} {kind.name}")},
+            )
+            waiting += int(later)
+    return waiting
+
+
+async def rows_to_seal(
+    connection: AsyncConnection, kind: Kind, subjects: Iterable[str]
+) -> dict[str, Sealable]:
+    """What the rows that these subjects name say now, sealed or not; none for a missing one."""
+    columns, key = ", ".join(kind.columns), kind.columns[0]
+    wanted = [kind.key(each) for each in subjects]
+    sql = f"SELECT {columns} FROM {kind.table} WHERE {key} IN ({{}})"  # noqa: S608
+    if kind.numbered:  # whole numbers of ours, so they may stand in the text
+        numbers = ",".join(str(int(each)) for each in wanted) or "NULL"
+        rows = [tuple(r) for r in await connection.execute(text(sql.format(numbers)))]
+    else:
+        rows = await select_in(connection, sql=sql, values=wanted)
+    return {each.subject: each for each in map(kind.sealable, rows)}

@@ -1,0 +1,227 @@
+"""The log itself: leaves, kept hashes and checkpoints. Rows are only added, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.database.locks_shared import SEALING, take_lock
+from app.database.statements import PlainConnection, insert_rows, select_in
+from app.sealing.leaf_store import Leaf
+from app.sealing.log_queue_store import Found
+from reconcile.instants import Instant
+from reconcile.transparency.merkle import Hash, Node
+
+Ranges = Iterable[tuple[int, int, int]]
+"""Kept hashes by level, first place and place behind the last: see
+`reconcile.transparency.merkle_tiles`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedHead:
+    """The head of the log's first `size` leaves, when it was signed, and the signed note."""
+
+    size: int
+    head: Hash
+    at: Instant
+    note: str
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """What one round of sealing adds; nothing but used up marks where `signed` is None."""
+
+    found: Found
+    leaves: Sequence[Leaf]
+    nodes: Sequence[tuple[Node, Hash]]
+    signed: SignedHead | None
+
+
+def grow_log(connection: PlainConnection, growth: Growth) -> bool:
+    """Add to the log, if it is still as long as it was read. False where another was first."""
+    take_lock(connection, SEALING)
+    rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
+    if int(rows[0][0]) != growth.found.size:
+        return False
+    insert_rows(connection, table="log_leaves", columns=_LEAF, rows=growth.leaves)
+    insert_rows(
+        connection,
+        table="log_nodes",
+        columns=("level", "place", "hash"),
+        rows=[(level, place, found) for (level, place), found in growth.nodes],
+    )
+    if growth.signed is not None:
+        signed = growth.signed
+        insert_rows(
+            connection,
+            table="log_checkpoints",
+            columns=("size", "head", "at", "note"),
+            rows=[(signed.size, signed.head, signed.at, signed.note)],
+        )
+    _note_found(connection, growth.found)
+    return True
+
+
+def _note_found(connection: PlainConnection, found: Found) -> None:
+    """That marks are used up, and how far numbers and sweeps have come."""
+    if found.marks:
+        # Whole numbers of ours, so they may stand in the text.
+        numbers = ",".join(str(int(mark)) for mark in found.marks)
+        connection.ask(f'DELETE FROM unsealed WHERE "row" IN ({numbers})')  # noqa: S608
+    for table, values in (("counters", found.counters), ("meta", found.swept)):
+        insert_rows(
+            connection,
+            table=table,
+            columns=("name", "value"),
+            rows=list(values.items()),
+            conflict="ON CONFLICT (name) DO UPDATE SET value=excluded.value",
+        )
+
+
+_LEAF: Final = ("number", "kind", "subject", "document", "hash")
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dict[str, Leaf]:
+    """The leaves of these subjects; none for one that is not sealed."""
+    rows = await select_in(
+        connection,
+        sql=f"SELECT {', '.join(_LEAF)} FROM log_leaves WHERE subject IN ({{}})",  # noqa: S608
+        values=set(subjects),
+    )
+    return {leaf.subject: leaf for leaf in (Leaf(*row) for row in rows)}
+
+
+async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) -> list[Leaf]:
+    """The leaves from a number on, in the log's order."""
+    rows = await connection.execute(
+        text(
+            f"SELECT {', '.join(_LEAF)} FROM log_leaves "  # noqa: S608
+            "WHERE number >= :number ORDER BY number LIMIT :limit"
+        ),
+        {"number": number, "limit": limit},
+    )
+    return [Leaf(*row) for row in rows]
+
+
+async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:
+    """The kept hashes of these ranges, in two queries. One that is missing is left out."""
+    merged = _merged(ranges)
+    found: dict[Node, Hash] = {}
+    for sql, parts in (
+        (
+            "SELECT 0, number, hash FROM log_leaves WHERE ",
+            [f"number BETWEEN {a} AND {b - 1}" for level, a, b in merged if level == 0],
+        ),
+        (
+            "SELECT level, place, hash FROM log_nodes WHERE ",
+            [
+                f"(level = {level} AND place BETWEEN {a} AND {b - 1})"
+                for level, a, b in merged
+                if level > 0
+            ],
+        ),
+    ):
+        if parts:  # whole numbers of ours, so they may stand in the text
+            rows = await connection.execute(text(sql + " OR ".join(parts)))
+            found |= {(row[0], row[1]): row[2] for row in rows}
+    return found
+
+
+def _merged(ranges: Ranges) -> list[tuple[int, int, int]]:
+    """The same places in as few ranges as there can be."""
+    merged: list[tuple[int, int, int]] = []
+    for level, start, end in sorted((int(a), int(b), int(c)) for a, b, c in ranges):
+        if merged and merged[-1][0] == level and start <= merged[-1][2]:
+            merged[-1] = (level, merged[-1][1], max(end, merged[-1][2]))
+        else:
+            merged.append((level, start, end))
+    return merged
+
+
+_SIGNED = "SELECT size, head, at, note FROM log_checkpoints"
+
+
+def _signed_of(row: Sequence[Any]) -> SignedHead:
+    return SignedHead(size=row[0], head=row[1], at=row[2], note=row[3])
+
+
+async def newest_head(connection: AsyncConnection) -> SignedHead | None:
+    """The newest checkpoint; None while nothing is sealed."""
+    row = (await connection.execute(text(f"{_SIGNED} ORDER BY size DESC LIMIT 1"))).first()
+    return None if row is None else _signed_of(row)
+
+
+async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
+    """The checkpoint of exactly so many leaves, if one was signed."""
+    row = (await connection.execute(text(f"{_SIGNED} WHERE size = :size"), {"size": size})).first()
+    return None if row is None else _signed_of(row)
+
+
+async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
+    """The first checkpoint that covers a leaf: always the same one, however long the log is."""
+    sql = f"{_SIGNED} WHERE size > :number ORDER BY size LIMIT 1"
+    row = (await connection.execute(text(sql), {"number": number})).first()
+    return None if row is None else _signed_of(row)
+
+
+async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> list[SignedHead]:
+    """Checkpoints of more than `size` leaves, the smallest first."""
+    rows = await connection.execute(
+        text(f"{_SIGNED} WHERE size > :size ORDER BY size LIMIT :limit"),
+        {"size": size, "limit": limit},
+    )
+    return [_signed_of(row) for row in rows]
+
+
+# --- which log this is ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The log's origin, and the public keys that have signed for it in hex, the newest last."""
+
+    origin: str
+    keys: tuple[str, ...]
+
+
+async def identity(connection: AsyncConnection) -> Identity | None:
+    """Which log this is; None before it has begun."""
+    origin = await connection.scalar(text("SELECT value FROM meta WHERE name='log origin'"))
+    keys = await connection.execute(text("SELECT public FROM log_keys ORDER BY number"))
+    if origin is None:
+        return None
+    return Identity(origin=origin, keys=tuple(row[0] for row in keys))
+
+
+async def begin_log(connection: AsyncConnection, *, origin: str, public: str, now: Instant) -> None:
+    """Say once which log this is. Nothing happens where another process was first."""
+    done = await connection.execute(
+        text(
+            "INSERT INTO meta (name, value) VALUES ('log origin', :origin) "
+            "ON CONFLICT DO NOTHING RETURNING name"
+        ),
+        {"origin": origin},
+    )
+    if done.first() is not None:
+        await add_key(connection, public=public, now=now)
+
+
+async def add_key(connection: AsyncConnection, *, public: str, now: Instant) -> None:
+    """From now on, this key signs."""
+    await connection.execute(
+        text(
+            "INSERT INTO log_keys (number, public, since) "
+            "SELECT coalesce(max(number), 0) + 1, :public, :since FROM log_keys"
+        ),
+        {"public": public, "since": now},
+    )

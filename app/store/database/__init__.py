@@ -1,1 +1,0 @@
-"""One database as a whole: opened safely, written by one, with room on its disk."""

@@ -1,1 +1,0 @@
-"""The log in which everything is sealed, and what proofs are made of."""

@@ -1,1 +1,0 @@
-"""Books, statements, takings, runs, breaks and closed periods."""

@@ -1,1 +1,0 @@
-"""Copies that are made and put back, and rows that are let go."""

@@ -1,1 +1,0 @@
-"""Who may come in, who did what, and what was stated."""

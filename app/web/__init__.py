@@ -1,1 +1,0 @@
-"""The Starlette application: webhooks, API, health, metrics. It parses and prints only."""

@@ -1,0 +1,1 @@
+"""From a history to a ledger: events, records, correlation, outcome, findings, explanation."""

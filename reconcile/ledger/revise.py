@@ -1,0 +1,119 @@
+"""How and why a published ledger differs from the one published before.
+
+Leaves out: where the earlier one is kept. A late event needs no path of its own: it is the
+difference between two folds of one growing set at two instants, and `revise` is that difference.
+"""
+
+from __future__ import annotations
+
+from reconcile.instants import Instant
+from reconcile.ledger.explain import attempt_sentence, finding_text, headline
+from reconcile.ledger.ledger import FINDING_CODES, Attempt, Ledger, Outcome
+from reconcile.values import frozen, maker
+
+
+@frozen
+class Position:
+    """What a published ledger said, without the counts that change with every redelivery.
+
+    `substance` is one line of text: outcome, money, attempts and findings other than counts.
+    Two ledgers with equal substance need no revision between them.
+    """
+
+    outcome: Outcome
+    fulfillable: bool
+    substance: str
+
+
+new_position = maker(Position)
+
+
+@frozen
+class Revision:
+    """One published change of an order's ledger.
+
+    before   the position published before; None for the first
+    because  sentences, each with the ids it rests on: what the ledger says now, then what differs
+    """
+
+    order: str
+    at: Instant
+    before: Position | None
+    after: Position
+    because: tuple[str, ...]
+
+
+_COUNTS_ONLY = frozenset(("redelivered", "delivered_late", "out_of_order", "semantic_duplicate"))
+
+
+def position_of(ledger: Ledger) -> Position:
+    """The position a ledger takes."""
+    return new_position(
+        outcome=ledger.outcome, fulfillable=ledger.fulfillable, substance=_substance(ledger)
+    )
+
+
+def _substance(ledger: Ledger) -> str:
+    parts = [ledger.outcome, "fulfillable" if ledger.fulfillable else "held"]
+    if ledger.expected is not None:
+        parts.append(f"due {ledger.expected.minor} {ledger.expected.currency}")
+    for b in ledger.balances:
+        parts.append(f"got {b.captured}-{b.returned} {b.currency}")
+    for a in ledger.attempts:
+        parts.append(_attempt_part(a))
+    if ledger.findings:
+        codes = {f.code for f in ledger.findings if f.code not in _COUNTS_ONLY}
+        parts += sorted(codes)
+    return "|".join(parts)
+
+
+def _attempt_part(attempt: Attempt) -> str:
+    return f"{attempt.reference.replace('|', '/')}={attempt.outcome}"
+
+
+def revise(
+    before: Position | None, ledger: Ledger, *, after: Position | None = None
+) -> Revision | None:
+    """The revision that leads from `before` to this ledger; None where nothing of substance did.
+
+    `after` is the ledger's own position, for a caller that has it already.
+    An order of which only a `not_attempted` could be told is not worth a first revision.
+    """
+    after = after or position_of(ledger)
+    if before is None:
+        if ledger.outcome == "not_attempted" and not ledger.findings:
+            return None
+    elif before.substance == after.substance:
+        return None
+    return Revision(
+        order=ledger.order,
+        at=ledger.as_of,
+        before=before,
+        after=after,
+        because=(headline(ledger), *_differences(before, after, ledger)),
+    )
+
+
+def _differences(before: Position | None, after: Position, ledger: Ledger) -> list[str]:
+    """What is new since, each with its ids, and what is gone, part by part of the substance."""
+    if before is None:
+        return []
+    earlier = before.substance.split("|")
+    sentences = []
+    if before.outcome != after.outcome:
+        sentences.append(f"It was {before.outcome} before.")
+    if before.fulfillable != after.fulfillable:
+        sentences.append(
+            "It may be shipped now." if after.fulfillable else "It may not be shipped."
+        )
+    sentences += [attempt_sentence(a) for a in ledger.attempts if _attempt_part(a) not in earlier]
+    sentences += [
+        finding_text(f)
+        for f in ledger.findings
+        if f.code not in _COUNTS_ONLY and f.code not in earlier
+    ]
+    codes = {finding.code for finding in ledger.findings}
+    gone = [code for code in FINDING_CODES if code in earlier and code not in codes]
+    if gone:
+        sentences.append(f"No longer found: {', '.join(gone)}.")
+    return sentences

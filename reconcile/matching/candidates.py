@@ -1,0 +1,192 @@
+"""The nearest lines that did not match, and the one field that keeps each apart.
+
+Leaves out: deciding. A candidate is a hint for a person; nothing is matched by being near.
+
+Whatever the number of lines, one search looks at no more than a few dozen: its neighbours in the
+order of references, in the order of references read backwards (one wrong character leaves either
+the beginning or the end as it was), and in the order of amounts, as they are and by the factor
+that comes of mistaken minor units.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconcile.instants import DAY, Duration, Instant
+from reconcile.ledger.ledger import Facts
+from reconcile.matching.books import match_key
+from reconcile.matching.breaks import Candidate
+from reconcile.matching.terms import CENTS, factor_between
+from reconcile.money import Money
+
+NEIGHBOURS: Final = 4
+"""Lines looked at on each side of where a search arrives."""
+
+MOST: Final = 3
+"""Candidates that are shown."""
+
+SEPARATORS: Final = 1
+"""Points of references whose characters are the same, and only their separators are not."""
+
+FAR: Final = 6
+"""Points of a reference or an amount that has nothing in common."""
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """A line that could be the partner of another.
+
+    line       what it is called: its line id, or the order's reference
+    reference  the one it is shown with
+    keys       the references by which it may be known, as they are compared
+    """
+
+    line: str
+    reference: str
+    keys: tuple[str, ...]
+    minor: int
+    currency: str
+    at: Instant | None
+
+
+def entry_of(
+    line: str, *, names: Sequence[str | None], minor: int, currency: str, at: Instant | None
+) -> Entry:
+    """A line known by these references, the telling one first."""
+    known = [name for name in names if name]
+    keys = tuple([match_key(name) for name in known])
+    return Entry(line, known[0] if known else "", keys, minor, currency, at)
+
+
+class Index:
+    """Lines in the three orders in which they are looked for."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        told = list(entries)
+        named = [(key, each.line, each) for each in told for key in each.keys]
+        self._forward = sorted(named, key=lambda one: one[:2])
+        self._backward = sorted([(k[::-1], line, e) for k, line, e in named], key=lambda x: x[:2])
+        priced = [(e.currency, e.minor, e.at or 0, e.line, e) for e in told]
+        self._priced = sorted(priced, key=lambda one: one[:4])
+
+    def nearest(self, wanted: Entry, *, window: Duration | None) -> tuple[Candidate, ...]:
+        """At most three candidates, the nearest first."""
+        found = []
+        for entry in self._neighbours(wanted):
+            points, apart, facts = _apart(wanted, entry, window=window)
+            if points is not None:
+                found.append((points, entry.line, entry, apart, facts))
+        found.sort(key=lambda one: one[:2])
+        return tuple([_candidate(each, apart, facts) for _, _, each, apart, facts in found[:MOST]])
+
+    def _neighbours(self, wanted: Entry) -> list[Entry]:
+        found: dict[str, Entry] = {}
+        for key in wanted.keys:
+            for order, sought in ((self._forward, key), (self._backward, key[::-1])):
+                place = bisect_left(order, sought, key=lambda one: one[0])
+                for _, line, entry in order[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]:
+                    found[line] = entry
+        for minor in _amounts(wanted.minor):
+            sought_price = (wanted.currency, minor, wanted.at or 0)
+            place = bisect_left(self._priced, sought_price, key=lambda one: one[:3])
+            for *_, line, entry in self._priced[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]:
+                found[line] = entry
+        return list(found.values())
+
+
+def _amounts(minor: int) -> list[int]:
+    whole, part = divmod(minor, CENTS)
+    return [minor, minor * CENTS] + ([whole] if not part else [])
+
+
+def _candidate(entry: Entry, apart: str, facts: Facts) -> Candidate:
+    return Candidate(
+        line=entry.line,
+        reference=entry.reference,
+        money=Money(minor=entry.minor, currency=entry.currency),
+        apart=apart,
+        facts=facts,
+    )
+
+
+# --- how far apart -------------------------------------------------------------------------------
+
+_Field = tuple[int, str, Facts]
+"""Points, the code of what differs, and its facts."""
+
+
+def _apart(one: Entry, other: Entry, *, window: Duration | None) -> tuple[int | None, str, Facts]:
+    """The sum of all points, and the field with most of them; None for the points if too far."""
+    reference, amount = _reference(one, other), _amount(one, other)
+    currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
+    date = _date(one, other, window=window)
+    # Numbers that follow each other differ in one character, too: with another amount as well
+    # that says nothing.
+    if reference[0] > SEPARATORS and (amount[0] >= FAR or currency[0]):
+        return None, "", ()
+    fields = [amount, currency] if window is None else [amount, currency, date]
+    if reference[0] < FAR or not any(points for points, _, _ in fields):
+        # Nothing brought the two together by reference: that it is another says less than the rest.
+        fields.append(reference)
+    worst = max(fields, key=lambda field: field[0])
+    points = reference[0] + amount[0] + currency[0] + date[0]
+    return points, worst[1] if worst[0] else "nothing", worst[2]
+
+
+def _reference(one: Entry, other: Entry) -> _Field:
+    found = [_keys(mine, its) for mine in one.keys for its in other.keys]
+    return min(found, default=(FAR, "reference", ()))
+
+
+def _keys(mine: str, its: str) -> _Field:
+    if mine == its:
+        return 0, "reference", ()
+    if mine.replace("-", "") == its.replace("-", ""):
+        return SEPARATORS, "separators", ()
+    edits = edits_between(mine, its)
+    if edits <= 2 and edits * 3 <= len(mine):
+        return 1 + edits, "characters", (("characters", edits),)
+    return FAR, "reference", ()
+
+
+def edits_between(one: str, other: str) -> int:
+    """How long the stretch is that differs once equal beginnings and ends are taken away.
+
+    For one wrong, missing or doubled character, or two that changed places, this is the distance;
+    for more it may be greater than that, and is never less.
+    """
+    first = 0
+    shorter = min(len(one), len(other))
+    while first < shorter and one[first] == other[first]:
+        first += 1
+    last = 0
+    while last < shorter - first and one[-1 - last] == other[-1 - last]:
+        last += 1
+    return max(len(one), len(other)) - first - last
+
+
+def _amount(one: Entry, other: Entry) -> _Field:
+    difference = other.minor - one.minor
+    if not difference:
+        return 0, "amount", ()
+    factor = factor_between(one.minor, other.minor, other.currency)
+    if factor is not None:
+        larger = "larger" if abs(difference) == difference else "smaller"
+        return 2, "factor", (("factor", factor), ("sense", larger))
+    money = Money(minor=abs(difference), currency=other.currency)
+    near = abs(difference) * CENTS <= abs(one.minor)
+    return (2 if near else FAR), "amount", (("difference", money),)
+
+
+def _date(one: Entry, other: Entry, *, window: Duration | None) -> _Field:
+    if one.at is None or other.at is None:
+        return 0, "date", ()
+    apart = abs(one.at - other.at)
+    allowed = DAY if window is None else window
+    if apart <= allowed:
+        return 0, "date", ()
+    facts: Facts = (("beyond_us", apart - allowed),)
+    return min(1 + (apart - allowed) // (7 * DAY), 4), "date", facts

@@ -1,0 +1,107 @@
+"""What of three streams belongs to a period: orders whole, with all their lines, or not at all.
+
+Leaves out: what is known; that is an instant's affair, not a period's. An order belongs to when the
+book says it was placed, else to the first date of its money, else to when it was first spoken of.
+A line of no order belongs to its own date. What has no date belongs to every period.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from reconcile.instants import Instant
+from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow
+from reconcile.values import frozen
+
+
+@frozen
+class Period:
+    """From `since` on and before `until`; None: without that end."""
+
+    since: Instant | None = None
+    until: Instant | None = None
+
+    def __contains__(self, at: Instant | None) -> bool:
+        if at is None:
+            return True
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+Streams = tuple[Iterator[TakingRow], Iterator[BookRow], Iterator[StatementRow]]
+
+
+def within(
+    period: Period,
+    *,
+    takings: Iterable[TakingRow],
+    book: Iterable[BookRow],
+    statements: Iterable[StatementRow],
+) -> Streams:
+    """Three streams in key order, without the orders that do not belong to the period."""
+    sieve = _Sieve(period, takings, book, statements)
+    return sieve.stream(0), sieve.stream(1), sieve.stream(2)
+
+
+class _Sieve:
+    """Reads all three in step, order by order, and keeps what was read ahead of being asked."""
+
+    def __init__(self, period: Period, *sources: Iterable[Any]) -> None:
+        self._period = period
+        self._sources = [iter(each) for each in sources]
+        self._heads: list[Any] = [next(each, None) for each in self._sources]
+        self._kept: list[deque[Any]] = [deque() for _ in sources]
+
+    def stream(self, place: int) -> Iterator[Any]:
+        """One of the three, sifted."""
+        kept = self._kept[place]
+        while kept or self._advance():
+            while kept:
+                yield kept.popleft()
+
+    def _advance(self) -> bool:
+        """Read the next order, or the next line of none; False at the end."""
+        key = min((head[0] for head in self._heads if head is not None), default=None)
+        if key is None:
+            return False
+        found = self._order(key) if key != NO_KEY else self._line()
+        if _date(*found) in self._period:
+            for kept, rows in zip(self._kept, found, strict=True):
+                kept += rows
+        return True
+
+    def _order(self, key: str) -> list[list[Any]]:
+        found: list[list[Any]] = [[], [], []]
+        for place, rows in enumerate(found):
+            while (head := self._heads[place]) is not None and head[0] == key:
+                rows.append(self._take(place))
+        return found
+
+    def _line(self) -> list[list[Any]]:
+        """Rows without a key are each by themselves."""
+        place = next(n for n, head in enumerate(self._heads) if head is not None and not head[0])
+        return [[self._take(place)] if each == place else [] for each in range(3)]
+
+    def _take(self, place: int) -> Any:
+        head = self._heads[place]
+        self._heads[place] = next(self._sources[place], None)
+        return head
+
+
+def _date(
+    takings: Sequence[TakingRow], book: Sequence[BookRow], statements: Sequence[StatementRow]
+) -> Instant | None:
+    placed = [row.placed_at for row in book if row.placed_at is not None]
+    if placed:
+        return min(placed)
+    if takings:
+        return min([_first_money(row) for row in takings])
+    return min([row.settled_at for row in statements if row.settled_at is not None], default=None)
+
+
+def _first_money(row: TakingRow) -> Instant:
+    whole = row.whole
+    if whole is None:
+        return row.at
+    return min([taken.at for taken in whole.taken], default=whole.opened_at)

@@ -1,0 +1,420 @@
+"""The captures of one order against its statement lines: settled, settled otherwise, or open.
+
+Leaves out: the book, and lines that no key brings to an order. A payment that a line names decides
+which capture it is of; a line that names none may only be of the one capture that it fits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from reconcile.instants import Instant
+from reconcile.ledger.ledger import EntryKind, Facts
+from reconcile.matching.breaks import Break, BreakCause, Candidate
+from reconcile.matching.candidates import MOST
+from reconcile.matching.decision import Match, MatchKind
+from reconcile.matching.funds import Capture, Funds, Return
+from reconcile.matching.rows import StatementRow, subject_of
+from reconcile.matching.tally import Tally
+from reconcile.matching.terms import Terms, factor_between
+from reconcile.money import Money
+
+Told = TypeVar("Told")
+
+Payment = tuple[str, str, str]
+"""Source, reference, currency."""
+
+
+@dataclass(slots=True)
+class Open:
+    """What stayed without a partner: captures, and lines of payments."""
+
+    captures: list[Capture] = field(default_factory=list)
+    lines: list[StatementRow] = field(default_factory=list)
+
+
+class Settling:
+    """Places captures and statement lines."""
+
+    def __init__(self, terms: Terms, tally: Tally) -> None:
+        self._terms, self._tally = terms, tally
+
+    def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> Open:
+        """Place what belongs together, and the fees, refunds and disputes; give back the rest."""
+        captures = [capture for each in funds for capture in each.captures]
+        rows = sorted(rows, key=lambda row: row.line_id)
+        self._tally.place_lines([row for row in rows if row.kind == "fee"], "fee_line")
+        unused = [each for one in funds for each in one.returns]
+        others = [row for row in rows if row.kind != "fee" and _gives_back(row, unused)]
+        placed = set(map(id, others))
+        payments = [row for row in rows if row.kind == "payment" and id(row) not in placed]
+        if others:
+            unused = self._returned(funds, others, unused)
+        if not captures and any(each.unresolved for each in funds):
+            self._tally.place_lines(payments, "unresolved")  # its break tells of this money
+            return Open()
+        opened = self._captured(captures, payments)
+        opened.captures = self._reversed(opened.captures, unused)
+        opened.lines = [row for row in opened.lines if not self._in_doubt(row, funds)]
+        return opened
+
+    def _reversed(self, captures: list[Capture], unused: Sequence[Return]) -> list[Capture]:
+        """Captures without a line are not missed where a reversal took them back before anything
+        was paid out: they are placed here. The rest is given back."""
+        left: list[Capture] = []
+        taken: Counter[Payment] = Counter()
+        for each in sorted(captures, key=lambda each: each.minor):
+            payment = _payment_of(each)
+            back = [one for one in unused if _payment_of(one) == payment]
+            back = [one for one in back if one.kind != "dispute_lost"]
+            undone = taken[payment] + each.minor <= sum([one.minor for one in back])
+            if undone and any(one.kind == "reversed" for one in back):
+                taken[payment] += each.minor
+                self._tally.place_captures([each], "returned")
+            else:
+                left.append(each)
+        return left
+
+    def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
+        """Whether the line may be of a movement that is known, and its amount is not: the break of
+        that payment, or of its order, tells of this money. Such a line is placed."""
+        for each in funds:
+            for doubt in each.doubted:
+                of_it = row.payment in (None, doubt.payment)
+                of_it = of_it and self._terms.settles(row.source, doubt.source)
+                if of_it and any(_is_of_kind(row, kind) for kind in doubt.unsure):
+                    bucket: BreakCause = "unresolved" if each.unresolved else "payment_in_doubt"
+                    self._tally.place_lines([row], bucket)
+                    return True
+        return False
+
+    # --- payments
+
+    def _captured(self, captures: Sequence[Capture], rows: Sequence[StatementRow]) -> Open:
+        rest = Open(captures=list(captures))
+        of_payment = _by([row for row in rows if row.payment is not None], lambda row: row.payment)
+        for payment, lines in of_payment.items():
+            of_it = [each for each in captures if each.payment == payment]
+            fitting, lines, strange = of_one_source(of_it, lines, terms=self._terms)
+            rest.lines += strange
+            if fitting:
+                self._join_of_key(rest, fitting, lines)
+        loose = [row for row in rows if row.payment is None]
+        if loose:
+            self._loose(rest, loose)
+        return rest
+
+    def _loose(self, rest: Open, rows: list[StatementRow]) -> None:
+        """Lines that name the order only."""
+        _, rows, strange = of_one_source(rest.captures, rows, terms=self._terms)
+        rest.lines += strange
+        if len(rest.captures) == 1 and rows:
+            self._join_of_key(rest, rest.captures, rows)
+            return
+        for sums, lines in _by(rows, lambda row: (row.currency, row.gross)).items():
+            fitting = [each for each in rest.captures if (each.currency, each.minor) == sums]
+            if fitting:
+                self._join_of_key(rest, fitting, lines)
+            else:
+                rest.lines += lines
+
+    def _join_of_key(self, rest: Open, captures: list[Capture], rows: list[StatementRow]) -> None:
+        """The same as `join`; but of several lines that fit one capture equally a person may have
+        said which it is, and then the others are open."""
+        same = [row for row in rows if _fits(row, captures[0])]
+        partners = self._terms.partners(captures[0].order)
+        given = [row for row in same if subject_of(row.line_id) in partners]
+        if len(captures) == 1 and len(same) > 1 and len(given) == 1:
+            self.join(captures, given, kind="by_hand")
+            rest.lines += [row for row in rows if row is not given[0]]
+        else:
+            self.join(captures, rows)
+        rest.captures = [each for each in rest.captures if each not in captures]
+
+    def join(
+        self,
+        captures: list[Capture],
+        rows: list[StatementRow],
+        *,
+        kind: MatchKind | None = None,
+    ) -> None:
+        """Captures and lines that can only be of each other. `kind`: what brought them together."""
+        if len(captures) > 1:
+            self.ambiguous(captures, rows)
+        elif len(rows) == 1:
+            self._pair(captures[0], rows[0], kind=kind)
+        else:
+            self._parts(captures[0], rows, kind="by_hand" if kind == "by_hand" else "by_group")
+
+    def _parts(self, capture: Capture, rows: list[StatementRow], *, kind: MatchKind) -> None:
+        same = [row for row in rows if row.currency == capture.currency]
+        settled = sum([row.gross for row in same])
+        if len(same) == len(rows) and settled == capture.minor:
+            self._tally.tell(_match(kind, capture, rows))
+            self._place(capture, rows, kind)
+        elif len([row for row in same if _fits(row, capture)]) > 1:
+            self.ambiguous([capture], rows)
+        else:
+            self._differs(capture, rows)
+
+    def _pair(self, capture: Capture, row: StatementRow, *, kind: MatchKind | None) -> None:
+        same = row.currency == capture.currency
+        difference = row.gross - capture.minor
+        if not same or not self._terms.within(difference, row.currency):
+            self._differs(capture, [row])
+            return
+        kind = kind or ("by_tolerance" if difference else None)
+        if kind is not None:
+            self._tally.tell(_match(kind, capture, [row]))
+        self._tally.place_captures([capture], kind or "by_reference")
+        fee = self._fee(capture, row)
+        if fee is not None:
+            self._tally.tell(fee)
+        bucket = "fee_unexpected" if fee is not None else kind or "by_reference"
+        self._tally.place_lines([row], bucket)
+
+    def _fee(self, capture: Capture, row: StatementRow) -> Break | None:
+        source, currency = capture.source, capture.currency
+        found = self._terms.expected_fee(row.gross, source=source, currency=currency)
+        if found is None or abs(row.fee - found[0]) <= found[1]:
+            return None
+        facts: Facts = (
+            ("fee", Money(minor=row.fee, currency=currency)),
+            ("expected_fee", Money(minor=found[0], currency=currency)),
+        )
+        minor = abs(row.fee - found[0])
+        return _break("fee_unexpected", capture, [row], minor=minor, facts=facts)
+
+    def _differs(self, capture: Capture, rows: list[StatementRow]) -> None:
+        currency, settled = capture.currency, sum([row.gross for row in rows])
+        told = tuple([("settled", Money(minor=row.gross, currency=row.currency)) for row in rows])
+        captured = Money(minor=capture.minor, currency=currency)
+        facts: Facts = (("captured", captured), *told, ("against", "statement"))
+        cause: BreakCause = "currency_differs"
+        minor = capture.minor
+        if all(row.currency == currency for row in rows):
+            minor = abs(settled - capture.minor)
+            facts = (*facts, ("difference", Money(minor=minor, currency=currency)))
+            factor = factor_between(capture.minor, settled, currency)
+            cause = "amount_differs" if factor is None else "off_by_minor_unit"
+            facts = facts if factor is None else (*facts, ("factor", factor))
+        self._tally.tell(_break(cause, capture, rows, minor=minor, facts=facts))
+        self._place(capture, rows, cause)
+
+    def ambiguous(self, captures: list[Capture], rows: list[StatementRow]) -> None:
+        """Several captures or lines that fit each other: a person decides."""
+        for capture in captures:
+            self.told_ambiguous(capture, rows)
+        self._tally.place_lines(rows, "ambiguous")
+
+    def told_ambiguous(self, capture: Capture, rows: Sequence[StatementRow]) -> None:
+        """A capture that these lines fit, which are placed apart; a person may choose one."""
+        money = Money(minor=capture.minor, currency=capture.currency)
+        facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
+        found = _break("ambiguous", capture, rows, minor=capture.minor, facts=facts)
+        candidates = tuple([_candidate(row) for row in rows[:MOST]])
+        self._tally.tell(replace(found, candidates=candidates))
+        self._tally.place_captures([capture], "ambiguous")
+
+    def _place(
+        self, capture: Capture, rows: list[StatementRow], bucket: MatchKind | BreakCause
+    ) -> None:
+        self._tally.place_captures([capture], bucket)
+        self._tally.place_lines(rows, bucket)
+
+    # --- what went back
+
+    def _returned(
+        self, funds: Sequence[Funds], rows: Iterable[StatementRow], returns: list[Return]
+    ) -> list[Return]:
+        """Place the lines of what went back; what of `returns` no line is of."""
+        unused = list(returns)
+        undone, told = _undone(rows)
+        self._tally.place_lines(undone, "returned")
+        left: list[StatementRow] = []
+        for row in told:
+            fitting = [each for each in unused if _is_of(row, each)]
+            if fitting:
+                unused.remove(fitting[0])
+                self._tally.place_lines([row], "by_reference")
+            else:
+                left.append(row)
+        disputed = any(each.disputed for each in funds)
+        for group in _by(left, lambda row: (row.payment, row.currency, row.kind)).values():
+            parts = _parts_of(group, unused)
+            if parts:
+                unused = [each for each in unused if each not in parts]
+                self._tally.tell(_match_back(funds[0].order, parts, group))
+                self._tally.place_lines(group, "by_group")
+                continue
+            for row in group:
+                if row.kind == "dispute" and disputed:
+                    self._tally.place_lines([row], "by_reference")
+                elif not self._in_doubt(row, funds):
+                    self._never_notified(row)
+        return unused
+
+    def _never_notified(self, row: StatementRow) -> None:
+        self._tally.tell(never_notified(row, as_of=self._terms.as_of))
+        self._tally.place_lines([row], "settled_never_notified")
+
+
+def of_one_source(
+    captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
+) -> tuple[list[Capture], list[StatementRow], list[StatementRow]]:
+    """Captures and lines of which each may be of one of the others, by their sources; and the lines
+    that are of another source."""
+    lines: list[StatementRow] = []
+    strange: list[StatementRow] = []
+    for row in rows:
+        fits = any(terms.settles(row.source, each.source) for each in captures)
+        (lines if fits else strange).append(row)
+    told = {row.source for row in lines}
+    fitting = [
+        each for each in captures if any(terms.settles(source, each.source) for source in told)
+    ]
+    return fitting, lines, strange
+
+
+def _fits(row: StatementRow, capture: Capture) -> bool:
+    return (row.currency, row.gross) == (capture.currency, capture.minor)
+
+
+def _by(
+    rows: Iterable[StatementRow], told: Callable[[StatementRow], Told]
+) -> dict[Told, list[StatementRow]]:
+    """The rows by what they tell."""
+    found: dict[Told, list[StatementRow]] = {}
+    for row in rows:
+        found.setdefault(told(row), []).append(row)
+    return found
+
+
+def _undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
+    """Disputes that took money and those that gave the same back, once they were won, pair by pair:
+    the ledger has no movement of them. And the rest."""
+    open_ones: dict[tuple[str | None, str, int], list[StatementRow]] = {}
+    undone: list[StatementRow] = []
+    left: list[StatementRow] = []
+    for row in rows:
+        opposite = open_ones.get((row.payment, row.currency, -row.gross))
+        if row.kind != "dispute":
+            left.append(row)
+        elif opposite:
+            undone += [opposite.pop(), row]
+        else:
+            open_ones.setdefault((row.payment, row.currency, row.gross), []).append(row)
+    left += [row for alone in open_ones.values() for row in alone]
+    # What names its payment first: another line may be of any payment of the order.
+    return undone, sorted(left, key=lambda row: (row.payment is None, row.line_id))
+
+
+def _candidate(row: StatementRow) -> Candidate:
+    money, name = Money(minor=row.gross, currency=row.currency), row.payment or row.order or ""
+    return Candidate(line=row.line_id, reference=name, money=money, apart="fits")
+
+
+def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
+    """The break of a statement line that no ledger knows of."""
+    money = Money(minor=abs(row.gross), currency=row.currency)
+    back = row.kind == "dispute" and row.gross > 0
+    return Break(
+        cause="settled_never_notified",
+        order=row.order,
+        payment=row.payment,
+        subject=subject_of(row.line_id),
+        money=money,
+        since=as_of if row.settled_at is None else row.settled_at,
+        cites=(row.line_id,),
+        facts=(("settled", money), ("kind", "returned dispute" if back else row.kind)),
+    )
+
+
+def _is_of(row: StatementRow, taken: Return) -> bool:
+    if row.kind == "dispute" and row.gross > 0:
+        return False  # it gives back, and the ledger has no movement for that
+    return taken.minor == abs(row.gross) and _may_be_of(row, taken)
+
+
+def _may_be_of(row: StatementRow, taken: Return) -> bool:
+    return (
+        taken.currency == row.currency
+        and row.payment in (None, taken.payment)
+        and (taken.kind == "dispute_lost") == (row.kind == "dispute")
+    )
+
+
+def _is_of_kind(row: StatementRow, kind: EntryKind) -> bool:
+    if kind == "captured":
+        return row.kind == "payment"
+    return row.kind == ("dispute" if kind == "dispute_lost" else "refund")
+
+
+def _gives_back(row: StatementRow, returns: Sequence[Return]) -> bool:
+    """Whether a line is of what went back: so is a negative payment, where so much of its payment
+    did. Any other is a part of what the payment brought."""
+    if row.kind != "payment":
+        return True
+    fitting = [each for each in returns if _may_be_of(row, each)] if row.gross < 0 else []
+    amounts = [each.minor for each in fitting]
+    return bool(amounts) and -row.gross in (*amounts, sum(amounts))
+
+
+def _parts_of(rows: Sequence[StatementRow], unused: Sequence[Return]) -> list[Return]:
+    """What went back that these lines of one payment are together: one, else all there is. Part of
+    a lost dispute may have come again, and one sum may stand for several refunds."""
+    fitting = [each for each in unused if _may_be_of(rows[0], each)]
+    total = abs(sum([row.gross for row in rows]))
+    if rows[0].kind == "dispute" and sum([row.gross for row in rows]) > 0:
+        return []
+    one = [each for each in fitting if each.minor == total]
+    if one:
+        return one[:1]
+    return fitting if fitting and sum([each.minor for each in fitting]) == total else []
+
+
+def _match_back(order: str, parts: Sequence[Return], rows: Sequence[StatementRow]) -> Match:
+    return Match(
+        kind="by_group",
+        order=order,
+        payment=parts[0].payment,
+        lines=tuple(sorted([row.line_id for row in rows])),
+        money=Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency),
+    )
+
+
+def _payment_of(each: Capture | Return) -> Payment:
+    return each.source, each.payment, each.currency
+
+
+def _match(kind: MatchKind, capture: Capture, rows: Sequence[StatementRow]) -> Match:
+    difference = sum([row.gross for row in rows]) - capture.minor
+    told: Facts = (("difference", Money(minor=difference, currency=capture.currency)),)
+    return Match(
+        kind=kind,
+        order=capture.order,
+        payment=capture.payment,
+        lines=tuple(sorted([row.line_id for row in rows])),
+        money=Money(minor=capture.minor, currency=capture.currency),
+        facts=told if difference else (),
+    )
+
+
+def _break(
+    cause: BreakCause, capture: Capture, rows: Sequence[StatementRow], *, minor: int, facts: Facts
+) -> Break:
+    dates = [row.settled_at for row in rows if row.settled_at is not None]
+    ordered = sorted([row.line_id for row in rows])
+    return Break(
+        cause=cause,
+        order=capture.order,
+        payment=capture.payment,
+        subject=capture.source if cause == "ambiguous" else subject_of(ordered[0]),
+        money=Money(minor=minor, currency=capture.currency),
+        since=max([capture.at, *dates]),
+        cites=(*capture.cites, *ordered),
+        facts=facts,
+    )

@@ -1,0 +1,1 @@
+"""A period as a report: figures, lists, ties, journal, and what blocks its closing."""

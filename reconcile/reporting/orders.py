@@ -1,0 +1,219 @@
+"""Adds up orders: flow, control totals, outcomes, findings and outcomes over time.
+
+Leaves out: which order is of the period; `report_tally` asks `standing` once for each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from reconcile.instants import DAY, SECOND, Instant
+from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, SEVERITY, FindingCode, Outcome
+from reconcile.matching.ledger_lines import Taking
+from reconcile.reporting.report import (
+    GROUPS,
+    STEPS,
+    ControlRow,
+    FindingRow,
+    FlowRow,
+    Group,
+    NoOrder,
+    OutcomeRow,
+    Scope,
+    Step,
+    TimeRow,
+)
+
+GROUP_OF: Final[dict[Outcome, Group]] = {
+    "succeeded": "success",
+    "charged_back": "success",
+    "refunded": "success",
+    "partially_refunded": "success",
+    "failed": "failure",
+    "canceled": "failure",
+    "expired": "timeout",
+    "timed_out": "timeout",
+    "unresolved": "open",
+    "disputed": "open",
+    "authorized": "open",
+    "pending": "open",
+    "not_attempted": "open",
+}
+"""success: money moved for it, whatever went back later; failure: somebody said no; timeout: the
+time ran out; open: no final outcome yet."""
+
+NO_CURRENCY: Final = ""
+"""Stands in keys for an order of which neither price nor money is known."""
+
+DAILY_UP_TO: Final = 92 * DAY
+"""A chart of a quarter by day is still one that a person reads."""
+
+WEEKLY_UP_TO: Final = 732 * DAY
+"""Two years by week are a hundred and five columns; beyond that it is months."""
+
+
+def standing(taking: Taking, scope: Scope, *, moved: bool) -> tuple[Step, ...]:
+    """The steps that an order stands in: none for one that is not of the period."""
+    closed = taking.closed_at
+    if closed is not None:
+        closed = max(closed, taking.opened_at)
+    if taking.opened_at >= scope.end or (closed is not None and closed < scope.start):
+        return ("other",) if moved else ()
+    entered: Step = "opening" if taking.opened_at < scope.start else "new"
+    return (entered, "closing" if closed is None or closed >= scope.end else "closed")
+
+
+class FlowSums:
+    """Orders and what they cost, by currency and step."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, Step]] = Counter()
+        self._sums: Counter[tuple[str, Step]] = Counter()
+        self._currencies: set[str] = set()
+
+    def add(self, currency: str, steps: tuple[Step, ...], price: int) -> None:
+        """One order of the period."""
+        self._currencies.add(currency)
+        for step in steps:
+            self._counts[currency, step] += 1
+            self._sums[currency, step] += price
+
+    def rows(self) -> tuple[FlowRow, ...]:
+        """Every step of every currency, those without orders too."""
+        return tuple(
+            FlowRow(
+                currency=currency or None,
+                step=step,
+                count=self._counts[currency, step],
+                sum=self._sums[currency, step],
+            )
+            for currency in sorted(self._currencies)
+            for step in STEPS
+        )
+
+
+Bucket = Outcome | NoOrder
+_BUCKETS: Final[tuple[Bucket, ...]] = (*OUTCOMES, "no_order")
+
+
+class ControlSums:
+    """Orders, prices and money by currency and outcome. `money` is told by flow."""
+
+    def __init__(self) -> None:
+        self._orders: Counter[tuple[str, Bucket]] = Counter()
+        self._prices: Counter[tuple[str, Bucket]] = Counter()
+        self._money: Counter[tuple[str, Bucket, str]] = Counter()
+
+    def order(self, currency: str, outcome: Outcome, price: int) -> None:
+        """One order of the period."""
+        self._orders[currency, outcome] += 1
+        self._prices[currency, outcome] += price
+
+    def money(self, currency: str, bucket: Bucket, *, flow: str, minor: int) -> None:
+        """One movement placed in the period."""
+        self._money[currency, bucket, flow] += minor
+
+    def rows(self) -> tuple[ControlRow, ...]:
+        """By currency, then by outcome, the most decisive first."""
+        keys = set(self._orders) | {(currency, bucket) for currency, bucket, _ in self._money}
+        found = sorted(keys, key=lambda key: (key[0], _BUCKETS.index(key[1])))
+        return tuple(
+            ControlRow(
+                currency=currency or None,
+                bucket=bucket,
+                count=self._orders[currency, bucket],
+                sum=self._prices[currency, bucket],
+                captured=self._money[currency, bucket, "captured"],
+                refunded=self._money[currency, bucket, "refunded"],
+                lost=self._money[currency, bucket, "lost_in_disputes"],
+            )
+            for currency, bucket in found
+        )
+
+
+class OutcomeSums:
+    """Orders by outcome and reason, and what else was odd about them."""
+
+    def __init__(self) -> None:
+        self._orders: Counter[tuple[Outcome, str]] = Counter()
+        self._odd: Counter[tuple[Outcome, str, str]] = Counter()
+        self._findings: Counter[FindingCode] = Counter()
+
+    def add(self, taking: Taking) -> None:
+        """One order of the period."""
+        key = (taking.outcome, taking.reason)
+        self._orders[key] += 1
+        if len(taking.payments) > 1:
+            self._odd[(*key, "further_attempts")] += 1
+        for code in taking.findings:
+            self._odd[(*key, code)] += 1
+            self._findings[code] += 1
+
+    def rows(self) -> tuple[OutcomeRow, ...]:
+        """By outcome, the most decisive first, then by reason."""
+        found = sorted(self._orders, key=lambda key: (OUTCOMES.index(key[0]), key[1]))
+        return tuple(
+            OutcomeRow(
+                outcome=outcome,
+                group=GROUP_OF[outcome],
+                reason=reason,
+                orders=self._orders[outcome, reason],
+                further_attempts=self._odd[outcome, reason, "further_attempts"],
+                redelivered=self._odd[outcome, reason, "redelivered"],
+                late=self._odd[outcome, reason, "delivered_late"],
+                out_of_order=self._odd[outcome, reason, "out_of_order"],
+            )
+            for outcome, reason in found
+        )
+
+    def findings(self) -> tuple[FindingRow, ...]:
+        """In the order of the vocabulary: the harmless first."""
+        return tuple(
+            FindingRow(finding=code, severity=SEVERITY[code], orders=self._findings[code])
+            for code in FINDING_CODES
+            if code in self._findings
+        )
+
+
+class TimeSums:
+    """Orders opened in each stretch of the period, by group of outcome."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._starts = stretches(scope.start, scope.end)
+        self._counts: list[Counter[str]] = [Counter() for _ in self._starts]
+
+    def add(self, taking: Taking) -> None:
+        """One order that was opened in the period."""
+        place = bisect_right(self._starts, taking.opened_at) - 1
+        self._counts[place][GROUP_OF[taking.outcome]] += 1
+
+    def rows(self) -> tuple[TimeRow, ...]:
+        """Every stretch, the empty ones too."""
+        return tuple(
+            TimeRow(start=start, **{group: counts[group] for group in GROUPS})
+            for start, counts in zip(self._starts, self._counts, strict=True)
+        )
+
+
+def stretches(start: Instant, end: Instant) -> list[Instant]:
+    """Where each begins: days, weeks from the start, or calendar months of UTC."""
+    length = end - start
+    if length <= WEEKLY_UP_TO:
+        return list(range(start, end, DAY if length <= DAILY_UP_TO else 7 * DAY))
+    found = [start]
+    while (following := next_month(found[-1])) < end:
+        found.append(following)
+    return found
+
+
+def next_month(instant: Instant) -> Instant:
+    """The first moment of the calendar month (UTC) after the one that holds the instant."""
+    moment = _EPOCH + timedelta(microseconds=instant)
+    year, month = divmod(moment.year * 12 + moment.month, 12)
+    return (datetime(year, month + 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * SECOND
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

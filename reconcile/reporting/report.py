@@ -1,0 +1,371 @@
+"""What became of the money in a period: one frozen value that every format prints.
+
+Leaves out: reading, adding up (`report_tally`) and wording (`report_words`). The value is bounded:
+its tables grow with currencies, causes and months, its lists end at a stated number of lines and
+say how many are not listed. Equal knowledge gives an equal value.
+
+Words of a period, by the dates of the evidence:
+
+opening  orders opened before its start that had no final outcome by then
+new      orders opened in it
+closed   orders of those two that got their final outcome in it (`settle.closed_at`)
+closing  orders of those two that had none by its end
+
+other    orders closed before it, or opened after it, that have money placed in it
+
+An order is *of the period* if it is one of opening, new and other.
+The basis decides which date places money: `captured` the provider's date of the movement,
+`received` when we first knew of it, `settled` the statement's date. Orders open and close by the
+dates of their evidence on every basis.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+from reconcile.instants import Duration, Instant
+from reconcile.ledger.ledger import Outcome
+from reconcile.matching.breaks import BreakCause
+from reconcile.reporting.words import finding_words, reason_words
+from reconcile.values import frozen
+
+Basis = Literal["captured", "received", "settled"]
+BASES: Final[tuple[Basis, ...]] = get_args(Basis)
+
+Step = Literal["opening", "new", "closed", "closing", "other"]
+STEPS: Final[tuple[Step, ...]] = get_args(Step)
+
+Flow = Literal[
+    "captured",
+    "refunded",
+    "lost_in_disputes",
+    "fees",
+    "net",
+    "settled",
+    "not_settled",
+    "differs",
+    "not_notified",
+]
+FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
+"""The rows of the money table. The first five come from ledgers and fees, the rest lead from net
+to the statement: net = settled + not_settled + differs − not_notified."""
+
+NoOrder = Literal["no_order"]
+
+Group = Literal["success", "failure", "timeout", "open"]
+GROUPS: Final[tuple[Group, ...]] = get_args(Group)
+
+Age = Literal["up_to_1_day", "up_to_7_days", "up_to_30_days", "up_to_90_days", "older"]
+AGES: Final[tuple[Age, ...]] = get_args(Age)
+
+
+@frozen
+class Scope:
+    """What a report is of. `start` is in the period, `end` is not; `as_of` bounds what is known."""
+
+    start: Instant
+    end: Instant
+    as_of: Instant
+    basis: Basis
+    environment: str
+
+
+@frozen
+class Tie:
+    """Two ways to the same number: of lines where `currency` is None, else of minor units.
+
+    left, right      what each side adds up, in words
+    """
+
+    name: str
+    currency: str | None
+    left: str
+    left_value: int
+    right: str
+    right_value: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether both sides are the same."""
+        return self.left_value == self.right_value
+
+
+@frozen
+class FlowRow:
+    """Orders of one currency at one step, and what they cost; None: no price and no money known."""
+
+    currency: str | None
+    step: Step
+    count: int
+    sum: int
+
+
+@frozen
+class ControlRow:
+    """Orders of the period with one outcome in one currency; every one is in one row. The bucket
+    `no_order` has no orders: only money that a statement tells of and no ledger does.
+
+    sum       what these orders cost; 0 where that is not known
+    captured, refunded, lost   money of this currency placed in the period that moved on orders of
+              this outcome; what went back is positive here
+    """
+
+    currency: str | None
+    bucket: Outcome | NoOrder
+    count: int
+    sum: int
+    captured: int
+    refunded: int
+    lost: int
+
+
+@frozen
+class MatchingRow:
+    """Rows of one side of the matching (`match_control`) in one bucket; every row is in one.
+
+    side    book, takings, settlement or statement
+    family  matched, waiting or break
+    fee, net  of statement lines; 0 on the other sides
+    """
+
+    side: str
+    currency: str
+    family: str
+    bucket: str
+    count: int
+    sum: int
+    fee: int
+    net: int
+
+
+@frozen
+class MoneyRow:
+    """One row of the way from captured to settled money. `count` is movements or lines."""
+
+    currency: str
+    flow: Flow
+    count: int
+    sum: int
+
+
+@frozen
+class OutcomeRow:
+    """Orders of the period by outcome and deciding reason.
+
+    further_attempts  of them, took more than one attempt
+    redelivered       of them, had an event delivered more than once
+    late              of them, had an event that was long on its way
+    out_of_order      of them, had events that came in another order than they occurred
+    """
+
+    outcome: Outcome
+    group: Group
+    reason: str
+    orders: int
+    further_attempts: int
+    redelivered: int
+    late: int
+    out_of_order: int
+
+    @property
+    def sentence(self) -> str:
+        """The reason, for people."""
+        return reason_words(self.reason)
+
+
+@frozen
+class FindingRow:
+    """How many orders of the period have a finding."""
+
+    finding: str
+    severity: str
+    orders: int
+
+    @property
+    def sentence(self) -> str:
+        """The finding, for people."""
+        return finding_words(self.finding)
+
+
+@frozen
+class TimeRow:
+    """Orders opened in one stretch of the period, by how they ended."""
+
+    start: Instant
+    success: int
+    failure: int
+    timeout: int
+    open: int
+
+
+@frozen
+class DelayRow:
+    """Movements that became known within `up_to` of their date; None: later than all others."""
+
+    up_to: Duration | None
+    movements: int
+
+
+@frozen
+class BreakRow:
+    """Breaks of one cause, age and state in one currency, with their money: at risk unless it was
+    accepted."""
+
+    cause: BreakCause
+    age: Age
+    state: str
+    currency: str
+    count: int
+    sum: int
+
+
+@frozen
+class BreakLine:
+    """One break. `state` is what people made of it so far."""
+
+    identity: str
+    cause: BreakCause
+    state: str
+    order: str | None
+    payment: str | None
+    currency: str
+    sum: int
+    since: Instant
+    age_days: int
+    sentence: str
+    next_step: str
+    cites: tuple[str, ...]
+
+
+@frozen
+class LateRow:
+    """Movements dated in an earlier month that became known in the period."""
+
+    month: str
+    kind: str
+    currency: str
+    count: int
+    sum: int
+
+
+@frozen
+class LateLine:
+    """One such movement; what went back is negative."""
+
+    order: str
+    kind: str
+    source: str
+    payment: str
+    currency: str
+    sum: int
+    at: Instant
+    received_at: Instant
+    cites: tuple[str, ...]
+
+
+@frozen
+class ChangeRow:
+    """Revisions published in the period, of orders opened before it, that changed the outcome."""
+
+    before: str
+    after: str
+    count: int
+
+
+@frozen
+class ChangeLine:
+    """One such revision. `because` is its sentences, with the ids they rest on."""
+
+    order: str
+    at: Instant
+    before: str
+    after: str
+    because: str
+
+
+@frozen
+class FeeRow:
+    """Statement lines of one kind in one currency; refunds and disputes are negative."""
+
+    currency: str
+    kind: str
+    count: int
+    gross: int
+    fee: int
+    net: int
+
+
+@frozen
+class AdjustmentRow:
+    """What has been learned of a closed month since: one figure of its report that is another now.
+
+    figure    which one: the table of its report, the row in it and, where a row has several sums,
+              what of the row: `control/succeeded/captured`
+    original  as the closed report says it
+    told      what earlier reports have already added to it
+    change    what this one adds; `sum_now` is the sum of the three
+    closing   the beginning of the digest of the closing that the figure stands in, in hex
+    """
+
+    period: str
+    figure: str
+    currency: str | None
+    count_change: int
+    sum_original: int
+    sum_told: int
+    sum_change: int
+    closing: str
+
+    @property
+    def sum_now(self) -> int:
+        """What a report of that month says now."""
+        return self.sum_original + self.sum_told + self.sum_change
+
+
+@frozen
+class Unlisted:
+    """How many lines of a list are not in it, for it ends at `bound`."""
+
+    table: str
+    listed: int
+    bound: int
+    left_out: int
+
+
+@frozen
+class Note:
+    """Something that a reader of the whole must know."""
+
+    sentence: str
+
+
+@frozen
+class PeriodReport:
+    """The whole report. Rows are sorted; the lists (`…_lines`) are bounded, and `unlisted` says
+    for each how much it leaves out."""
+
+    scope: Scope
+    ties: tuple[Tie, ...]
+    flow: tuple[FlowRow, ...]
+    control: tuple[ControlRow, ...]
+    matching: tuple[MatchingRow, ...]
+    money: tuple[MoneyRow, ...]
+    outcomes: tuple[OutcomeRow, ...]
+    findings: tuple[FindingRow, ...]
+    times: tuple[TimeRow, ...]
+    delays: tuple[DelayRow, ...]
+    breaks: tuple[BreakRow, ...]
+    late: tuple[LateRow, ...]
+    changes: tuple[ChangeRow, ...]
+    fees: tuple[FeeRow, ...]
+    break_lines: tuple[BreakLine, ...]
+    late_lines: tuple[LateLine, ...]
+    change_lines: tuple[ChangeLine, ...]
+    unlisted: tuple[Unlisted, ...]
+    notes: tuple[Note, ...]
+    adjustments: tuple[AdjustmentRow, ...] = ()
+
+    @property
+    def ties_hold(self) -> bool:
+        """Whether every tie holds."""
+        return all(tie.holds for tie in self.ties)

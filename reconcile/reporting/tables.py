@@ -1,0 +1,210 @@
+"""The report as tables: every table's name, heading, explanation and columns, declared once.
+
+Leaves out: layout. JSON, CSV, workbook, page and PDF all print these tables and nothing else, so
+a new column or table is one line here and a field in `report`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from reconcile.reporting import report as r
+from reconcile.reporting.report import PeriodReport
+from reconcile.values import frozen
+
+Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
+"""What a cell is. `money` is minor units of the row's own `currency`, and a plain count in a row
+whose currency is None; `list` is a tuple of texts; any cell may be None."""
+
+
+@frozen
+class Column:
+    """One column: the row's field or property, and what its cells are."""
+
+    name: str
+    kind: Kind = "text"
+
+    @property
+    def heading(self) -> str:
+        """For people."""
+        return self.name.replace("_", " ")
+
+
+@frozen
+class Table:
+    """One table of the report.
+
+    name   the field of PeriodReport that holds its rows
+    row    the type of a row
+    about  what a row is and how to read it, for people
+    """
+
+    name: str
+    title: str
+    about: str
+    row: type[Any]
+    columns: tuple[Column, ...]
+
+    def rows(self, report: PeriodReport) -> tuple[Any, ...]:
+        """Its rows in this report."""
+        return tuple(getattr(report, self.name))
+
+
+def _columns(declared: str) -> tuple[Column, ...]:
+    """`currency count:count` is a text and a count."""
+    found = []
+    for each in declared.split():
+        name, _, kind = each.partition(":")
+        found.append(Column(name=name, kind=kind or "text"))  # type: ignore[arg-type]
+    return tuple(found)
+
+
+def _table(name: str, title: str, row: type[Any], columns: str, *, about: str) -> Table:
+    return Table(name=name, title=title, about=about, row=row, columns=_columns(columns))
+
+
+TABLES: Final[tuple[Table, ...]] = (
+    _table("notes", "To be known first", r.Note, "sentence", about="What bears on the whole."),
+    _table(
+        "control",
+        "Control totals by outcome",
+        r.ControlRow,
+        "currency bucket count:count sum:money captured:money refunded:money lost:money",
+        about="Every order of the period stands in exactly one row; money that moved in the period "
+        "stands in the row of its own currency.",
+    ),
+    _table(
+        "outcomes",
+        "Outcomes and why",
+        r.OutcomeRow,
+        "outcome group reason sentence orders:count further_attempts:count redelivered:count "
+        "late:count out_of_order:count",
+        about="Orders of the period by the reason that decided; and of these, how many took "
+        "further attempts, or had events delivered again, late, or out of order.",
+    ),
+    _table(
+        "times",
+        "Outcomes over time",
+        r.TimeRow,
+        "start:instant success:count failure:count timeout:count open:count",
+        about="Orders by when they were opened, and how they ended as far as is known.",
+    ),
+    _table(
+        "breaks",
+        "Breaks by cause and age",
+        r.BreakRow,
+        "cause age state currency count:count sum:money",
+        about="Differences between ledgers, order book and statement that are still there. Their "
+        "money is at risk, but where a person has accepted it.",
+    ),
+    _table(
+        "late",
+        "Late changes: money of earlier months",
+        r.LateRow,
+        "month kind currency count:count sum:money",
+        about="Movements dated before the period that became known in it.",
+    ),
+    _table(
+        "changes",
+        "Late changes: outcomes of earlier orders",
+        r.ChangeRow,
+        "before after count:count",
+        about="Orders opened before the period whose published outcome changed in it.",
+    ),
+    _table(
+        "adjustments",
+        "Adjustments to closed months",
+        r.AdjustmentRow,
+        "period figure currency count_change:count sum_original:money sum_told:money "
+        "sum_change:money sum_now:money closing",
+        about="A closed report never changes. What was learned since stands here, in the month "
+        "after the last closed one: the figure as it was closed, what reports since have added to "
+        "it, what this one adds, and what it is now.",
+    ),
+    _table(
+        "fees",
+        "Fees",
+        r.FeeRow,
+        "currency kind count:count gross:money fee:money net:money",
+        about="Statement lines placed in the period. Fees are positive where they cost.",
+    ),
+    _table(
+        "money",
+        "Money: from captured to settled",
+        r.MoneyRow,
+        "currency flow count:count sum:money",
+        about="Net is captured less refunded, lost in disputes and fees. Not settled: no statement "
+        "line yet; differs: the statement says less than the ledger; not notified: only the "
+        "statement knows of it.",
+    ),
+    _table(
+        "delays",
+        "How long webhooks took",
+        r.DelayRow,
+        "up_to:duration movements:count",
+        about="From the provider's date of a movement to the moment it reached us.",
+    ),
+    _table(
+        "findings",
+        "Findings",
+        r.FindingRow,
+        "finding severity orders:count sentence",
+        about="Orders of the period that have a finding. One order can have several.",
+    ),
+    _table(
+        "flow",
+        "Orders: opening, new, closed, closing",
+        r.FlowRow,
+        "currency step count:count sum:money",
+        about="Opening: opened before the period and without a final outcome at its start. "
+        "Closing: the same at its end. The sum is what these orders cost.",
+    ),
+    _table(
+        "matching",
+        "Matching: ledgers, order book and statement",
+        r.MatchingRow,
+        "side currency family bucket count:count sum:money fee:money net:money",
+        about="Rows of orders that belong to the period by the date in the book, else by their "
+        "first money. Each is in one bucket: it matched, it waits for the other side, or breaks. "
+        "Sides: book, the lines of the order book; takings, what was captured, held against the "
+        "book; settlement, the same, held against the statements; statement, their lines.",
+    ),
+    _table(
+        "ties",
+        "Control: what must be equal",
+        r.Tie,
+        "name currency left left_value:money right right_value:money holds:yes",
+        about="Each line is one number, added up in two ways.",
+    ),
+    _table(
+        "break_lines",
+        "Each break",
+        r.BreakLine,
+        "cause state order payment currency sum:money since:instant age_days:count sentence "
+        "next_step identity cites:list",
+        about="The oldest first.",
+    ),
+    _table(
+        "late_lines",
+        "Each late movement",
+        r.LateLine,
+        "order kind source payment currency sum:money at:instant received_at:instant cites:list",
+        about="By the moment it became known.",
+    ),
+    _table(
+        "change_lines",
+        "Each late change of outcome",
+        r.ChangeLine,
+        "order at:instant before after because",
+        about="By the moment it was published.",
+    ),
+    _table(
+        "unlisted",
+        "What is counted and not listed",
+        r.Unlisted,
+        "table listed:count bound:count left_out:count",
+        about="Lists are bounded; the totals above count everything.",
+    ),
+)
+"""In the order in which a reader wants them: where every order stands and why, what is wrong, what
+changed late and what it cost; then what proves it, in full; the lists of single things last."""

@@ -1,0 +1,132 @@
+"""Many deliveries of the same events at once, through one receiver or several on one database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+from app.orders.refold import refold_until_quiet
+from reconcile.ledger.fold import fold
+from reconcile.ledger.ledger import Ledger
+from tests.api.driving import Driver, of_order
+from tests.database.builders import histories, rows
+from tests.reconcile.build import POLICY, seconds
+
+AT_ONCE = 400
+"""Deliveries under way together."""
+
+Crowd = Sequence[Driver]
+
+
+async def delivered(crowd: Crowd, bodies: Sequence[bytes]) -> list[str]:
+    """The verdicts of these bodies, all sent at once, to each receiver in turn."""
+    sent = (crowd[number % len(crowd)].send(body) for number, body in enumerate(bodies))
+    answers = await asyncio.gather(*sent)
+    assert {answer.status_code for answer in answers} == {200}
+    return [answer.json()["verdict"] for answer in answers]
+
+
+async def ledgers(crowd: Crowd, names: Sequence[str]) -> list[Ledger]:
+    """The orders as the first receiver's database tells of them."""
+    found: dict[str, Any] = {}
+    for start in range(0, len(names), 500):
+        found |= await histories(crowd[0].service.store, names[start : start + 500])
+    return [fold(found[name], policy=POLICY, as_of=seconds(60)) for name in names]
+
+
+async def count(crowd: Crowd, of: str) -> int:
+    """How many rows there are."""
+    return int((await rows(crowd[0].service.store, f"SELECT count(*) FROM {of}"))[0][0])
+
+
+# --- one event many times -------------------------------------------------------------------------
+
+
+async def many_times(crowd: Crowd, *, events: int, times: int) -> None:
+    """Each event so often, all of them mixed: stored once, a duplicate every other time, and its
+    money counted once."""
+    rng = Random(events)
+    names = [f"O-{number}" for number in range(events)]
+    step = max(1, AT_ONCE // times)
+    for start in range(0, events, step):
+        chunk = {name: _paid(name, 1500) for name in names[start : start + step]}
+        mixed = [*chunk] * times
+        rng.shuffle(mixed)
+        verdicts = await delivered(crowd, [chunk[name] for name in mixed])
+        counts = Counter(zip(mixed, verdicts, strict=True))
+        for name in chunk:
+            assert counts[name, "stored"] == 1, name
+            assert counts[name, "duplicate"] == times - 1, name
+    await _counted_once(crowd, names, times)
+    print(f"{events} events, each {times} times, at {len(crowd)} receivers: one effect each")
+
+
+async def _counted_once(crowd: Crowd, names: list[str], times: int) -> None:
+    assert await count(crowd, "events") == len(names)
+    assert await count(crowd, "deliveries") == len(names) * times
+    assert await count(crowd, "deliveries WHERE verdict = 'stored'") == len(names)
+    await refold_until_quiet(crowd[0].service.desk, limit=500, progress=lambda done: None)
+    assert await count(crowd, "revisions") == len(names)
+    assert await count(crowd, "ledgers WHERE outcome = 'succeeded'") == len(names)
+    for ledger in await ledgers(crowd, names):
+        assert [balance.captured for balance in ledger.balances] == [150_000]
+
+
+def _paid(name: str, amount: int) -> bytes:
+    document = of_order(name, f"evt-{name}")
+    document["data"]["payment"]["amount"] = amount
+    return json.dumps(document).encode()
+
+
+# --- one id with two bodies -----------------------------------------------------------------------
+
+WAYS = ("the true one first", "the other first", "at once")
+
+
+async def collisions(crowd: Crowd, *, number: int) -> None:
+    """So many ids with two bodies each, in both orders and at once: both are kept, every time the
+    contradiction is told, and what is concluded never depends on which came first."""
+    names = [f"O-{each}" for each in range(number)]
+    for start in range(0, number, AT_ONCE // 2):
+        chunk = names[start : start + AT_ONCE // 2]
+        for bodies in _turns(chunk):
+            await delivered(crowd, bodies)
+    verdicts = await rows(
+        crowd[0].service.store,
+        "SELECT event_id, verdict, body FROM deliveries WHERE body IS NOT NULL",
+    )
+    kept = {(event_id, bytes(body)) for event_id, _, body in verdicts}
+    assert kept == {(f"evt-{n}", _paid(n, amount)) for n in names for amount in (1500, 1)}
+    told = Counter((event_id, verdict) for event_id, verdict, _ in verdicts)
+    for name in names:
+        assert told[f"evt-{name}", "stored"] == 1
+        assert told[f"evt-{name}", "duplicate_with_different_body"] == 1
+    await _told_alike(crowd, names)
+
+
+def _turns(names: list[str]) -> Iterator[list[bytes]]:
+    """What is sent at once, one after the other."""
+    true, other = ({name: _paid(name, amount) for name in names} for amount in (1500, 1))
+    first, second, together = (names[way :: len(WAYS)] for way in range(len(WAYS)))
+    yield [*(true[name] for name in first), *(other[name] for name in second)]
+    yield [*(other[name] for name in first), *(true[name] for name in second)]
+    yield [body for n, name in enumerate(together) for body in _pair(true, other, name, n)]
+
+
+def _pair(true: dict[str, bytes], other: dict[str, bytes], name: str, n: int) -> list[bytes]:
+    return [true[name], other[name]][:: 1 if n % 2 else -1]
+
+
+async def _told_alike(crowd: Crowd, names: list[str]) -> None:
+    found = Counter[Any]()
+    for ledger in await ledgers(crowd, names):
+        codes = tuple(sorted(finding.code for finding in ledger.findings))
+        assert "same_id_different_body" in codes
+        assert (ledger.outcome, ledger.fulfillable) == ("unresolved", False)
+        found[codes, ledger.balances] += 1
+    assert list(found.values()) == [len(names)], found
+    print(f"{len(names)} collisions at {len(crowd)} receivers: both bodies kept, each told alike")

@@ -1,0 +1,381 @@
+"""The API over HTTP: what is answered, what the shop may tell, and the feed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from hashlib import sha256
+from time import monotonic
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from openapi_spec_validator import validate
+
+from app.orders.refold import refold_until_quiet
+from reconcile.instants import MINUTE, SECOND, format_instant
+from tests.api.driving import Driver, event, of_order
+from tests.reconcile.build import T
+
+TOLD = {"amount": "1500.00", "currency": "KES"}
+
+
+async def folded(driver: Driver) -> None:
+    """Fold until nothing is due: the worker may be half-way through."""
+    await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+
+
+async def problem_of(driver: Driver, method: str, path: str, **words: Any) -> tuple[int, str, str]:
+    """Status, code and sentence of a refusal."""
+    answer = await driver.api(method, path, **words)
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["status"] == answer.status_code
+    return answer.status_code, document["code"], document["detail"]
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+
+async def test_an_order_nobody_has_spoken_of(driver: Driver) -> None:
+    """An order of which nothing is known is a 404, and so is one asked for before its time."""
+    assert (await problem_of(driver, "GET", "/orders/ORD-1"))[:2] == (404, "order_unknown")
+    await driver.send(event("e1"))
+    before = format_instant(T - SECOND)
+    assert (await problem_of(driver, "GET", f"/orders/ORD-1?as_of={before}"))[0] == 404
+    assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
+
+
+async def test_as_of(driver: Driver) -> None:
+    """An earlier moment gives the ledger as it could have been known then, in any notation."""
+    await driver.send(event("e1", "pending"))
+    driver.clock.put(T + 20 * SECOND)
+    await driver.send(event("e2"))
+    assert (await driver.api("GET", "/orders/ORD-1")).json()["outcome"] == "succeeded"
+    at = format_instant(T + 10 * SECOND)
+    offset = at.replace("Z", "+00:00").replace("10:00:10", "13:00:10").replace("+00", "+03")
+    for moment in (at, offset, quote(offset), at.lower()):
+        ledger = (await driver.api("GET", f"/orders/ORD-1?as_of={moment}")).json()
+        assert (ledger["outcome"], ledger["as_of"]) == ("pending", at)
+
+
+@pytest.mark.parametrize("moment", ["now", "2026-11-20", "1e9", "2026-02-30T00:00:00Z", "%00"])
+async def test_as_of_that_is_no_moment(driver: Driver, moment: str) -> None:
+    """What is no moment is refused with a sentence that shows one."""
+    status, code, detail = await problem_of(driver, "GET", f"/orders/ORD-1?as_of={moment}")
+    assert (status, code) == (422, "parameter_invalid")
+    assert detail.startswith("as_of")
+
+
+async def test_the_fingerprint_is_of_all_other_members_but_the_instant(driver: Driver) -> None:
+    """A reader of the answer who hashes them by himself gets the one that is written there."""
+    await driver.send(event("e1", "pending"))
+    told = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
+    for answer in (told, await driver.api("GET", "/orders/ORD-1")):
+        ledger = answer.json()
+        assert list(ledger)[-1] == "fingerprint"
+        rest = {name: ledger[name] for name in ledger if name not in ("as_of", "fingerprint")}
+        text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert ledger["fingerprint"] == "sha256:" + sha256(text.encode()).hexdigest()
+
+
+async def test_telling_twice_is_telling_once(driver: Driver) -> None:
+    """The same PUT again writes nothing and answers with the same knowledge."""
+    body = TOLD | {"placed_at": "2026-11-20T09:00:00Z", "fulfilled_at": "2026-11-20T12:00:00+03:00"}
+    answers = [(await driver.api("PUT", "/orders/ORD-1", json=body)).json() for _ in range(3)]
+    assert len({answer["fingerprint"] for answer in answers}) == 1
+    assert driver.rows("SELECT kind FROM records ORDER BY kind") == [
+        ("order_fulfilled",),
+        ("order_placed",),
+    ]
+
+
+async def test_telling_news(driver: Driver) -> None:
+    """Every change that the shop tells is one more record, and the ledger follows at once."""
+    first = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
+    assert (first.status_code, first.json()["outcome"]) == (200, "not_attempted")
+    driver.clock.put(T + SECOND)
+    dearer = await driver.api("PUT", "/orders/ORD-1", json=TOLD | {"amount": 1600})
+    assert dearer.json()["totals"]["expected"] == {"amount": "1600.00", "currency": "KES"}
+    driver.clock.put(T + 2 * SECOND)
+    canceled = TOLD | {"amount": 1600.50, "canceled_at": format_instant(T - MINUTE)}
+    await driver.api("PUT", "/orders/ORD-1", json=canceled)
+    await driver.send(event("e1"))
+    ledger = (await driver.api("GET", "/orders/ORD-1")).json()
+    codes = {finding["code"] for finding in ledger["findings"]}
+    assert {"paid_after_cancel", "amount_mismatch"} <= codes
+    assert not ledger["fulfillable"]
+    kinds = [row[0] for row in driver.rows("SELECT kind FROM records")]
+    assert sorted(kinds) == ["order_canceled", *["order_placed"] * 3]
+
+
+async def test_fulfilled_but_not_paid(driver: Driver) -> None:
+    """An order that was shipped without money says so."""
+    told = TOLD | {"fulfilled_at": format_instant(T)}
+    ledger = (await driver.api("PUT", "/orders/ORD-1", json=told)).json()
+    assert "fulfilled_but_not_paid" in {finding["code"] for finding in ledger["findings"]}
+
+
+async def test_all_mistakes_at_once(driver: Driver) -> None:
+    """One answer names every mistake of a PUT, and nothing of it is written."""
+    body = {"amount": "15.001", "currency": "KES", "placed_at": 5, "canceled_at": "x", "price": 1}
+    status, code, detail = await problem_of(driver, "PUT", "/orders/ORD-1", json=body)
+    assert (status, code) == (422, "order_invalid")
+    for word in ("price", "decimals", "placed_at", "canceled_at"):
+        assert word in detail
+    assert driver.rows("SELECT * FROM records") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"[]", 400),
+        (b'{"amount": 1, "amount": 2, "currency": "KES"}', 400),
+        (b'{"amount": NaN, "currency": "KES"}', 400),
+        (b'{"amount": "1", "currency": "KES", "\\ud800": 1}', 422),
+        (b'{"\\ud800": 1}', 422),
+        ("{}".encode("utf-16"), 400),
+        (b"[" * 5_000, 400),
+        (b"{}", 422),
+        (b'{"amount": true, "currency": "KES"}', 422),
+        (b'{"amount": {}, "currency": "KES"}', 422),
+        (b'{"amount": "0", "currency": "KES"}', 422),
+        (b'{"amount": "-5", "currency": "KES"}', 422),
+        (b'{"amount": 9223372036854775807, "currency": "KES"}', 422),
+        (b'{"amount": 1e99, "currency": "KES"}', 422),
+        (b'{"amount": "1", "currency": "kes"}', 422),
+        (b'{"amount": "1", "currency": "\\ud800"}', 422),
+        (b'{"amount": "1", "currency": ["KES"]}', 422),
+        (b'{"amount": "1", "currency": "KES", "placed_at": "1969-01-01T00:00:00Z"}', 422),
+        (b" " * 70_000, 413),
+    ],
+)
+async def test_a_body_that_tells_nothing(driver: Driver, body: bytes, status: int) -> None:
+    """What cannot be read or understood is a clear refusal, and the service goes on."""
+    assert (await problem_of(driver, "PUT", "/orders/ORD-1", content=body))[0] == status
+    assert driver.rows("SELECT * FROM records") == []
+    assert await driver.ready()
+
+
+REFERENCES = ["ORD-1", "2026/11/0042", "a b", "é/注文", "100%", "a?b#c", "a//b/", "x" * 200,
+              "'; DROP TABLE orders --", "openapi.json", "a+b", "%2F"]  # fmt: skip
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+async def test_references_of_any_kind(driver: Driver, reference: str) -> None:
+    """An order is found under its own reference, however it must be escaped in a path."""
+    path = f"/orders/{quote(reference, safe='')}"
+    assert (await driver.api("PUT", path, json=TOLD)).json()["order"] == reference
+    await driver.send(of_order(reference, "e1"))
+    ledger = (await driver.api("GET", path)).json()
+    assert (ledger["order"], ledger["outcome"]) == (reference, "succeeded")
+    assert driver.rows("SELECT DISTINCT order_key FROM records") == [(reference,)]
+
+
+@pytest.mark.parametrize("reference", ["", "x" * 201, "a%00", "%0A", "%C2%85"])
+async def test_references_that_cannot_be(driver: Driver, reference: str) -> None:
+    """A reference that no order can have is refused, never searched for."""
+    path = f"/orders/{reference}"
+    for method in ("GET", "PUT"):
+        status, code, _ = await problem_of(driver, method, path, json=TOLD)
+        assert (status, code) == (422, "reference_invalid")
+
+
+# --- listing --------------------------------------------------------------------------------------
+
+
+async def test_listing(driver: Driver) -> None:
+    """Orders are listed in key order, by outcome, by finding, and in pages."""
+    for name in "CABD":
+        await driver.send(of_order(f"O-{name}", f"p-{name}", "pending"))
+    for name in "AC":
+        for _ in range(2):
+            await driver.send(of_order(f"O-{name}", f"s-{name}"))
+    await folded(driver)
+
+    async def listed(query: str) -> tuple[str, str | None]:
+        page = (await driver.api("GET", f"/orders{query}")).json()
+        return "".join(each["order"][-1] for each in page["orders"]), page["next"]
+
+    assert await listed("") == ("ABCD", None)
+    assert await listed("?outcome=succeeded") == ("AC", None)
+    assert await listed("?outcome=pending") == ("BD", None)
+    assert await listed("?finding=redelivered") == ("AC", None)
+    assert await listed("?finding=paid_twice") == ("", None)
+    assert await listed("?limit=2") == ("AB", "O-B")
+    assert await listed("?limit=2&after=O-B") == ("CD", "O-D")
+    assert await listed("?limit=2&after=O-D") == ("", None)
+    assert await listed("?outcome=succeeded&after=O-A") == ("C", None)
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/orders", ["outcome", "finding", "after", "limit"]),
+        ("/orders/ORD-1", ["as_of"]),
+        ("/outcomes", ["after", "limit", "wait"]),
+    ],
+)
+async def test_a_parameter_without_a_value_is_not_given(
+    driver: Driver, path: str, names: list[str]
+) -> None:
+    """Alone, and all of them at once, the answer is the one without them."""
+    await driver.send(event("e1"))
+    await folded(driver)
+    bare = await driver.api("GET", path)
+    for query in (*(f"{name}=" for name in names), "&".join(f"{name}=" for name in names)):
+        answer = await driver.api("GET", f"{path}?{query}")
+        assert (answer.status_code, answer.text) == (200, bare.text), query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "/orders?outcome=paid",
+        "/orders?finding=x",
+        "/orders?limit=0",
+        "/orders?limit=1001",
+        "/orders?limit=-1",
+        "/orders?limit=%D9%A3",
+        "/orders?limit=" + "9" * 5_000,
+        "/outcomes?after=-1",
+        "/outcomes?after=x",
+        "/outcomes?after=9223372036854775808",
+        "/outcomes?wait=61",
+        "/outcomes?wait=1.5",
+    ],
+)
+async def test_parameters_that_are_none(driver: Driver, query: str) -> None:
+    """A parameter outside its words or bounds is refused."""
+    assert (await problem_of(driver, "GET", query))[:2] == (422, "parameter_invalid")
+
+
+# --- the feed -------------------------------------------------------------------------------------
+
+
+async def test_the_feed_in_pages(driver: Driver) -> None:
+    """The feed is the published changes in order without gaps, in pages of any size."""
+    for number in range(5):
+        await driver.send(of_order(f"O-{number}", f"e{number}", "pending"))
+    await folded(driver)
+    for number in range(3):
+        await driver.send(of_order(f"O-{number}", f"s{number}"))
+    await folded(driver)
+    found: list[dict[str, Any]] = []
+    cursor = 0
+    while True:
+        page = (await driver.api("GET", f"/outcomes?after={cursor}&limit=3")).json()
+        found += page["outcomes"]
+        if not page["outcomes"]:
+            break
+        cursor = page["cursor"]
+    assert [each["id"] for each in found] == list(range(1, 9))
+    assert cursor == 8
+    assert found == (await driver.api("GET", "/outcomes")).json()["outcomes"]
+    last = found[-1]
+    assert (last["outcome"], last["fulfillable"]) == ("succeeded", True)
+    assert last["before"] == {"outcome": "pending", "fulfillable": False}
+    assert set(last) == {"id", "order", "outcome", "fulfillable", "before", "because", "at"}
+
+
+async def test_a_waiting_reader_is_woken(driver: Driver) -> None:
+    """A reader that waits at the end of the feed gets the next change soon after it is made."""
+    await driver.api("GET", "/outcomes")
+    waiting = asyncio.create_task(driver.api("GET", "/outcomes?wait=30"))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    began = monotonic()
+    await driver.send(event("e1"))
+    (change,) = (await waiting).json()["outcomes"]
+    assert (change["id"], change["outcome"]) == (1, "succeeded")
+    assert monotonic() - began < 30, "only when its wait was over"
+
+
+@pytest.mark.slow
+async def test_waiting_ends(driver: Driver) -> None:
+    """A wait without a change ends in time with nothing, and leaves the cursor where it was."""
+    began = monotonic()
+    page = (await driver.api("GET", "/outcomes?after=0&wait=1")).json()
+    assert page == {"outcomes": [], "cursor": 0}
+    assert monotonic() - began > 0.9
+
+
+# --- the worker -----------------------------------------------------------------------------------
+
+
+async def test_a_deadline_passes_by_itself(driver: Driver) -> None:
+    """With no event at all, an open order's deadline is published as soon as it has passed."""
+    await driver.send(event("e1", "pending"))
+    first = (await driver.api("GET", "/outcomes?wait=60")).json()
+    assert [each["outcome"] for each in first["outcomes"]] == ["pending"]
+    driver.clock.put(T + 35 * MINUTE)
+    then = (await driver.api("GET", "/outcomes?after=1&wait=60")).json()
+    assert [each["outcome"] for each in then["outcomes"]] == ["timed_out"]
+    assert (await driver.api("GET", "/orders?outcome=timed_out")).json()["orders"]
+
+
+# --- the description ------------------------------------------------------------------------------
+
+
+async def test_the_description_is_valid_and_complete(driver: Driver) -> None:
+    """The OpenAPI document is valid, needs no token, and names just the routes that there are."""
+    document = (await driver.client.get("/api/v1/openapi.json")).json()
+    validate(document)
+    described = {
+        (method.upper(), path)
+        for path, operations in document["paths"].items()
+        for method in operations
+        if method in ("get", "put", "post", "delete", "patch")
+    }
+    there = {
+        (method, route.path.replace(":path}", "}"))
+        for route in driver.service.application.routes
+        for method in route.methods or ()
+        if route.path.startswith("/api/") and method != "HEAD"
+    }
+    assert described == there - {("GET", "/api/v1/openapi.json")}
+
+
+async def test_answers_are_as_described(driver: Driver) -> None:
+    """Every key of a ledger is described, and every required key is there."""
+    await driver.send(event("e1"))
+    schemas = (await driver.client.get("/api/v1/openapi.json")).json()["components"]["schemas"]
+    ledger = (await driver.api("GET", "/orders/ORD-1")).json()
+    described = set(schemas["Ledger"]["properties"]) - {"pruned"}  # only where something was
+    assert set(schemas["Ledger"]["required"]) <= set(ledger) == described
+    page = (await driver.api("GET", "/outcomes")).json()
+    assert set(page) | {"alarms"} == set(schemas["OutcomePage"]["properties"])
+    page = (await driver.api("GET", "/orders")).json()
+    assert set(page) == set(schemas["OrderPage"]["properties"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/api/v1/nothing", 404),
+        ("POST", "/webhooks", 404),
+        ("POST", "/api/v1/orders/A", 405),
+        ("DELETE", "/api/v1/orders", 405),
+        ("POST", "/livez", 405),
+        ("PUT", "/metrics", 405),
+    ],
+)
+async def test_what_is_not_there(driver: Driver, method: str, path: str, status: int) -> None:
+    """Unknown addresses and methods are problems, too."""
+    answer = await driver.client.request(method, path)
+    assert answer.status_code == answer.json()["status"] == status
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_ledger_is_json_without_floats(driver: Driver) -> None:
+    """Money in answers is decimal text, exact to the last of 64 bits."""
+    amount = "92233720368547758.07"
+    await driver.api("PUT", "/orders/ORD-1", json={"amount": amount, "currency": "KES"})
+    text = (await driver.api("GET", "/orders/ORD-1")).text
+    floats: list[str] = []
+    ledger = json.loads(text, parse_float=floats.append)
+    assert floats == []
+    assert ledger["totals"]["expected"] == {"amount": amount, "currency": "KES"}

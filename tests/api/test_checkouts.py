@@ -1,0 +1,322 @@
+"""The shop starts a payment by the API: once, whatever it repeats, and hears what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from reconcile.instants import HOUR, SECOND, parse_instant
+from tests.api.driving import Driver, driving, event
+from tests.checkout.service import (
+    EXPIRES,
+    PHONE,
+    TOKEN,
+    Service,
+    Write,
+    answer,
+    opened,
+    service,
+)
+from tests.waiting import PATIENCE_S
+
+PATH = "/checkout/sessions"
+ASKED: dict[str, Any] = {
+    "order": {"reference": "ORD-1", "amount": "1500.00", "currency": "KES"},
+    "customer": {"phone": PHONE},
+    "return_urls": {"success": "https://shop.test/ok", "cancel": "https://shop.test/no"},
+}
+
+
+@asynccontextmanager
+async def shop(folder: Path, *script: Write) -> AsyncIterator[tuple[Driver, Service]]:
+    """Our service beside a payment service that does what the script says."""
+    async with service(*script) as pay:
+        settings = {
+            "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",
+            "CHECKOUT__TOKEN": TOKEN,
+        }
+        async with driving(folder, **settings) as driver:
+            yield driver, pay
+
+
+async def start(driver: Driver, **changes: Any) -> httpx2.Response:
+    """Ask for the session of an order; `changes` go into its `order`, or beside it."""
+    order = {k: v for k, v in changes.items() if k in ASKED["order"]}
+    rest = {k: v for k, v in changes.items() if k not in order}
+    return await driver.api("POST", PATH, json=ASKED | {"order": ASKED["order"] | order} | rest)
+
+
+def code(response: httpx2.Response) -> tuple[int, str]:
+    """Status and code of a refusal, which must be a problem document."""
+    assert response.headers["content-type"] == "application/problem+json"
+    return response.status_code, response.json()["code"]
+
+
+async def test_the_first_call_opens_and_the_next_finds(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        first, again = await start(driver), await start(driver, amount=1500)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert first.json() == {
+        "reference": "cs_1",
+        "status": "open",
+        "checkout_url": "https://pay.test/checkout/cs_1",
+        "expires_at": "2026-11-20T10:30:00Z",
+        "order": {"reference": "ORD-1"},
+        "idempotency_key": pay.seen[0].key,
+    }
+    assert len(pay.seen) == 1
+    assert pay.seen[0].document["order"]["amount"] == Decimal(1500)
+
+
+async def test_other_money_is_a_conflict_with_both(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        await start(driver)
+        for changes in ({"amount": "1600"}, {"currency": "USD"}):
+            refused = await start(driver, **changes)
+            assert code(refused) == (409, "payment_differs")
+            now = {"amount": "1500.00", "currency": "KES"}
+            assert refused.json()["before"] == now
+            assert refused.json()["asked"] == now | changes | (
+                {"amount": "1600.00"} if "amount" in changes else {}
+            )
+    assert len(pay.seen) == 1
+
+
+async def test_two_hundred_calls_at_once_make_one_request(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        await driver.api("GET", "/orders")  # the token
+        answers = await asyncio.gather(*(start(driver) for _ in range(200)))
+        assert sorted(each.status_code for each in answers) == [200] * 199 + [201]
+        assert {each.json()["reference"] for each in answers} == {"cs_1"}
+    assert len(pay.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ([event("e1")], "paid"),
+        ([event("e1"), event("e2", "refunded", refund={"reference": "r", "amount": 1500})], "paid"),
+        ([event("e1"), event("e2", "disputed")], "paid"),
+        ([event("e1", payment={"amount": 1400})], "open"),
+        ([event("e1", "pending")], "open"),
+        ([event("e1", "declined")], "open"),
+    ],
+)
+async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
+    tmp_path: Path, said: list[dict[str, Any]], status: str
+) -> None:
+    """Whatever became of its money later; not where it is unresolved what was paid."""
+    async with shop(tmp_path, opened()) as (driver, pay):
+        first = await start(driver)
+        for each in said:
+            assert (await driver.send(each)).status_code == 200
+        again = await start(driver)
+    assert again.status_code == 200
+    told = again.json()
+    detail = told.pop("detail", "")
+    assert told == first.json() | {"status": status}
+    assert ("paid, by the verified event e1" in detail) == (status == "paid")
+    assert len(pay.seen) == 1
+
+
+@pytest.mark.parametrize("new_payment", [False, True])
+@pytest.mark.parametrize(
+    ("said", "paid"),
+    [
+        ([event("e1")], True),
+        ([event("e1"), event("e2", "refunded", refund={"reference": "r", "amount": 1500})], True),
+        ([event("e1"), event("e2", payment={"amount": 1400})], False),
+        ([event("e1", order={"amount": None, "currency": None})], True),
+        ([event("e1", order={"amount": None, "currency": None}, payment={"amount": 500})], False),
+        ([event("e1", "pending")], False),
+        ([event("e1", "declined")], False),
+        ([], False),
+    ],
+)
+async def test_an_order_that_was_paid_in_another_way_is_not_to_be_paid_once_more(
+    tmp_path: Path, said: list[dict[str, Any]], paid: bool, new_payment: bool
+) -> None:
+    """Before we have started any payment of it: by an invoice, another shop, a person. Where nobody
+    has said what it costs, the call does."""
+    async with shop(tmp_path, opened()) as (driver, pay):
+        for each in said:
+            assert (await driver.send(each)).status_code == 200
+        first, again = await start(driver, new_payment=new_payment), await start(driver)
+        kinds = driver.rows("SELECT kind FROM records ORDER BY recorded_at")
+    assert len(pay.seen) == (0 if paid else 1)
+    assert kinds == ([] if paid else [("session_requested",), ("session_opened",)])
+    assert (first.status_code, again.status_code) == ((200, 200) if paid else (201, 200))
+    if paid:
+        assert first.json() == again.json()
+        assert "paid, by the verified event e1" in first.json()["detail"]
+        assert first.json().items() >= {
+            "reference": None, "status": "paid", "checkout_url": None, "idempotency_key": None
+        }.items()  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [302, 422])
+async def test_an_order_is_paid_whatever_became_of_its_session(tmp_path: Path, status: int) -> None:
+    """Where the service refused, or nobody knows what it did, nobody is sent to pay once more."""
+    async with shop(tmp_path, answer(status, {"detail": "no"}), opened()) as (driver, pay):
+        first = await start(driver)
+        assert first.status_code == (202 if status == 302 else 422)
+        paid = event("e1", session={"reference": "another"})
+        assert (await driver.send(paid)).status_code == 200
+        again = await start(driver)
+    assert (again.status_code, again.json()["status"]) == (200, "paid")
+    assert again.json()["idempotency_key"] == first.json()["idempotency_key"]
+    assert len(pay.seen) == 1
+
+
+GRACE = 300 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("said", "after", "detail"),
+    [
+        ([], GRACE, "timed_out. Ask for a new payment, so that the customer can try again."),
+        ([], 0, "pending. What became of it may still be on its way: ask for a new payment at "
+         "2026-11-20T10:35:00Z, or once its outcome is expired."),
+        ([event("e1", "declined")], 0, "failed. Ask for a new payment, so that the customer can "
+         "try again."),
+        ([event("e1", "authorized")], 0, "authorized."),
+        ([], -1, ""),
+    ],
+)  # fmt: skip
+async def test_a_session_whose_time_is_over_is_not_called_open(
+    tmp_path: Path, said: list[dict[str, Any]], after: int, detail: str
+) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        first = await start(driver)
+        for each in said:
+            assert (await driver.send(each)).status_code == 200
+        driver.clock.put(parse_instant(EXPIRES) + after)
+        again = await start(driver)
+    told = again.json()
+    assert again.status_code == 200
+    start_of = f"The checkout session cs_1 of order ORD-1 expired at {EXPIRES}, and the order's "
+    expected = f"{start_of}outcome is {detail}" if detail else ""
+    assert told.pop("detail", "") == expected
+    assert told == first.json() | {"status": "expired" if detail else "open"}
+    assert len(pay.seen) == 1
+
+
+async def test_a_session_that_an_event_calls_expired_is_not_called_open(tmp_path: Path) -> None:
+    """Though its own time is not over yet."""
+    async with shop(tmp_path, opened()) as (driver, pay):
+        await start(driver)
+        await driver.send(event("e1", "expired", session={"reference": "cs_1"}, payment=None))
+        again = await start(driver)
+    assert again.json()["status"] == "expired"
+    assert again.json()["detail"] == (
+        "The checkout session cs_1 of order ORD-1 expired, and the order's outcome is expired. Ask "
+        "for a new payment, so that the customer can try again."
+    )
+    assert len(pay.seen) == 1
+
+
+async def test_an_order_is_enough_where_the_profile_wants_no_more(tmp_path: Path) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        first = await driver.api("POST", PATH, json={"order": ASKED["order"]})
+    assert first.status_code == 201
+    assert pay.seen[0].document.keys() == {"order"}
+
+
+async def test_a_lost_answer_is_unknown_and_found_in_the_background(tmp_path: Path) -> None:
+    busy = answer(429, retry_after="60")
+    async with shop(tmp_path, busy, opened()) as (driver, pay):
+        first = await start(driver)
+        assert (first.status_code, first.json()["status"]) == (202, "unknown")
+        assert first.headers["retry-after"] == "5"
+        driver.clock.put(driver.clock.now() + HOUR)
+        await asyncio.wait_for(pay.until(2), PATIENCE_S)
+        found = await start(driver)  # waits until the background has its answer
+    assert (found.status_code, found.json()["reference"]) == (200, "cs_1")
+    assert len(pay.seen) == 2
+    assert pay.keys == {first.json()["idempotency_key"]}
+
+
+async def test_the_services_refusal_is_told_in_its_words(tmp_path: Path) -> None:
+    words = answer(422, {"detail": f"No wallet for {PHONE}."})
+    async with shop(tmp_path, words) as (driver, pay):
+        refused = await start(driver)
+        assert code(await start(driver)) == (422, "session_refused")
+    assert code(refused) == (422, "session_refused")
+    assert "No wallet for ***." in refused.json()["detail"]
+    assert len(pay.seen) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_token_turns_readiness_red_until_it_is_taken(
+    tmp_path: Path, status: int
+) -> None:
+    async with shop(tmp_path, answer(status), opened()) as (driver, pay):
+        assert code(await start(driver)) == (503, "service_denies_us")
+        ready = (await driver.client.get("/readyz")).json()
+        assert ready["reasons"] == [
+            f"the payment service answers {status}: check the checkout token"
+        ]
+        assert (await start(driver)).status_code == 201
+        assert await driver.ready()
+    assert len(pay.keys) == 1
+
+
+# --- what is wrong with a request -----------------------------------------------------------------
+
+
+WRONG: Sequence[tuple[Any, list[str]]] = [
+    ({}, ["order.amount", "order.currency", "order.reference"]),
+    ({"order": 7}, ["order.amount", "order.currency", "order.reference"]),
+    (ASKED | {"customer": {"phone": "07"}, "return_urls": {"success": "/ok", "cancel": 7}},
+     ["customer.phone", "return_urls.cancel", "return_urls.success"]),
+    (ASKED | {"order": {"reference": "", "amount": 0, "currency": "kes"}},
+     ["order.amount", "order.currency", "order.reference"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "fields"), WRONG)
+async def test_all_mistakes_are_named_at_once(
+    tmp_path: Path, document: Any, fields: list[str]
+) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        refused = await driver.api("POST", PATH, json=document)
+    assert code(refused) == (422, "request_invalid")
+    assert sorted(each["field"] for each in refused.json()["problems"]) == fields
+    assert pay.seen == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", (400, "json_invalid")),
+        (b"[]", (400, "json_invalid")),
+        (b'{"order": 1, "order": 2}', (400, "json_invalid")),
+        (b" " * 70_000, (413, "body_too_large")),
+        (json.dumps(ASKED | {"new_payments": True}).encode(), (422, "request_invalid")),
+        (json.dumps(ASKED | {"return_urls": {"ok": "x"}}).encode(), (422, "request_invalid")),
+        (json.dumps(ASKED | {"new_payment": "yes"}).encode(), (422, "request_invalid")),
+        (b'{"\\ud800": 1}', (422, "request_invalid")),
+        (b'{"order": {"reference": "A", "amount": 1e999999999, "currency": "KES"}}',
+         (422, "request_invalid")),
+    ],
+)  # fmt: skip
+async def test_what_is_no_request_is_refused_and_never_an_error(
+    tmp_path: Path, body: bytes, expected: tuple[int, str]
+) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        refused = await driver.api("POST", PATH, content=body)
+    assert code(refused) == expected
+    assert pay.seen == []
+
+
+async def test_without_a_payment_service_nothing_is_started(driver: Driver) -> None:
+    assert code(await start(driver)) == (501, "checkout_not_configured")

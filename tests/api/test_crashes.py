@@ -1,0 +1,271 @@
+"""Whatever function of a running service raises, and whatever the error has to tell: none of it
+comes out in an answer, a figure, a log line or on standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from app import bootstrap
+from app.core.http import outgoing_client
+from app.core.logs import configure_logging
+from app.receiving.connection_limits import Gate
+from app.receiving.guard import guarded
+from tests.api.connected import LIMITS, post
+from tests.api.driving import Driver, driving, of_order, signed
+from tests.api.wire import Client
+from tests.bench.load import is_whole
+from tests.checkout.service import TOKEN, opened, service
+from tests.cli.test_canaries import Canaries
+from tests.crashing import Called, Crash, PlantedError, Point, crashing, private
+
+SOME = 50
+ANSWER_S = 0.25
+"""How long is waited for an answer, or a notification, that may never come."""
+
+SHOP_SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
+NUMBERS = count()
+
+
+@dataclass
+class World:
+    """A whole service between a provider, a payment service and a shop, and what it has said."""
+
+    driver: Driver
+    kind: Any
+    config: uvicorn.Config
+    canaries: Canaries
+    heard: list[bytes]
+    broken: list[str]
+    told: str = ""
+
+    async def ask(self, request: bytes) -> None:
+        """One request on a connection of its own."""
+        connection = self.kind(self.config, ServerState(), {})
+        try:
+            client = Client(connection)
+            await client.ask(request)
+        except PlantedError as error:  # told as the loop's own transport does
+            said = {"message": "Fatal error: protocol.data_received() call failed."}
+            own = {"exception": error, "protocol": connection}
+            asyncio.get_running_loop().call_exception_handler(said | own)
+            return
+        await self.patiently(lambda: is_whole(client.wire.sent[0]))
+        self.told += client.wire.sent[0].decode("latin-1")
+
+    async def patiently(self, holds: Callable[[], bool]) -> None:
+        """Wait for it, but not for ever: a crash may have ended what would bring it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_S):
+                while not holds() and not self.broken:  # noqa: ASYNC110
+                    await asyncio.sleep(0.002)
+
+    def deliver(self, **words: Any) -> bytes:
+        """A genuine delivery of a new order."""
+        number = next(NUMBERS)
+        document = of_order(f"O-{number}", f"e-{number}")
+        document["data"]["customer"] = {"phone": self.canaries.phone()}
+        body = json.dumps(document).encode()
+        return post(body, *signed(body), **words)
+
+    def api(self, method: str, path: str, document: object = None, token: str = "") -> bytes:
+        """A request of the shop's own programs."""
+        body = b"" if document is None else json.dumps(document).encode()
+        bearer = (b"authorization", f"Bearer {token or self.driver.token}".encode())
+        return post(body, bearer, path=f"/api/v1{path}", line=f"{method} {{}} HTTP/1.1")
+
+
+async def delivery(world: World) -> None:
+    await world.ask(world.deliver())
+
+
+async def delivery_through_asgi(world: World) -> None:
+    await world.ask(world.deliver(path=f"/webhooks/shop?phone={world.canaries.phone()}"))
+
+
+async def forged_deliveries(world: World) -> None:
+    body = json.dumps({"phone": world.canaries.phone()}).encode()
+    key = (b"x-api-key", world.canaries.word("key").encode())
+    await world.ask(post(body, key))
+    await world.ask(post(body, key, path="/webhooks/nobody"))
+
+
+async def order_told(world: World) -> None:
+    placed = {"amount": "5.00", "currency": "KES"}
+    await world.ask(world.api("PUT", f"/orders/P-{next(NUMBERS)}", placed))
+    await world.ask(world.api("PUT", "/orders/P", placed | {"amount": world.canaries.word("n")}))
+
+
+async def orders_read(world: World) -> None:
+    for path in ("/orders", "/orders?outcome=succeeded", "/orders/ORD-0", "/orders/nobody"):
+        await world.ask(world.api("GET", path))
+    await world.ask(world.api("GET", "/orders", token=world.canaries.word("token")))
+
+
+async def feed_read(world: World) -> None:
+    await world.ask(world.api("GET", "/outcomes"))
+    await world.ask(world.api("GET", f"/outcomes?after={world.canaries.phone()}x"))
+
+
+async def checkout_started(world: World) -> None:
+    order = {"reference": f"C-{next(NUMBERS)}", "amount": "5.00", "currency": "KES"}
+    asked = {"order": order, "customer": {"phone": world.canaries.phone()}}
+    urls = {"success": "https://shop.test/ok", "cancel": "https://shop.test/no"}
+    asked["return_urls"] = urls
+    await world.ask(world.api("POST", "/checkout/sessions", asked))
+
+
+async def notification(world: World) -> None:
+    before = len(world.heard)
+    await world.ask(world.deliver())
+    await world.patiently(lambda: len(world.heard) > before)
+
+
+async def figures(world: World) -> None:
+    for path in ("/metrics", "/readyz", "/livez", "/api/v1/openapi.json", "/nothing"):
+        await world.ask(post(path=path, line="GET {} HTTP/1.1"))
+
+
+Step = Callable[[World], Awaitable[None]]
+STEPS: tuple[Step, ...] = (
+    delivery, delivery_through_asgi, forged_deliveries, order_told, orders_read, feed_read,
+    checkout_started, notification, figures,
+)  # fmt: skip
+
+
+async def nothing() -> AsyncIterator[bytes]:
+    yield b""
+
+
+@asynccontextmanager
+async def world(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, canaries: Canaries
+) -> AsyncIterator[World]:
+    """With a token, and one order of which something is known."""
+    heard: list[bytes] = []
+
+    def shop(request: httpx2.Request) -> httpx2.Response:
+        heard.append(request.content)
+        return httpx2.Response(204, content=nothing())
+
+    def client(timeout_s: float) -> httpx2.AsyncClient:
+        return outgoing_client(timeout_s=timeout_s, transport=httpx2.MockTransport(shop))
+
+    monkeypatch.setattr(bootstrap, "outgoing_client", client)
+    monkeypatch.setattr(bootstrap, "IDLE_S", 0.02)
+    async with service(opened()) as pay:
+        more = {
+            "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",
+            "CHECKOUT__TOKEN": TOKEN,
+            "SHOP__URL": "https://shop.example/outcomes",
+            "SHOP__SECRET": SHOP_SECRET,
+        }
+        async with driving(folder, **more) as driver:
+            own = driver.service
+            config = uvicorn.Config(
+                own.application, ws="none", lifespan="off", log_config=None, proxy_headers=False
+            )
+            config.load()
+            kind = guarded(Gate(LIMITS))
+            made = World(driver, kind, config, canaries, heard, own._broken)
+            await driver.send(of_order("ORD-0", "e-first"))
+            await driver.api("GET", "/orders")
+            yield made
+
+
+@dataclass
+class Collected:
+    """What was answered, and what came of the crashes."""
+
+    told: str = field(default="", repr=False)
+    crashed: int = 0
+    failed: int = 0
+    broken: int = 0
+
+
+async def recorded(make: Callable[[], Any]) -> Called:
+    """What each step calls, on a service of its own."""
+    called = Called()
+    with called.looking_on():
+        async with make() as whole:
+            going_on = asyncio.create_task(called.go_on())
+            for step in STEPS:
+                called.begin(step)
+                await step(whole)
+            called.step = None
+            going_on.cancel()
+    return called
+
+
+async def crash_at(points: list[Point], make: Callable[[], Any], crash: Crash) -> Collected:
+    """Take the step of each point while it crashes; a service that is broken by it is replaced."""
+    seen = Collected()
+    async with AsyncExitStack() as stack:
+        whole: World | None = None
+        for _, function, step in points:
+            if whole is None or not await whole.driver.ready():
+                await stack.aclose()
+                whole = await stack.enter_async_context(make())
+            before, whole.told = crash.count, ""
+            with crashing(function, crash):
+                await step(whole)
+                if crash.count == before:  # called in the background, whatever step there was
+                    await notification(whole)
+            seen.told += whole.told
+            seen.crashed += crash.count > before
+            seen.failed += "HTTP/1.1 500" in whole.told
+            seen.broken += bool(whole.broken)
+        assert whole is not None
+        await figures(whole)
+        seen.told += whole.told
+    return seen
+
+
+# What the database's library had open when it crashed is closed by nobody, and looked for here.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize("some", [SOME, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_none_comes_out(
+    some: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Functions that deliveries, the shop's programs, checkouts, folds, notifications and figures
+    go through fail, one after the other, each time with all that is private in its hands."""
+    canaries, log, folders = Canaries(), io.StringIO(), count()
+    configure_logging(format="json", level="debug", stream=log)
+    crash = Crash(private(canaries))
+
+    def make() -> Any:
+        folder = tmp_path / str(next(folders))
+        folder.mkdir()
+        return world(folder, monkeypatch, canaries)
+
+    async def crash_everywhere() -> tuple[int, Collected]:
+        points = (await recorded(make)).points()
+        return len(points), await crash_at(points[:: max(1, len(points) // some)], make, crash)
+
+    points, seen = asyncio.run(crash_everywhere())
+    written = "".join(capfd.readouterr())
+    assert canaries.seen_in(seen.told) == []
+    assert canaries.seen_in(log.getvalue()) == []
+    assert canaries.seen_in(written) == []
+    gc.unfreeze()
+    gc.collect()
+    print(f"crashed at {seen.crashed} of {points} functions: {seen}")
+    assert points > 300
+    assert seen.crashed >= 35
+    assert seen.failed >= 10
+    assert "PlantedError" in log.getvalue()
+    assert len(canaries.planted) >= 40

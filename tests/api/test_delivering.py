@@ -1,0 +1,259 @@
+"""Deliveries on connections: several on one, hang-ups, stops, and what fails on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from app.core.errors import StorePoisoned, StoreUnavailable
+from app.receiving import endpoint, receive
+from app.receiving.caught_up import behind_s
+from app.receiving.endpoint import Written
+from tests.api.connected import Door, door, genuine, is_at_rest, post
+from tests.api.driving import Header, event, of_order
+from tests.api.wire import Client
+from tests.waiting import soon
+
+ONE, TWO, THREE = (genuine(of_order(f"O-{n}", f"evt_{n}")) for n in (1, 2, 3))
+LIVE = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n"
+UNSIGNED = post(b"{}")
+HEAD, _, BODY = ONE.partition(b"\r\n\r\n")
+CHUNKED = HEAD.rpartition(b"\r\n")[0] + b"\r\ntransfer-encoding: chunked\r\n\r\n"
+
+ANSWERED: dict[str, tuple[list[bytes], list[int], bool]] = {
+    "one": ([ONE], [200], False),
+    "twice": ([ONE + ONE], [200, 200], False),
+    "three, one unsigned": ([ONE + UNSIGNED + TWO], [200, 401, 200], False),
+    "four, of which one is too many": ([ONE + UNSIGNED + TWO + THREE + ONE], [200, 401, 200], True),
+    "behind another request": ([LIVE + TWO + LIVE], [200, 200, 200], False),
+    "before a doubtful one": ([TWO + b"GET /livez HTTP/1.1\r\n\r\n"], [200], True),
+    "byte by byte": ([bytes([byte]) for byte in THREE], [200], False),
+    "a doubtful body's length": ([post(b"{}", length=b"+2")], [400], True),
+    "the last": ([genuine(event("evt_4"), (b"connection", b"close")) + LIVE], [200], True),
+    "of 1.0": ([genuine(event("evt_5"), line="POST {} HTTP/1.0") + LIVE], [200], True),
+    "expecting 100": ([genuine(event("evt_6"), (b"expect", b"100-continue"))], [200], False),
+    "as it was signed": (
+        [genuine(event("evt_9"), (b"content-encoding", b" Identity"))], [200], False
+    ),
+    "compressed": ([genuine(event("evt_10"), (b"content-encoding", b"gzip"))], [415], True),
+    "with many headers": ([genuine(event("evt_11"), (b"x", b"x" * 17_000))], [431], True),
+    "a length with zeros": ([post(b"{}", length=b"002")], [401], False),
+    "in chunks": ([CHUNKED + b"%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"], [200], False),
+    "of an unknown source": ([post(b"{}", path="/webhooks/nobody")], [404], False),
+    "with a slash behind it": ([post(b"{}", path="/webhooks/shop/")], [404], False),
+    "with a query": ([genuine(event("evt_12"), path="/webhooks/shop?a=b")], [200], False),
+    "spelled otherwise": ([genuine(event("evt_13"), path="/webhooks/%73hop")], [200], False),
+    "with a whole address": (
+        [genuine(event("evt_14"), path="http://a/webhooks/shop")], [200], False
+    ),
+    "of another method": ([post(line="PUT {} HTTP/1.1")], [405], False),
+    "of 65,537 bytes": ([genuine(b" " * 65_537)], [200], False),
+    "too long": ([genuine(b" " * 70_001)], [413], True),
+}  # fmt: skip
+"""What is sent, the answers' statuses, and whether the connection is closed then."""
+
+
+async def test_what_each_is_answered(tmp_path: Path) -> None:
+    """On a connection of its own; a delivery that was answered 200 is in the database."""
+    async with door(tmp_path, MAX_BODY_BYTES="70000") as there:
+        for name, (data, statuses, closes) in ANSWERED.items():
+            sent, closed = (await there.ask(*data)).wire.sent
+            found = [int(each) for each in re.findall(rb"HTTP/1.1 (\d+) ", sent) if each != b"100"]
+            assert (found, closed) == (statuses, closes), name
+            await behind_s(there.driver.service.desk)
+            for delivery in re.findall(rb'"delivery": "([^"]+)"', sent):
+                kept = there.driver.rows(
+                    "SELECT 1 FROM deliveries WHERE id=?", delivery.decode("ascii")
+                )
+                assert kept == [(1,)], name
+
+
+# --- several on one connection --------------------------------------------------------------------
+
+
+async def test_each_is_judged_by_its_own_head(tmp_path: Path) -> None:
+    """A whole request that came with the head of another, which is not the one that counts."""
+    async with door(tmp_path) as there:
+        client = await there.ask(ONE + post(b"{}", (b"x", b"y"))[:-2])
+        sent, _ = client.wire.sent
+        assert sent.startswith(b"HTTP/1.1 200 ")
+        assert b'"accepted"' in sent
+
+
+async def test_answers_come_in_order(tmp_path: Path) -> None:
+    """A request behind one that waits for its commit waits, too."""
+    async with door(tmp_path) as there:
+        waiting = held(there)
+        client = there.connect()
+        await client.ask(ONE + TWO + LIVE)
+        await soon(lambda: waiting)
+        assert (len(waiting), client.wire.writes) == (1, [])
+        await let_go(waiting, client)
+        await soon(lambda: waiting)
+        await let_go(waiting, client)
+        sent, _ = client.wire.sent
+        texts = sent.split(b"HTTP/1.1 200 ")[1:]
+        assert [b"accepted" in text for text in texts] == [True, True, False]
+
+
+def held(there: Door) -> list[asyncio.Event]:
+    """One for each delivery that is handed to the journal from now on, and waits for it."""
+    journal, waiting = there.driver.service.store.journal, []
+    submit = journal.submit
+
+    async def wait(item: Any) -> Any:
+        go_on = asyncio.Event()
+        waiting.append(go_on)
+        await go_on.wait()
+        return await submit(item)
+
+    journal.submit = wait  # type: ignore[method-assign]
+    return waiting
+
+
+async def let_go(waiting: list[asyncio.Event], client: Client) -> None:
+    """Hand it over now, and wait for what comes of it."""
+    before = len(client.wire.writes)
+    waiting.pop().set()
+    await soon(lambda: waiting or (len(client.wire.writes) > before and is_at_rest(client)))
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+async def test_told_to_stop_while_it_waits(tmp_path: Path) -> None:
+    """It is answered after its commit, told that the connection ends, and the connection ends."""
+    async with door(tmp_path) as there:
+        waiting, client = held(there), there.connect()
+        await client.ask(ONE)
+        await soon(lambda: waiting)
+        client.connection.shutdown()
+        assert not client.wire.is_closing()
+        await let_go(waiting, client)
+        sent, closed = client.wire.sent
+        assert sent.startswith(b"HTTP/1.1 200 ")
+        assert b"\r\nconnection: close\r\n" in sent
+        assert closed
+
+
+async def test_a_sender_that_hangs_up(tmp_path: Path, log: io.StringIO) -> None:
+    """What was complete is kept, logged and counted."""
+    async with door(tmp_path) as there:
+        waiting, client = held(there), there.connect()
+        await client.ask(ONE)
+        await soon(lambda: waiting)
+        client.wire.lose()
+        waiting.pop().set()
+        await soon(lambda: '"verdict":"stored"' in log.getvalue())
+        assert client.wire.writes == []
+        assert there.driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
+        metrics = there.driver.service.webhooks.metrics.exposition()
+        assert b'tallyhook_deliveries_total{source="shop",verdict="accepted"} 1.0' in metrics
+
+
+async def test_a_length_behind_zeros_is_not_believed(tmp_path: Path) -> None:
+    """A body that says it is short by its first digits is not collected beyond the limit."""
+    async with door(tmp_path, MAX_BODY_BYTES="1024") as there:
+        client = there.connect()
+        await client.ask(post(length=b"0" * 19 + b"9999999"))
+        for _ in range(2):
+            await client.ask(b"x" * 1000)
+        await soon(lambda: client.wire.writes)
+        assert client.wire.writes[0].startswith(b"HTTP/1.1 413 ")
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+FAULTS: list[tuple[StoreUnavailable | StorePoisoned, str]] = [
+    (StoreUnavailable("busy", reason="busy"), "busy"),
+    (StoreUnavailable("full", reason="disk"), "disk"),
+    (StorePoisoned("gone"), "failed"),
+]
+
+
+@pytest.mark.parametrize(("error", "reason"), FAULTS, ids=lambda each: str(each))
+async def test_what_is_not_stored_is_not_acknowledged(
+    tmp_path: Path, log: io.StringIO, error: Exception, reason: str
+) -> None:
+    """503, when to come again, and the connection stays; why is counted for each, and logged once
+    when it begins and once when it is over."""
+    async with door(tmp_path) as there:
+        journal = there.driver.service.store.journal
+        commit, journal._commit = journal._commit, Mock(side_effect=error)  # type: ignore[method-assign]
+        for _ in range(3):
+            sent, closed = (await there.ask(ONE)).wire.sent
+            assert sent.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nretry-after: 5\r\n" in sent
+            assert not closed
+        assert log.getvalue().count("deliveries are not stored") == 1
+        assert f'"event":"deliveries are not stored","reason":"{reason}"' in log.getvalue()
+        metrics = there.driver.service.webhooks.metrics.exposition().decode()
+        assert f'tallyhook_deliveries_not_stored_total{{reason="{reason}"}} 3.0' in metrics
+        journal._commit = commit  # type: ignore[method-assign]
+        assert (await there.ask(ONE)).wire.sent[0].startswith(b"HTTP/1.1 200 ")
+        assert (
+            f'"event":"deliveries are stored again","reason":"{reason}","count":3' in log.getvalue()
+        )
+
+
+async def test_another_reason_is_told_again(tmp_path: Path, log: io.StringIO) -> None:
+    """Not each delivery, but each change."""
+    async with door(tmp_path) as there:
+        journal = there.driver.service.store.journal
+        for error, _ in (*FAULTS[:2], FAULTS[1], FAULTS[0]):
+            journal._commit = Mock(side_effect=error)  # type: ignore[method-assign]
+            await there.ask(ONE)
+        told = re.findall(r'"deliveries are not stored","reason":"(\w+)"', log.getvalue())
+        assert told == ["busy", "disk", "busy"]
+
+
+async def test_a_journal_that_takes_nothing(tmp_path: Path) -> None:
+    """It was given up: 503, at once."""
+    async with door(tmp_path) as there:
+        there.driver.service.store.journal.abandon()
+        client = await there.ask(TWO)
+        assert client.wire.sent[0].startswith(b"HTTP/1.1 503 ")
+        metrics = there.driver.service.webhooks.metrics.exposition()
+        assert b'tallyhook_deliveries_not_stored_total{reason="stopping"} 1.0' in metrics
+
+
+STEPS = {
+    "_decide": (receive, ONE),
+    "_accepted": (receive, ONE),
+    "_reject": (receive, UNSIGNED),
+    "_written": (endpoint, ONE),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_step_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO, step: str
+) -> None:
+    """500, said in the log without what it said, and the next is answered."""
+    module, data = STEPS[step]
+    async with door(tmp_path) as there:
+        right = getattr(module, step)
+        failing = Mock(side_effect=[RuntimeError("of the step")] + [None] * 9)
+        monkeypatch.setattr(module, step, lambda *given: failing(*given) or right(*given))
+        sent, closed = (await there.ask(data)).wire.sent
+        assert sent.startswith(b"HTTP/1.1 500 ")
+        assert closed
+        assert "RuntimeError" in log.getvalue()
+        assert "of the step" not in log.getvalue()
+        assert (await there.ask(TWO)).wire.sent[0].startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("header", [(b"x\r\ny", b"1"), (b"x", b"1\r\ny: 2")])
+async def test_an_answer_that_would_have_one_header_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: Header
+) -> None:
+    """A name or a value with a character that none may have is not sent."""
+    async with door(tmp_path) as there:
+        monkeypatch.setattr(endpoint, "_written", lambda _: Written(200, [header], b""))
+        assert (await there.ask(ONE)).wire.sent == (b"", True)

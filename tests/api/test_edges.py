@@ -1,0 +1,151 @@
+"""The edges of the web side: paths, methods, parameters and amounts that are nearly right."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from app.orders.refold import refold_until_quiet
+from reconcile.instants import MINUTE, SECOND, format_instant
+from tests.api.driving import Driver, event, signed
+from tests.reconcile.build import T
+
+TOLD = {"amount": "1500.00", "currency": "KES"}
+
+
+@pytest.mark.parametrize("path", ["%FF", "A%C3", "%ED%A0%80"])
+async def test_a_reference_that_is_no_utf_8(driver: Driver, path: str) -> None:
+    """Bytes that are no text would all be one order's reference; they are refused."""
+    for method in ("GET", "PUT"):
+        answer = await driver.api(method, f"/orders/{path}", json=TOLD)
+        assert (answer.status_code, answer.json()["code"]) == (422, "reference_invalid")
+    assert driver.rows("SELECT * FROM records") == []
+
+
+async def test_the_replacement_character_is_a_reference_as_any_other(driver: Driver) -> None:
+    """Where the path itself says it: it then is one order's, and no other's."""
+    path = "/orders/%EF%BF%BD"
+    assert (await driver.api("GET", path)).json()["code"] == "order_unknown"
+    assert (await driver.api("PUT", path, json=TOLD)).status_code == 200
+    assert (await driver.api("GET", path)).json()["order"] == "\ufffd"
+    assert (await driver.api("GET", "/orders/%FF")).status_code == 422
+
+
+@pytest.mark.parametrize("reference", ["A", "2026/11/0042", "%FF"])
+@pytest.mark.parametrize("method", ["DELETE", "POST", "PATCH"])
+async def test_the_methods_of_an_order(driver: Driver, method: str, reference: str) -> None:
+    """A method that an order does not take is told both that it does."""
+    answer = await driver.api(method, f"/orders/{reference}")
+    assert answer.status_code == answer.json()["status"] == 405
+    allowed = set(re.split(r",\s*", answer.headers["allow"]))
+    assert allowed - {"HEAD"} == {"GET", "PUT"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/webhooks/shop/"),
+        ("POST", "/webhooks/"),
+        ("POST", "/webhooks/shop/more"),
+        ("GET", "/livez/"),
+        ("GET", "/api/v1/outcomes/"),
+    ],
+)
+async def test_nobody_is_redirected(driver: Driver, method: str, path: str) -> None:
+    """A slash too many is a 404: a provider that follows redirects would deliver elsewhere."""
+    body = b"{}"
+    answer = await driver.client.request(method, path, content=body, headers=signed(body))
+    assert answer.status_code == 404
+    assert "location" not in answer.headers
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_what_is_refused_by_its_headers_is_counted(driver: Driver) -> None:
+    """415 and 431 are in the figures, by source, like every other verdict."""
+    packed = [*signed(b"{}"), (b"content-encoding", b"gzip")]
+    large = [*signed(b"{}"), (b"x-filler", b"x" * 100_000)]
+    answers = [
+        await driver.send(b"{}", packed),
+        await driver.send(b"{}", packed),
+        await driver.send(b"{}", large),
+        await driver.send(b"{}", large, source="made-up-by-the-sender"),
+    ]
+    assert [answer.status_code for answer in answers] == [415, 415, 431, 431]
+    text = (await driver.client.get("/metrics")).text
+    counted = dict(re.findall(r"^tallyhook_deliveries_total(\{.*\}) (\S+)$", text, re.MULTILINE))
+    assert {labels: float(number) for labels, number in counted.items()} == {
+        '{source="shop",verdict="encoding_unsupported"}': 2,
+        '{source="shop",verdict="headers_too_large"}': 1,
+        '{source="unknown",verdict="headers_too_large"}': 1,
+    }
+    assert "tallyhook_delivery_seconds_count 4.0" in text
+    assert "made-up" not in text
+
+
+@pytest.mark.parametrize(
+    "amount", ["١٥", "１５", "15,00", "1_500", " 15", "15 ", "1e3", "+15", "15.", ".5", "", "NaN"]
+)
+async def test_an_amount_in_other_notation(driver: Driver, amount: str) -> None:
+    """Only plain decimal digits are an amount: what else Python would read is refused."""
+    answer = await driver.api("PUT", "/orders/ORD-1", json=TOLD | {"amount": amount})
+    assert (answer.status_code, answer.json()["code"]) == (422, "order_invalid")
+    assert "amount" in answer.json()["detail"]
+    assert driver.rows("SELECT * FROM records") == []
+
+
+async def test_as_of_with_blanks(driver: Driver) -> None:
+    """A blank between date and time is RFC 3339's; one before an offset was a plus sign."""
+    await driver.send(event("e1", "pending"))
+    driver.clock.put(T + 20 * SECOND)
+    await driver.send(event("e2"))
+    at = format_instant(T + 10 * SECOND)
+    spaced = at.replace("T", " ")
+    local = at.replace("T10:", "T13:").replace("Z", "+03:00")
+    behind = at.replace("T10:", "T07:").replace("Z", "-03:00")
+    assert local != at
+    for moment in (
+        quote(spaced),
+        spaced.replace(" ", "+"),  # how forms write a blank
+        local,  # its plus sign arrives as a blank
+        quote(local),
+        local.replace("T", "%20"),
+        quote(local.replace("T", " ")),
+        behind.replace("T", "%20"),
+    ):
+        answer = await driver.api("GET", f"/orders/ORD-1?as_of={moment}")
+        assert answer.status_code == 200, moment
+        assert (answer.json()["outcome"], answer.json()["as_of"]) == ("pending", at)
+
+
+# --- the feed's reasons ---------------------------------------------------------------------------
+
+
+async def news(driver: Driver, body: dict[str, Any]) -> list[str]:
+    """The `because` of the change that a delivery makes."""
+    driver.clock.put(driver.clock.now() + MINUTE)
+    at = format_instant(driver.clock.now())
+    assert (await driver.send(body | {"occurred_at": at})).status_code == 200
+    await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+    page = (await driver.api("GET", "/outcomes")).json()
+    because: list[str] = page["outcomes"][-1]["because"]
+    assert page["outcomes"][-1]["at"] == at
+    return because
+
+
+async def test_the_feed_tells_of_a_new_attempt_and_a_new_finding(driver: Driver) -> None:
+    """Each thing that is new is a sentence of its own with the ids it rests on, and only that."""
+    await news(driver, event("evt_first"))
+    because = await news(driver, event("evt_second", payment={"reference": "pay_2"}))
+    attempts = [sentence for sentence in because if "Attempt pay_2:" in sentence]
+    findings = [sentence for sentence in because[1:] if "Attempt" not in sentence]
+    assert len(attempts) == 1
+    assert "evt_second" in attempts[0]
+    assert any("evt_first" in each and "evt_second" in each for each in findings)
+    assert not any("Attempt pay_1:" in sentence for sentence in because)
+    for sentence in because:
+        assert re.fullmatch(r"[A-Z].* .*[.)\]]", sentence), sentence
+        assert "paid_twice" not in sentence
+        assert "|" not in sentence

@@ -1,0 +1,286 @@
+"""Liveness, readiness and figures: half a service never says that it is whole."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.checkout import ask_again
+from app.core.errors import StoreUnavailable
+from app.database.space import Space
+from app.orders import worker
+from app.orders.pending_session_store import Unanswered, note_unanswered
+from app.receiving.store import Store
+from reconcile.instants import MINUTE
+from tests.api.driving import Driver, driving, event
+from tests.database.test_journal import a_busy_inbox, a_failing_disk, a_full_disk, a_read_only_file
+from tests.waiting import soon
+
+TOO_LITTLE_ROOM = (
+    "less than 64 MiB of the database's disk is free; free some, or lower "
+    "TALLYHOOK_DISK_LOW_WATER_MB"
+)
+
+
+async def broken(driver: Driver) -> tuple[int, list[str]]:
+    """Status and reasons of readiness."""
+    answer = await driver.client.get("/readyz")
+    return answer.status_code, answer.json()["reasons"]
+
+
+async def test_a_whole_service_is_ready(driver: Driver) -> None:
+    """With store, journal and worker at work the service is alive and ready."""
+    assert await broken(driver) == (200, [])
+    assert (await driver.client.get("/livez")).json() == {"status": "alive"}
+    assert driver.service.broken == []
+
+
+async def test_a_worker_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the worker fails for good, readiness turns red and the service wants to end."""
+
+    async def fail(*arguments: Any, **words: Any) -> int:
+        raise RuntimeError("planned")
+
+    monkeypatch.setattr(worker, "refold_due", fail)
+    async with driving(tmp_path) as driver:
+        await driver.service.stopped()
+        status, reasons = await broken(driver)
+        assert status == 503
+        assert "the fold worker failed" in reasons
+        assert driver.service.broken == ["the fold worker failed"]
+
+
+async def test_a_worker_outlives_passing_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the store cannot take a fold, the worker tries again, and the service goes on."""
+    refold_due, failures = worker.refold_due, iter(range(2))
+
+    async def fail_twice(*arguments: Any, **words: Any) -> int:
+        if next(failures, None) is not None:
+            raise StoreUnavailable("the disk is full; free some space")
+        return await refold_due(*arguments, **words)
+
+    monkeypatch.setattr(worker, "refold_due", fail_twice)
+    monkeypatch.setattr(worker, "IDLE_S", 0.02)
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        page = (await driver.api("GET", "/outcomes?wait=60")).json()
+        assert [each["outcome"] for each in page["outcomes"]] == ["succeeded"]
+        assert driver.service.broken == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [(a_failing_disk, "I/O error"), (a_read_only_file, "is read-only")]
+)
+async def test_a_poisoned_store(tmp_path: Path, fault: Any, reason: str) -> None:
+    """After one such error nothing is acknowledged, readiness is red, the service asks to end."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert (await driver.send(event("e1"))).status_code == 200
+        inbox = driver.service.store.inbox_file
+        assert inbox is not None
+        async with fault(inbox.writer, inbox.path):
+            answer = await driver.send(event("e2", note={"filler": "x" * 100_000}))
+        assert answer.status_code == 503
+        for body in (event("e1"), event("e3"), b"{}"):
+            assert (await driver.send(body)).status_code == 503
+        status, reasons = await broken(driver)
+        assert status == 503
+        assert [reason in each for each in reasons] == [True]
+        assert driver.service.broken == reasons
+        await driver.service.stopped()
+        assert driver.rows("SELECT event_id FROM deliveries") == [("e1",)]
+
+
+async def fill_the_last_page(store: Store) -> None:
+    """Leave no room in the pages of the table that a trial write uses."""
+    for size in (200, 50, 10, 1):
+        for number in range(1_000):
+            name = f"{number:x}".rjust(size, "-")
+            try:
+                async with store.receiving.inbox.writer.transaction() as connection:
+                    await connection.exec_driver_sql(
+                        "INSERT OR IGNORE INTO counters (name, value) VALUES (?, 2)", (name,)
+                    )
+            except StoreUnavailable:
+                break
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"), [(a_full_disk, "disk is full"), (a_busy_inbox, "busy")]
+)
+async def test_readiness_tries_after_a_failed_commit(
+    tmp_path: Path, trouble: Any, reason: str
+) -> None:
+    """After a failed commit readiness is red for as long as the trouble lasts, and no longer,
+    though no delivery comes: a balancer sends none to a service that is not ready."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        store = driver.service.store
+        async with trouble(store):
+            if trouble is a_full_disk:
+                await fill_the_last_page(store)
+            answer = await driver.send(event("e1", note={"filler": "x" * 500_000}))
+            assert (answer.status_code, answer.json()["code"]) == (503, "not_stored")
+            for _ in range(3):
+                status, reasons = await broken(driver)
+                assert status == 503
+                assert [reason in each for each in reasons] == [True]
+            assert (await driver.client.get("/livez")).status_code == 200
+        assert await broken(driver) == (200, [])
+        assert driver.service.broken == []
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(0,)]
+
+
+async def test_figures(driver: Driver) -> None:
+    """Deliveries are counted by source and verdict; no label comes from the sender."""
+    for _ in range(3):
+        await driver.send(event("e1"))
+    await driver.send(event("e2"), [])
+    await driver.send(event("e2"), source="made-up-by-the-sender")
+    await driver.api("GET", "/outcomes?wait=60")
+    text = (await driver.client.get("/metrics")).text
+    counted = dict(re.findall(r"^tallyhook_deliveries_total(\{.*\}) (\S+)$", text, re.MULTILINE))
+    counted = {labels: float(number) for labels, number in counted.items() if float(number)}
+    assert counted == {
+        '{source="shop",verdict="accepted"}': 3,
+        '{source="shop",verdict="signature_missing"}': 1,
+        '{source="unknown",verdict="source_unknown"}': 1,
+    }
+    assert 'tallyhook_deliveries_read_total{source="shop",verdict="stored"} 1.0' in text
+    assert 'tallyhook_deliveries_read_total{source="shop",verdict="duplicate"} 2.0' in text
+    assert "tallyhook_inbox_unread 0.0" in text
+    assert 'tallyhook_orders{outcome="succeeded"} 1.0' in text
+    assert "tallyhook_delivery_seconds_count 5.0" in text
+    assert "made-up" not in text
+
+
+async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the low water deliveries are refused and everything is read; with the first one after
+    space has returned they are taken again."""
+    free = [1024 * 1024 * 1024]
+    monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
+    async with driving(tmp_path) as driver:
+        assert (await driver.send(event("e1"))).status_code == 200
+        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
+        inbox = driver.service.store.receiving.inbox
+        await soon(lambda: inbox.records == 0)  # none is unread that needs room
+        free[0] = 64 * 1024 * 1024 - 1
+        for _ in range(2):
+            answer = await driver.send(event("e2"))
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        status, reasons = await broken(driver)
+        assert status == 503
+        assert reasons == [TOO_LITTLE_ROOM]
+        figures = (await driver.client.get("/metrics")).text
+        assert "tallyhook_store_writable 0.0" in figures
+        assert "tallyhook_disk_free_bytes 6.7108863e+07" in figures
+        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
+        free[0] += 1
+        assert (await driver.send(event("e2"))).status_code == 200
+        await soon(lambda: inbox.records == 0)
+        assert await broken(driver) == (200, [])
+        assert "tallyhook_store_writable 1.0" in (await driver.client.get("/metrics")).text
+
+
+async def test_a_start_with_too_little_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
+) -> None:
+    """With sessions to ask for again, a service that starts below the low water stays up and is
+    read; what could not be written at its start is written once there is room."""
+    free = [1024 * 1024 * 1024]
+    monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
+    monkeypatch.setattr(ask_again, "IDLE_S", 0.02)
+    sessions = {
+        "CHECKOUT__BASE_URL": "http://127.0.0.1:9",
+        "CHECKOUT__TOKEN": "test_token_4f1d9c",
+    }
+    async with driving(tmp_path, **sessions) as driver:
+        assert (await driver.send(event("e1"))).status_code == 200
+        await driver.api("GET", "/orders")  # makes the token
+        await held_for_a_while(driver)
+    free[0] = 64 * 1024 * 1024 - 1
+    async with driving(tmp_path, **sessions) as again:
+        again.token = driver.token
+        await soon(lambda: "sessions again" in log.getvalue() or again.service.broken)
+        assert again.service.broken == []
+        assert await broken(again) == (503, [TOO_LITTLE_ROOM])
+        assert (await again.api("GET", "/orders/ORD-1")).status_code == 200
+        assert again.rows("SELECT held_until > 0 FROM unanswered") == [(1,)]
+        free[0] += 1
+        await soon(lambda: again.rows("SELECT held_until FROM unanswered") == [(0,)])
+        assert await broken(again) == (200, [])
+        assert (await again.send(event("e2"))).status_code == 200
+
+
+async def held_for_a_while(driver: Driver) -> None:
+    """A request that a process held when it died, and that is not due for some time."""
+    later = driver.clock.now() + 10 * MINUTE
+    async with driver.service.store.writing() as connection:
+        entry = Unanswered(
+            key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later
+        )
+        await note_unanswered(connection, entry)
+
+
+async def test_deliveries_that_cannot_be_written_again_and_again(
+    tmp_path: Path, log: io.StringIO
+) -> None:
+    """A trigger of somebody's aborts each write: every sender is asked to come again, and after
+    three in a row readiness, figures and log say so; until one is written, or would be."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert (await driver.send(event("e0"))).status_code == 200
+        inbox = driver.service.store.receiving.inbox.writer
+        async with inbox.transaction() as connection:
+            await connection.exec_driver_sql(
+                "CREATE TRIGGER no BEFORE INSERT ON inbox BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        for number in range(3):
+            assert await broken(driver) == (200, []), number
+            answer = await driver.send(event(f"e{number + 1}"))
+            assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+        for _ in range(2):  # looking does not mend it
+            status, (reason,) = await broken(driver)
+            assert status == 503
+            assert "the last 3 batches of deliveries could not be written" in reason
+            assert "run `tallyhook db check`" in reason
+        figures = (await driver.client.get("/metrics")).text
+        assert "tallyhook_write_faults 3.0" in figures
+        assert "tallyhook_store_writable 0.0" in figures
+        assert log.getvalue().count("deliveries cannot be written") == 1
+        async with inbox.transaction() as connection:
+            await connection.exec_driver_sql("DROP TRIGGER no")
+        assert await broken(driver) == (200, [])
+        assert "deliveries can be written again" in log.getvalue()
+        assert "tallyhook_write_faults 0.0" in (await driver.client.get("/metrics")).text
+        assert (await driver.send(event("e1"))).status_code == 200
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
+
+
+async def test_deliveries_that_cannot_be_appended(tmp_path: Path, log: io.StringIO) -> None:
+    """What was accepted is kept, readiness says so whoever sends, and all is read afterwards."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql(
+                "CREATE TRIGGER no BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        for number in range(2):
+            assert (await driver.send(event(f"e{number}"))).status_code == 200
+            assert (await driver.send(event(f"e{number}"), headers=[])).status_code == 401
+        await soon(lambda: driver.service.store.append_faults >= 3)
+        status, (reason,) = await broken(driver)
+        assert status == 503
+        assert "deliveries that were accepted cannot be appended" in reason
+        figures = (await driver.client.get("/metrics")).text
+        assert "tallyhook_store_writable 0.0" in figures
+        assert "tallyhook_inbox_unread 4.0" in figures
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(0,)]
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql("DROP TRIGGER no")
+        await soon(lambda: driver.rows("SELECT count(*) FROM deliveries") == [(2,)])
+        assert driver.rows("SELECT count(*) FROM rejections") == [(2,)]
+        assert driver.rows("SELECT count(*) FROM inbox") == [(0,)]
+        assert await broken(driver) == (200, [])

@@ -1,0 +1,62 @@
+"""Hostile JSON over HTTP, genuinely signed: by itself, and within an event."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from app.core.reading_result import Unreadable
+from app.core.strict_json import parse
+from tests.api.driving import Driver, driving, event
+from tests.providers.json_corpus import READ, REFUSED
+
+
+def within(number: int, document: bytes) -> bytes:
+    """An event of which one further member is the document."""
+    whole = json.dumps(event(f"evt_{number}"))
+    return whole[:-1].encode() + b', "more": ' + document + b"}"
+
+
+def bodies() -> Iterator[tuple[bytes, str]]:
+    """Every body, and the verdict that it gets. No document of the corpus is an event by itself;
+    an event stays one with anything beside it that can be read, two levels deeper or not."""
+    documents = [*READ.values(), *(document for document, _ in REFUSED.values())]
+    for number, document in enumerate(documents):
+        yield document, "unreadable"
+        body, verdict = within(number, document), "unreadable"
+        with suppress(Unreadable):
+            parse(body)
+            verdict = "stored"
+        yield body, verdict
+
+
+async def verdicts_of(driver: Driver) -> list[str]:
+    """What is answered to each, many at once; every answer is an acknowledgement."""
+    found, whole = [], [body for body, _ in bodies()]
+    for start in range(0, len(whole), 100):
+        answers = await asyncio.gather(*map(driver.send, whole[start : start + 100]))
+        assert {answer.status_code for answer in answers} == {200}
+        found += [answer.json()["verdict"] for answer in answers]
+    assert await driver.ready()
+    return found
+
+
+async def check(driver: Driver) -> None:
+    """Every body is acknowledged with its verdict, and kept byte for byte."""
+    expected = list(bodies())
+    assert await verdicts_of(driver) == [verdict for _, verdict in expected]
+    stored = [verdict for _, verdict in expected].count("stored")
+    assert len(READ) - 3 <= stored <= len(READ) + 3
+    ledger = (await driver.api("GET", "/orders/ORD-1")).json()
+    assert len(ledger["timeline"]) == stored
+
+
+async def test_every_hostile_document_is_acknowledged_and_kept(tmp_path: Path) -> None:
+    """As an event where it can be read, as unreadable where it cannot; never with an error."""
+    async with driving(tmp_path, with_worker=False, raising=True) as driver:
+        await check(driver)
+        kept = [row[0] for row in driver.rows("SELECT body FROM deliveries ORDER BY rowid")]
+        assert sorted(kept) == sorted(body for body, _ in bodies())

@@ -1,0 +1,78 @@
+"""An answer that comes before the body's end reaches who is still sending it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import Receive, Scope, Send
+
+from app.receiving.guard import LINGER_BYTES, LINGER_S
+from tests.api.wire import connect, length, part, start
+
+POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\nxx"
+
+
+async def too_long(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers before the body is here, and takes no more of it."""
+    await send(start(length(2), (b"connection", b"close"), status=413))
+    await send(part(b"no"))
+
+
+async def test_who_still_sends_can_read_the_answer() -> None:
+    """Closed at once, the connection would be reset and the answer lost; what comes is dropped."""
+    client = connect(too_long)
+    await client.ask(POST)
+    assert client.wire.ended
+    assert not client.wire.is_closing()
+    for _ in range(LINGER_BYTES // 1_048_576):
+        await client.ask(b"x" * 1_048_576)
+    assert not client.wire.is_closing()
+    await client.ask(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+    assert client.wire.is_closing()
+    assert client.wire.sent[0].count(b"HTTP/1.1 ") == 1
+
+
+async def test_who_sends_no_more_is_hung_up_on_soon() -> None:
+    """Long before the deadline of a request."""
+    client = connect(too_long)
+    await client.ask(POST)
+    now = asyncio.get_running_loop().time()
+    assert client.connection.overdue(now + LINGER_S - 0.5) is None
+    assert not client.wire.is_closing()
+    assert client.connection.overdue(now + LINGER_S + 0.5) is None
+    assert client.wire.is_closing()
+
+
+async def test_an_answer_behind_the_whole_request_closes_at_once() -> None:
+    """Nothing is left to wait for."""
+    client = connect(too_long)
+    await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nxx")
+    assert client.wire.is_closing()
+
+
+async def too_soon(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers before the body is here, and would keep the connection."""
+    await send(start(length(2), status=429))
+    await send(part(b"no"))
+
+
+async def test_a_body_that_nobody_reads_does_not_come_for_ever() -> None:
+    """However the answer was meant: a client that sends on is hung up on before its deadline."""
+    client = connect(too_soon)
+    await client.ask(POST)
+    for _ in range(LINGER_BYTES // 1_048_576):
+        await client.ask(b"x" * 1_048_576)
+    assert not client.wire.is_closing()
+    await client.ask(b"x")
+    assert client.wire.is_closing()
+
+
+async def test_the_rest_of_a_short_body_leaves_the_connection_as_it_was() -> None:
+    """Each request has the whole bound for itself."""
+    client = connect(too_soon)
+    size = LINGER_BYTES - 1
+    for answers in (1, 2, 3):
+        await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % size)
+        await client.ask(b"x" * size)
+        assert client.wire.sent[0].count(b"HTTP/1.1 ") == answers
+    assert not client.wire.is_closing()

@@ -1,0 +1,184 @@
+"""A genuine delivery, captured and sent again: whenever that is, there is never a second effect."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from app.bootstrap_evidence import signer_of
+from app.config.settings import load_settings
+from app.evidence.seal import seal_all
+from app.orders.read_orders import order_document
+from app.orders.refold import refold_until_quiet
+from app.privacy.backup import back_up
+from app.privacy.prune import prune_settled
+from app.privacy.replay_erasures import Replayed
+from app.privacy.restore import restore
+from app.privacy.retention import Retention
+from app.receiving.store import Store
+from reconcile.instants import DAY, SECOND, Instant
+from tests.api.driving import Driver, driving, environ, signed
+from tests.privacy.test_erase import erased, paid, quiet
+from tests.reconcile.build import T
+
+BODY = json.dumps(paid("ORD-1", "e1")).encode()
+CAPTURED = signed(BODY)
+"""Signed at T; every replay is of these very bytes."""
+
+OPEN = dict.fromkeys(("REJECTIONS_PER_MINUTE", "REJECTIONS_PER_MINUTE_PER_ADDRESS"), "1000000")
+
+
+async def replayed(driver: Driver, at: Instant) -> str:
+    """What is said of the captured request, sent at an instant."""
+    driver.clock.put(at)
+    answer = await driver.send(BODY, CAPTURED)
+    assert answer.status_code in (200, 401)
+    return str(answer.json().get("verdict", "refused"))
+
+
+async def effects(driver: Driver) -> tuple[Any, ...]:
+    """Events, published ledgers, and what was taken and given back."""
+    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    counts = [driver.rows(f"SELECT count(*) FROM {name}")[0][0] for name in ("events", "revisions")]
+    ledger = await order_document(driver.desk, "ORD-1", as_of=T + 90 * DAY)
+    return (*counts, ledger["outcome"], json.dumps(ledger["totals"]))
+
+
+EDGES = [
+    (-301, "refused", "timestamp_too_new"), (-300, "duplicate", None), (-299, "duplicate", None),
+    (0, "duplicate", None), (299, "duplicate", None), (300, "duplicate", None),
+    (301, "refused", "timestamp_too_old"), (30 * DAY // SECOND, "refused", "timestamp_too_old"),
+]  # fmt: skip
+"""Seconds after it was signed, what is answered, and the reason that is kept."""
+
+
+async def replay_at_every_edge(driver: Driver) -> None:
+    """As each edge says, and nothing changes by it."""
+    before = await effects(driver)
+    for seconds, verdict, reason in EDGES:
+        assert await replayed(driver, T + seconds * SECOND) == verdict, seconds
+        if reason is not None:
+            last = "SELECT verdict FROM rejections ORDER BY rowid DESC LIMIT 1"
+            assert driver.rows(last) == [(reason,)]
+    assert await effects(driver) == before
+
+
+async def sent_anew(driver: Driver, at: Instant) -> str:
+    """What is said of the same body, signed at the instant at which it comes."""
+    driver.clock.put(at)
+    answer = await driver.send(BODY)
+    return str(answer.json()["verdict"])
+
+
+async def test_the_first_time_it_has_its_effect(tmp_path: Path) -> None:
+    """Without which nothing below would show anything."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert await replayed(driver, T + 300 * SECOND) == "stored"
+        assert (await effects(driver))[:3] == (1, 1, "succeeded")
+        await replay_at_every_edge(driver)
+        assert await sent_anew(driver, T + 30 * DAY) == "duplicate"
+        assert (await effects(driver))[:3] == (1, 1, "succeeded")
+
+
+SPELLINGS = [
+    "0{}", "00{}", "+{}", " {}", "{} ", "\t{}", "{}.0", "{}.9", "{}e0", "{}000", "{}000000",
+    "0x{:x}", "{:_}", "{:,}", "-{}", "{}\x00", "{},{}", "{}Z", "({})", "'{}'",
+]  # fmt: skip
+
+
+async def test_its_time_written_otherwise(tmp_path: Path) -> None:
+    """Is not what was signed: refused, whatever number it means, and nothing changes."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert await replayed(driver, T) == "stored"
+        before = await effects(driver)
+        for spelling in SPELLINGS:
+            stamp = spelling.format(T // SECOND, T // SECOND).encode()
+            headers = [
+                (name, stamp if name == b"webhook-timestamp" else value) for name, value in CAPTURED
+            ]
+            assert (await driver.send(BODY, headers)).status_code == 401, spelling
+        assert await effects(driver) == before
+
+
+async def pruned(driver: Driver) -> None:
+    """Let its body go, as retention does after a month."""
+    driver.clock.put(T + 40 * DAY)
+    await effects(driver)
+    signer = await signer_of(driver.desk, load_settings(environ(driver.path.parent)))
+    await seal_all(driver.desk, signer)
+    month = Retention(quiet=30 * DAY, sources=frozenset({"shop"}))
+    assert (await prune_settled(driver.desk, month, progress=quiet)).deliveries > 0
+    assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NOT NULL") == [(0,)]
+
+
+async def wiped(driver: Driver) -> None:
+    """Erase its customer."""
+    driver.clock.put(T + 40 * DAY)
+    await effects(driver)
+    assert (await erased(driver)).kept == []
+    assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NOT NULL") == [(0,)]
+
+
+@pytest.mark.parametrize("lose", [pruned, wiped])
+async def test_after_its_body_is_gone(tmp_path: Path, lose: Any) -> None:
+    """Pruned or erased, it is known for ever: a clock that is put back makes it no news."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.desk = driver.service.desk
+        assert await replayed(driver, T) == "stored"
+        await lose(driver)
+        await replay_at_every_edge(driver)
+        assert await sent_anew(driver, T + 60 * DAY) == "duplicate"
+        assert (await effects(driver))[:3] == (1, 1, "succeeded")
+
+
+async def nobody(store: Store) -> Replayed:
+    """Nobody was erased since the backup was made."""
+    return Replayed()
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_after_a_restore(tmp_path: Path, before: bool) -> None:
+    """From a backup with it, it is a duplicate; from one without it, it is taken once, and then
+    is a duplicate."""
+    url, file = environ(tmp_path)["TALLYHOOK_DATABASE_URL"], tmp_path / "one.backup"
+    words: dict[str, Any] = {"environment": "sandbox", "progress": lambda done, total: None}
+    async with driving(tmp_path, with_worker=False) as driver:
+        if before:
+            await back_up(url, file, replace=False, **words)
+        assert await replayed(driver, T) == "stored"
+        await effects(driver)
+        if not before:
+            await back_up(url, file, replace=False, **words)
+        clock = driver.clock
+    await restore(url, file, replace=True, clock=clock, erase_again=nobody, **words)
+    async with driving(tmp_path, with_worker=False) as driver:
+        # What the inbox still held when the backup was put back has been read from there again.
+        assert await replayed(driver, T) in (("stored", "duplicate") if before else ("duplicate",))
+        await replay_at_every_edge(driver)
+        assert (await effects(driver))[:3] == (1, 1, "succeeded")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
+async def test_ten_thousand_replays(tmp_path: Path) -> None:
+    """At random instants, of the captured bytes or signed anew, its body gone half way. A later
+    look may publish that nobody shipped the order; the event and its money stay as they were."""
+    rng, total = Random(1), {"duplicate": 0, "refused": 0}
+    async with driving(tmp_path, with_worker=False, **OPEN) as driver:
+        driver.desk = driver.service.desk
+        assert await replayed(driver, T) == "stored"
+        before = await effects(driver)
+        for number in range(10_000):
+            if number == 5_000:
+                await wiped(driver)
+            at = T + rng.randrange(-400, 401) * SECOND + rng.choice((0, 0, 1, -1))
+            send = replayed if rng.random() < 0.8 else sent_anew
+            total[await send(driver, at)] += 1
+        after = await effects(driver)
+        assert (after[0], *after[2:]) == (before[0], *before[2:])
+    assert min(total.values()) > 500
+    print(f"replays: {total}, and one effect")

@@ -1,0 +1,172 @@
+"""What the shop's programs tell over HTTP: who told it, and whose payment is whose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.tokens import issue_token
+from tests.api.driving import Driver, event
+from tests.api.test_checkouts import shop, start
+from tests.checkout.service import answer, opened
+from tests.reconcile.build import T
+
+TOLD = {"amount": "1500.00", "currency": "KES"}
+PAYMENT = {"source": "shop", "payment": "pay_1"}
+SESSION = {"source": "shop", "session": "cs_1"}
+
+
+def nameless(event_id: str, claim: str = "succeeded", **changes: Any) -> dict[str, Any]:
+    """An event that names no order."""
+    return event(event_id, claim, order=None, **changes)
+
+
+async def put(driver: Driver, order: str, *references: dict[str, str], **more: Any) -> Any:
+    """Tell of an order; the answer's status and document."""
+    answer = await driver.api(
+        "PUT", f"/orders/{order}", json={**TOLD, **more, "references": list(references)}
+    )
+    return answer.status_code, answer.json()
+
+
+# --- whose payment is whose -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reference", [PAYMENT, SESSION])
+@pytest.mark.parametrize("event_first", [True, False])
+async def test_a_payment_whose_events_name_no_order(
+    driver: Driver, reference: dict[str, str], event_first: bool
+) -> None:
+    """The order is paid once the shop has said which payment is its, whichever came first."""
+    if event_first:
+        await driver.send(nameless("e1"))
+        assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
+    status, told = await put(driver, "ORD-1", reference)
+    assert (status, told["fulfillable"]) == (200, event_first)
+    if not event_first:
+        await driver.send(nameless("e1"))
+    ledger = (await driver.api("GET", "/orders/ORD-1")).json()
+    assert (ledger["outcome"], ledger["fulfillable"]) == ("succeeded", True)
+    assert [row["event"] for row in ledger["timeline"]] == ["e1"]
+
+
+async def test_a_session_that_was_opened_here_needs_no_naming(tmp_path: Path) -> None:
+    """Its events are the order's, also where they name nothing but the session."""
+    async with shop(tmp_path, opened("cs_1")) as (driver, _pay):
+        await start(driver)
+        await driver.send(nameless("e1", payment={"reference": "pay_7"}))
+        ledger = (await driver.api("GET", "/orders/ORD-1")).json()
+    assert (ledger["outcome"], ledger["fulfillable"]) == ("succeeded", True)
+
+
+async def test_one_payment_pays_one_order(driver: Driver) -> None:
+    """A second order is refused the reference and told whose it is; nothing of the call is
+    written."""
+    await put(driver, "ORD-1", PAYMENT)
+    status, refused = await put(driver, "ORD-2", PAYMENT)
+    assert (status, refused["code"], refused["order"]) == (409, "reference_taken", "ORD-1")
+    assert "pay_1 of source shop belongs to order ORD-1" in refused["detail"]
+    assert driver.rows("SELECT DISTINCT order_key FROM records") == [("ORD-1",)]
+
+
+async def test_a_payment_of_one_order_in_a_session_of_another_ships_neither(
+    driver: Driver,
+) -> None:
+    """Each reference alone was nobody's: only the event shows that they are of one payment."""
+    await put(driver, "ORD-1", PAYMENT)
+    assert (await put(driver, "ORD-2", SESSION))[0] == 200
+    await driver.send(nameless("e1"))
+    for order in ("ORD-1", "ORD-2"):
+        ledger = (await driver.api("GET", f"/orders/{order}")).json()
+        assert (ledger["outcome"], ledger["fulfillable"]) == ("unresolved", False), order
+
+
+async def test_an_event_that_names_another_order_than_the_shop_does_ships_neither(
+    driver: Driver,
+) -> None:
+    """A program of the shop's, or one who has its token, cannot draw another order's payment to
+    itself."""
+    await put(driver, "ORD-2", PAYMENT)
+    await driver.api("PUT", "/orders/ORD-1", json=TOLD)
+    await driver.send(event("e1"))
+    for order in ("ORD-1", "ORD-2"):
+        assert not (await driver.api("GET", f"/orders/{order}")).json()["fulfillable"]
+    await driver.send(event("e2", order={"reference": "ORD-3"}, payment={"reference": "pay_3"},
+                            session=None))  # fmt: skip
+    status, refused = await put(driver, "ORD-4", {"source": "shop", "payment": "pay_3"})
+    assert (status, refused["order"]) == (409, "ORD-3")
+
+
+@pytest.mark.parametrize(
+    ("references", "word"),
+    [
+        ({}, "a list"),
+        ([{}] * 51, "a list"),
+        (["pay_1"], "references[0] has a source"),
+        ([PAYMENT, {"source": "shop"}], "references[1] has a source"),
+        ([{**PAYMENT, "session": "cs_1"}], "either a session or a payment"),
+        ([{**PAYMENT, "order": "x"}], "either a session or a payment"),
+        ([{"source": "elsewhere", "payment": "pay_1"}], "references[0].source is one of shop"),
+        ([{"source": ["shop"], "payment": "pay_1"}], "references[0].source is one of shop"),
+        ([{"source": "shop", "payment": ""}], "1 to 200 characters"),
+        ([{"source": "shop", "payment": 7}], "1 to 200 characters"),
+        ([{"source": "shop", "session": "x" * 201}], "1 to 200 characters"),
+        ([{"source": "shop", "session": "a\nb"}], "1 to 200 characters"),
+        ([{"source": "shop", "session": "\ud800"}], "1 to 200 characters"),
+    ],
+)
+async def test_references_that_say_nothing(driver: Driver, references: Any, word: str) -> None:
+    """Each mistake is named with its place, and nothing is written."""
+    body = json.dumps(TOLD | {"references": references, "placed_at": "x"}).encode()
+    answer = await driver.api("PUT", "/orders/ORD-1", content=body)
+    assert answer.status_code == 422
+    assert word in answer.json()["detail"]
+    assert "placed_at" in answer.json()["detail"]
+    assert driver.rows("SELECT * FROM records") == []
+
+
+# --- who told it ----------------------------------------------------------------------------------
+
+
+async def test_each_record_says_who_told_it(tmp_path: Path) -> None:
+    """The token of the program that told; of an answer that was asked for, the service itself."""
+    async with shop(tmp_path, opened("cs_1"), answer(422, {"detail": "no"})) as (driver, _pay):
+        await start(driver)
+        told = {"placed_at": "2026-11-20T09:00:00Z", "fulfilled_at": "2026-11-20T12:00:00Z"}
+        driver.clock.put(T + 1)
+        await put(driver, "ORD-1", PAYMENT, **told)
+        found = driver.rows("SELECT kind, author FROM records ORDER BY kind")
+    assert found == [
+        ("order_fulfilled", "token:shop"),
+        ("order_placed", "token:shop"),
+        ("reference_named", "token:shop"),
+        ("session_opened", "service"),
+        ("session_requested", "token:shop"),
+    ]
+
+
+async def test_another_price_is_told_with_both_and_with_who_changed_it(driver: Driver) -> None:
+    """As a finding of the order over HTTP, and in the trail."""
+    await driver.api("PUT", "/orders/ORD-1", json=TOLD)
+    token = await issue_token(driver.desk, name="till-3")
+    driver.clock.put(T + 1)
+    cheaper = await driver.client.put(
+        "/api/v1/orders/ORD-1",
+        headers={"Authorization": f"Bearer {token}"},
+        json={"amount": "1.00", "currency": "KES"},
+    )
+    ledger = (await driver.api("GET", "/orders/ORD-1")).json()
+    assert cheaper.json()["findings"] == ledger["findings"]
+    (finding,) = [each for each in ledger["findings"] if each["code"] == "price_changed"]
+    records = driver.rows("SELECT id FROM records ORDER BY recorded_at")
+    assert finding["severity"] == "warning"
+    assert sorted(finding["cites"]) == sorted(row[0] for row in records)
+    assert finding["facts"]["before"] == {"amount": "1500.00", "currency": "KES"}
+    assert finding["facts"]["after"] == {"amount": "1.00", "currency": "KES"}
+    assert "token:till-3" in finding["sentence"]
+    deeds = driver.rows("SELECT who, role, action, subject, facts FROM audit WHERE subject='ORD-1'")
+    facts = '{"after": "KES 1.00", "before": "KES 1,500.00"}'
+    assert deeds == [("token:till-3", "token", "price_changed", "ORD-1", facts)]

@@ -1,0 +1,387 @@
+"""The door over HTTP: every request gets its verdict, and no request gets the better of it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sqlite3
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Receive
+
+from app.core.errors import StorePoisoned, StoreUnavailable
+from reconcile.instants import SECOND
+from tests.api.driving import SECRET, Driver, Header, driving, event, of_order, signed
+from tests.reconcile.build import T
+
+DEEP = b'{"id": "evt_1", "type": "payment.succeeded", "data": ' + b"[" * 2_000 + b"]" * 2_000 + b"}"
+WHOLE = json.dumps(event("evt_1")).encode()
+
+
+def with_number(text: str) -> bytes:
+    """The event with this text in place of the paid amount."""
+    before = b'"payment": {"reference": "pay_1", "amount": '
+    return WHOLE.replace(before + b"1500", before + text.encode())
+
+
+# Genuinely signed, and not an event: kept whole, acknowledged, marked unreadable.
+UNREADABLE = {
+    "malformed": b'{"id": "evt_1", ',
+    "not an object": b"[1, 2]",
+    "a text": b'"event"',
+    "duplicate keys": b'{"id": "evt_1", "id": "evt_2", "type": "payment.succeeded"}',
+    "NaN": with_number("NaN"),
+    "Infinity": with_number("-Infinity"),
+    "2,000 levels": DEEP,
+    "an integer beyond 64 bits": with_number(str(2**63)),
+    "an integer of a million digits": with_number("1" * 500_000),
+    "an amount beyond 64 bits of minor units": with_number(str(2**62)),
+    "an amount with a huge exponent": with_number("1e999999999"),
+    "too many decimals": with_number("15.001"),
+    "a negative amount": with_number("-1"),
+    "an amount that is a text": with_number('"15,00"'),
+    "an amount that is an object": with_number("{}"),
+    "an amount that is a list": with_number("[1]"),
+    "a currency that is an object": WHOLE.replace(b'"KES"', b"{}"),
+    "a currency that is none": WHOLE.replace(b'"KES"', b'"XXZ"'),
+    "an id that is a number": WHOLE.replace(b'"evt_1"', b"7"),
+    "an id with a line break": WHOLE.replace(b"evt_1", b"evt\\n1"),
+    "an order that is a list": WHOLE.replace(b'"ORD-1"', b"[]"),
+    "data that is a text": b'{"id": "evt_1", "type": "payment.succeeded", "data": "x"}',
+    "a lone surrogate": WHOLE.replace(b"ORD-1", b"\\ud800"),
+    "a zero character": WHOLE.replace(b"ORD-1", b"a\\u0000b"),
+    "UTF-16": WHOLE.decode().encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf" + WHOLE,
+    "bytes that are no UTF-8": WHOLE.replace(b"ORD-1", b"\xff\xfe"),
+    "empty": b"",
+    "blank": b" \n",
+    "a date that is none": WHOLE.replace(b"2026-11-20", b"2026-13-20"),
+    "an environment that is none": WHOLE.replace(b'"sandbox"', b'"test"'),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+async def test_signed_but_unreadable(driver: Driver, name: str) -> None:
+    """What is genuinely signed is kept byte for byte and acknowledged, whatever it says."""
+    body = UNREADABLE[name]
+    answer = await driver.send(body)
+    assert (answer.status_code, answer.json()["verdict"]) == (200, "unreadable")
+    ((kept, problem),) = driver.rows(
+        "SELECT body, problem FROM deliveries WHERE id = ?", answer.json()["delivery"]
+    )
+    assert kept == body
+    assert problem
+    assert await driver.ready()
+    assert (await driver.send(event("evt_after"))).json()["verdict"] == "stored"
+
+
+def having(name: bytes, *values: bytes) -> list[Header]:
+    """The genuine headers of WHOLE with one of them replaced, repeated or left out."""
+    rest = [header for header in signed(WHOLE) if header[0] != name]
+    return [*rest, *((name, value) for value in values)]
+
+
+def stamped(stamp: bytes) -> list[Header]:
+    """Headers genuinely signed over any timestamp text at all."""
+    return signed(WHOLE, stamp=stamp)
+
+
+(TRUE_SIGNATURE,) = (value for name, value in signed(WHOLE) if name == b"webhook-signature")
+NOW_S = T // SECOND
+
+REFUSED: dict[str, tuple[list[Header], str]] = {
+    "no header at all": ([], "signature_missing"),
+    "no signature": (having(b"webhook-signature"), "signature_missing"),
+    "no timestamp": (having(b"webhook-timestamp"), "timestamp_missing"),
+    "no id": (having(b"webhook-id"), "signature_missing"),
+    "another secret's": (having(b"webhook-signature", b"v1," + b"A" * 43 + b"="),
+                         "signature_mismatch"),
+    "not base64": (having(b"webhook-signature", b"v1,%%%"), "signature_mismatch"),
+    "not ASCII": (having(b"webhook-signature", "v1,ä¹²".encode()), "signature_mismatch"),
+    "not ASCII Latin": (having(b"webhook-signature", b"v1,\xff\xfe"), "signature_mismatch"),
+    "empty": (having(b"webhook-signature", b""), "signature_missing"),
+    "very long": (having(b"webhook-signature", b"v1,A " * 2_000), "signature_mismatch"),
+    "another id": (having(b"webhook-id", b"msg_2"), "signature_mismatch"),
+    "two ids": (having(b"webhook-id", b"msg_1", b"msg_2"), "signature_mismatch"),
+    "two timestamps": (having(b"webhook-timestamp", b"%d" % NOW_S, b"1"), "timestamp_missing"),
+    "another timestamp": (having(b"webhook-timestamp", b"%d" % (NOW_S + 1)), "signature_mismatch"),
+    "NaN": (stamped(b"NaN"), "timestamp_missing"),
+    "full-width digits": (stamped("１７００".encode()), "timestamp_missing"),
+    "milliseconds": (stamped(b"%d" % (NOW_S * 1000)), "timestamp_too_new"),
+    "a thousand digits": (stamped(b"9" * 1_000), "timestamp_missing"),
+    "negative": (stamped(b"-1"), "timestamp_missing"),
+    "too old": (stamped(b"%d" % (NOW_S - 301)), "timestamp_too_old"),
+    "too new": (stamped(b"%d" % (NOW_S + 301)), "timestamp_too_new"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_refused(driver: Driver, name: str) -> None:
+    """What is not genuine is refused alike, kept with its reason, and leaves no trace elsewhere."""
+    headers, expected = REFUSED[name]
+    answer = await driver.send(WHOLE, headers)
+    assert answer.status_code == 401
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == "signature_invalid"
+    ((verdict, body),) = driver.rows("SELECT verdict, body FROM rejections")
+    assert body == WHOLE
+    assert verdict == expected
+    assert driver.rows("SELECT * FROM deliveries") == []
+    assert await driver.ready()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        stamped(b"%d" % (NOW_S - 300)),
+        stamped(b"%d" % (NOW_S + 300)),
+        having(b"webhook-signature", b"v1,AAAA v1a,x " + TRUE_SIGNATURE),
+        having(b"webhook-signature", b"v1,AAAA", TRUE_SIGNATURE),
+    ],
+    ids=["oldest", "newest", "one of several", "in a repeated header"],
+)
+async def test_accepted(driver: Driver, headers: list[Header]) -> None:
+    """At the edges of its age, and with one true signature among others, a request is genuine."""
+    assert (await driver.send(WHOLE, headers)).json()["verdict"] == "stored"
+
+
+async def test_verdicts_of_genuine_deliveries(driver: Driver) -> None:
+    """The four acknowledged verdicts come with 200 and the delivery's id."""
+    answers = [
+        await driver.send(body)
+        for body in (event("e1"), event("e1"), event("e1", "declined"), b"{}")
+    ]
+    assert [a.status_code for a in answers] == [200] * 4
+    assert [a.json()["verdict"] for a in answers] == [
+        "stored",
+        "duplicate",
+        "duplicate_with_different_body",
+        "unreadable",
+    ]
+    assert all(set(a.json()) == {"verdict", "delivery"} for a in answers)
+    kept = {row[0] for row in driver.rows("SELECT id FROM deliveries")}
+    assert kept == {a.json()["delivery"] for a in answers}
+
+
+async def test_unknown_kinds_are_kept_as_unrecognized(driver: Driver) -> None:
+    """A signed event of an unknown kind is stored and acknowledged, whatever its shape."""
+    for number, data in enumerate(({"order": {"reference": "ORD-1"}}, {"order": 7}, None)):
+        body = {"id": f"e{number}", "type": "payment.on_the_moon", "data": data}
+        assert (await driver.send(body)).json()["verdict"] == "stored"
+    assert driver.rows("SELECT DISTINCT claim FROM events") == [("unrecognized",)]
+
+
+async def test_another_environment_is_refused_and_kept(driver: Driver) -> None:
+    """A live event is refused by a sandbox instance, with a reason, and kept as a rejection."""
+    answer = await driver.send(event("e1", environment="live"))
+    assert (answer.status_code, answer.json()["code"]) == (403, "wrong_environment")
+    assert driver.rows("SELECT verdict FROM rejections") == [("wrong_environment",)]
+
+
+@pytest.mark.parametrize("source", ["nobody", "SHOP", "shop%20", "x" * 5_000, "%ff%00", "é"])
+async def test_unknown_source(driver: Driver, source: str) -> None:
+    """A source that is not configured is a 404, and its name is kept short and printable."""
+    answer = await driver.send(WHOLE, source=source)
+    assert (answer.status_code, answer.json()["code"]) == (404, "source_unknown")
+    ((name, verdict),) = driver.rows("SELECT source, verdict FROM rejections")
+    assert verdict == "source_unknown"
+    assert len(name) <= 40
+    assert name.isprintable()
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
+async def test_other_methods(driver: Driver, method: str) -> None:
+    """Only POST delivers."""
+    answer = await driver.client.request(method, "/webhooks/shop")
+    assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+    assert answer.headers["allow"] == "POST"
+
+
+async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
+    """The body without a declared length."""
+    for start in range(0, len(body), 100_000):
+        yield body[start : start + 100_000]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_bodies_that_are_too_large(driver: Driver, declared: bool) -> None:
+    """A body of 10 MB is refused, declared or in chunks, and next to nothing of it is kept."""
+    body = b"x" * 10_000_000
+    content = body if declared else in_chunks(body)
+    answer = await driver.client.post("/webhooks/shop", content=content, headers=signed(body))
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+    ((verdict, kept),) = driver.rows("SELECT verdict, body FROM rejections")
+    assert (verdict, kept) == ("body_too_large", b"")
+    assert await driver.ready()
+
+
+@pytest.mark.parametrize("size", [1024 * 1024 - 1, 1024 * 1024, 1024 * 1024 + 1])
+async def test_the_size_limit_is_exact(driver: Driver, size: int) -> None:
+    """A body of exactly the limit is taken; one byte more is not."""
+    body = WHOLE[:-1] + b" " * (size - len(WHOLE)) + b"}"
+    for content in (body, in_chunks(body)):
+        answer = await driver.client.post("/webhooks/shop", content=content, headers=signed(body))
+        assert answer.status_code == (413 if size > 1024 * 1024 else 200)
+
+
+async def status_of(driver: Driver, body: bytes, receive: Receive) -> int:
+    """The answer to a body as the server hands it over."""
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/webhooks/shop",
+        "query_string": b"",
+        "headers": signed(body),
+    }
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await driver.service.application(scope, receive, send)
+    return int(sent[0]["status"])
+
+
+@pytest.mark.parametrize(("size", "status"), [(1023, 200), (1024, 200), (1025, 413)])
+async def test_the_size_limit_of_short_bodies(tmp_path: Path, size: int, status: int) -> None:
+    """The limit is as exact for a body that comes in one piece."""
+    body = WHOLE[:-1] + b" " * (size - len(WHOLE)) + b"}"
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    async with driving(tmp_path, MAX_BODY_BYTES="1024") as driver:
+        assert await status_of(driver, body, receive) == status
+
+
+async def test_a_body_in_tiny_parts(driver: Driver) -> None:
+    """It takes no more room on its way in than if it had come in one."""
+    body = WHOLE[:-1] + b" " * (20_000 - len(WHOLE)) + b"}"
+    places, held = iter(range(0, len(body), 2)), [0]
+
+    async def receive() -> dict[str, Any]:
+        at = next(places)
+        held[0] = tracemalloc.get_traced_memory()[0]
+        part = {"body": body[at : at + 2], "more_body": at + 2 < len(body)}
+        return {"type": "http.request", **part}
+
+    tracemalloc.start()
+    try:
+        assert await status_of(driver, body, receive) == 200
+    finally:
+        tracemalloc.stop()
+    assert held[0] < 2 * len(body)
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"br", b"identity, gzip", b"GZIP", b"x\xff"])
+async def test_compressed_bodies_are_not_inflated(driver: Driver, encoding: bytes) -> None:
+    """A compressed body is refused by its header, before anything is read of it."""
+    answer = await driver.send(WHOLE, [*signed(WHOLE), (b"content-encoding", encoding)])
+    assert (answer.status_code, answer.json()["code"]) == (415, "encoding_unsupported")
+    plain = await driver.send(WHOLE, [*signed(WHOLE), (b"content-encoding", b"identity")])
+    assert plain.status_code == 200
+
+
+async def test_headers_that_are_too_large(driver: Driver) -> None:
+    """Header fields beyond the limit are refused."""
+    answer = await driver.send(WHOLE, [*signed(WHOLE), (b"x-filler", b"x" * 17_000)])
+    assert (answer.status_code, answer.json()["code"]) == (431, "headers_too_large")
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("busy"), StorePoisoned("gone")])
+async def test_what_cannot_be_stored_is_not_acknowledged(driver: Driver, error: Exception) -> None:
+    """When the store cannot take it, the sender is told to come again, and when."""
+
+    async def refuse(items: Any) -> None:
+        raise error
+
+    driver.service.store.journal.submit = refuse  # type: ignore[method-assign,assignment]
+    answer = await driver.send(WHOLE)
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_stored")
+    assert int(answer.headers["retry-after"]) > 0
+    assert (await driver.send(WHOLE, [])).status_code == 401
+
+
+async def test_sixty_four_at_once_are_one_event(driver: Driver) -> None:
+    """One event delivered 64 times at once is one event, and every delivery is counted."""
+    answers = await asyncio.gather(*(driver.send(WHOLE) for _ in range(64)))
+    verdicts = [answer.json()["verdict"] for answer in answers]
+    assert sorted(verdicts) == ["duplicate"] * 63 + ["stored"]
+    assert driver.rows("SELECT count(*) FROM events") == [(1,)]
+    (line,) = (await driver.api("GET", "/orders/ORD-1")).json()["timeline"]
+    assert line["deliveries"] == 64
+
+
+async def test_out_of_order_is_in_order(driver: Driver) -> None:
+    """Whatever order the events arrive in, the ledger is the same."""
+    names = ("pending", "declined", "succeeded", "refunded")
+    for place, order in enumerate(((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1))):
+        for step in order:
+            claim = names[step]
+            body = of_order(f"O-{place}", f"e{place}-{claim}", claim)
+            assert (await driver.send(body)).status_code == 200
+    ledgers = [(await driver.api("GET", f"/orders/O-{n}")).json() for n in range(3)]
+    assert {ledger["outcome"] for ledger in ledgers} == {ledgers[0]["outcome"]}
+    assert len({json.dumps(ledger["totals"]) for ledger in ledgers}) == 1
+
+
+async def test_a_read_after_the_acknowledgement_sees_it(driver: Driver) -> None:
+    """The order, asked for right after an acknowledgement, knows that delivery."""
+    for number in range(25):
+        body = event(f"e{number}", "pending" if number % 2 else "declined")
+        assert (await driver.send(body)).status_code == 200
+        ledger = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert f"e{number}" in {line["event"] for line in ledger["timeline"]}
+
+
+CANARIES = ("254711223344", "CANARY-IN-THE-BODY", "canary-bearer", SECRET, SECRET[6:])
+
+
+async def test_nothing_private_leaks(driver: Driver, log: io.StringIO) -> None:
+    """Phones, bodies and secrets are in no log line, no answer and no listing; one line each."""
+    private = {"customer": {"phone": CANARIES[0]}, "note": CANARIES[1]}
+    broken = [
+        event("e1", **private),
+        event("e2", payment={"amount": CANARIES[1]}, **private),
+        event("e3", payment={"currency": CANARIES[1]}, **private),
+        event("e4", occurred_at=CANARIES[1], **private),
+        event("e5", environment=CANARIES[1], **private),
+        event("e6", environment="live", **private),
+        CANARIES[1].encode(),
+        b'{"%s": 1, "%s": 2}' % ((CANARIES[1].encode(),) * 2),
+    ]
+    texts = []
+    bearer = (b"authorization", b"Bearer " + CANARIES[2].encode())
+    for body in broken:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        for headers in ([*signed(content), bearer], [bearer, (b"cookie", CANARIES[2].encode())]):
+            texts.append((await driver.send(content, headers)).text)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    deliveries = [line for line in lines if line["event"] == "delivery"]
+    assert len({line["delivery"] for line in deliveries}) == len(deliveries) == 2 * len(broken)
+    shown = driver.rows(
+        "SELECT problem, headers, source FROM deliveries "
+        "UNION ALL SELECT problem, headers, source FROM rejections"
+    )
+    assert len(shown) == 2 * len(broken)
+    everything = log.getvalue() + "".join(texts) + repr(shown)
+    assert [canary for canary in CANARIES if canary in everything] == []
+
+
+async def test_a_restart_keeps_everything(tmp_path: Path) -> None:
+    """What was acknowledged before an end is there after the next start, duplicates known."""
+    async with driving(tmp_path) as driver:
+        for body in (event("e1"), b"{}", event("e2", environment="live")):
+            await driver.send(body)
+    async with driving(tmp_path) as driver:
+        assert (await driver.send(event("e1"))).json()["verdict"] == "duplicate"
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(3,)]
+        assert driver.rows("SELECT count(*) FROM rejections") == [(1,)]
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -1,0 +1,169 @@
+"""Every route of the application asks for a token in force, but those that are named here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx2
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from app.access.tokens import TOKEN_SCOPES, issue_token, withdraw_token
+from app.api.application import ApiRoute
+from reconcile.instants import HOUR, format_instant
+from tests.api.driving import Driver
+from tests.reconcile.build import T
+
+TOLD = {"amount": "1500.00", "currency": "KES"}
+
+PUBLIC = {
+    "/webhooks/{source}",  # by its signature
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/api/v1/openapi.json",
+}
+"""Routes that anyone may ask without a token. All others are for programs that have one."""
+
+METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
+
+
+def guarded(driver: Driver) -> list[tuple[str, str]]:
+    """Method and address of every route that the application has and that is not public."""
+    found = []
+    for route in driver.service.application.routes:
+        assert isinstance(route, Route), "what holds routes of its own must be looked into"
+        address = re.sub(r"\{[^}]*\}", "ORD-1", route.path)
+        methods = set() if route.path in PUBLIC else route.methods or METHODS
+        found += [(method, address) for method in sorted(methods)]
+    return found
+
+
+async def not_refused(driver: Driver, headers: dict[str, Any]) -> list[tuple[str, str]]:
+    """The guarded routes that do not refuse these headers as they refuse a token not in force."""
+    return [
+        (method, address)
+        for method, address in guarded(driver)
+        if not refuses(
+            await driver.client.request(method, address, headers=headers, json=TOLD), method
+        )
+    ]
+
+
+def refuses(answer: httpx2.Response, method: str) -> bool:
+    """Whether it is the answer to who has no token in force; that to HEAD has no body to read."""
+    told = (answer.headers.get("www-authenticate"), answer.headers.get("content-type"))
+    if answer.status_code != 401 or told != ("Bearer", "application/problem+json"):
+        return False
+    return method == "HEAD" or bool(answer.json()["code"] == "token_invalid")
+
+
+async def test_without_a_token_in_force(driver: Driver) -> None:
+    """No token, a wrong one, another scheme and a revoked one are refused alike, on every route
+    that the application has and that is not named as public here."""
+    await driver.api("PUT", "/orders/ORD-1", json=TOLD)
+    token = driver.token
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"Authorization": "Bearer "},
+        {"Authorization": f"Bearer {token[:-1]}"},
+        {"Authorization": f"Basic {token}"},
+        {"Authorization": token},
+        {"Authorization": b"Bearer \xff\xfe"},
+    ]
+    for headers in wrong:
+        assert await not_refused(driver, headers) == []
+    good = {"Authorization": f"Bearer {token}"}
+    assert await not_refused(driver, good) == guarded(driver)
+    await withdraw_token(driver.desk, name="shop")
+    assert await not_refused(driver, good) == []
+    paths = {route.path for route in driver.service.application.routes if isinstance(route, Route)}
+    assert paths > PUBLIC, "what is public is there"
+    assert len(guarded(driver)) >= 8
+
+
+def scoped(driver: Driver) -> list[tuple[str, str, str]]:
+    """Method, address and scope of every route of the API, as the router has them."""
+    return [
+        (method, re.sub(r"\{[^}]*\}", "ORD-1", route.path), scope)
+        for route in driver.service.application.routes
+        if isinstance(route, ApiRoute)
+        for method, scope in sorted(route.scopes.items())
+    ]
+
+
+async def test_every_route_asks_for_its_scope(driver: Driver) -> None:
+    """Each scope opens its own routes and no others; what it does not open says what would."""
+    routes = scoped(driver)
+    assert {(method, path) for method, path, _ in routes} == set(guarded(driver))
+    for scope in TOKEN_SCOPES:
+        token = await issue_token(driver.desk, name=f"only-{scope}", scopes=[scope])
+        bearer = {"Authorization": f"Bearer {token}"}
+        for method, path, needed in routes:
+            answer = await driver.client.request(method, path, headers=bearer, json=TOLD)
+            assert (answer.status_code == 403) == (needed != scope), (method, path, scope)
+            if answer.status_code == 403 and method != "HEAD":
+                refused = answer.json()
+                assert answer.headers["content-type"] == "application/problem+json"
+                assert (refused["code"], refused["scope"]) == ("scope_missing", needed)
+                assert f"--scope {needed}" in refused["detail"]
+            if answer.status_code == 403:
+                asked = answer.headers["www-authenticate"]
+                assert asked == f'Bearer error="insufficient_scope", scope="{needed}"'
+    assert driver.rows("SELECT COUNT(*) FROM records WHERE kind='order_placed'") == [(1,)]
+
+
+async def test_the_description_names_the_scopes(driver: Driver) -> None:
+    """Of each route the scope that the router asks for, and what is answered without it."""
+    document = (await driver.client.get("/api/v1/openapi.json")).json()
+    described = {
+        (method.upper(), path): operation
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if method in ("get", "put", "post", "delete", "patch")
+    }
+    for route in driver.service.application.routes:
+        for method, scope in route.scopes.items() if isinstance(route, ApiRoute) else ():
+            if method != "HEAD":
+                told = described.pop((method, route.path.replace(":path}", "}")))
+                assert told["security"] == [{"bearer": [scope]}]
+                assert scope in told["responses"]["403"]["description"]
+    assert described == {}
+
+
+async def test_a_token_that_has_ended(driver: Driver) -> None:
+    """It opens until then; from then on it is refused as any other, and its holder is told when
+    it ended."""
+    token = await issue_token(driver.desk, name="trial", until="1h")
+    bearer = {"Authorization": f"Bearer {token}"}
+    driver.clock.put(T + HOUR - 1)
+    assert (await driver.client.get("/api/v1/orders", headers=bearer)).status_code == 200
+    driver.clock.put(T + HOUR)
+    refused = await driver.client.get("/api/v1/orders", headers=bearer)
+    assert refuses(refused, "GET")
+    assert format_instant(T + HOUR) in refused.json()["detail"]
+    assert await not_refused(driver, bearer) == []
+    await withdraw_token(driver.desk, name="trial")
+    again = await driver.client.get("/api/v1/orders", headers=bearer)
+    assert format_instant(T + HOUR) not in again.json()["detail"]
+
+
+async def test_a_route_that_asks_for_no_token_is_found(driver: Driver) -> None:
+    """Planted beside the others, whatever its methods, its address and its kind of endpoint."""
+
+    async def anyone(request: Request) -> Response:
+        return JSONResponse({"secrets": "for everyone"})
+
+    driver.service.application.router.routes += [
+        Route("/api/v1/planted", anyone),
+        Route("/api/v1/planted/{name}", anyone, methods=["POST"]),
+        Route("/elsewhere", JSONResponse({})),
+    ]
+    assert await not_refused(driver, {}) == [
+        ("GET", "/api/v1/planted"),
+        ("HEAD", "/api/v1/planted"),
+        ("POST", "/api/v1/planted/ORD-1"),
+        *((method, "/elsewhere") for method in sorted(METHODS)),
+    ]

@@ -1,1 +1,0 @@
-"""Tests of what touches the world, module by module."""

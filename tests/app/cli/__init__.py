@@ -1,1 +1,0 @@
-"""Tests of the command line: what it prints, where, and what it ends with."""

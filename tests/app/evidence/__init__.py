@@ -1,1 +1,0 @@
-"""Evidence: keys, signatures, bundles and what verifies them."""

@@ -1,1 +1,0 @@
-"""Tables from files, good and bad ones."""

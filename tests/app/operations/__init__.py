@@ -1,1 +1,0 @@
-"""Tests of operations on a store that the door has filled."""

@@ -1,0 +1,95 @@
+"""A store of its own for each test, and what every checkout leaves in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.checkout.checkout_result import CheckoutResult
+from app.checkout.client import CheckoutClient
+from app.checkout.open_checkout import open_checkout
+from app.core.clock import SetClock
+from app.database.statements import select_in
+from app.orders.record_store import records_of
+from app.receiving.context import Desk
+from app.receiving.store import Store, StoreSettings, open_store
+from reconcile.instants import SECOND, Instant, parse_instant
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import Record
+from tests.checkout.service import asked
+from tests.database.made import put_new
+
+START = parse_instant("2026-11-20T10:00:00Z")
+
+
+class Ticking(SetClock):
+    """A clock that goes on by a second whenever it is read, so that no two records tie."""
+
+    def now(self) -> Instant:
+        self.put(super().now() + SECOND)
+        return super().now()
+
+
+def _settings(path: Path) -> StoreSettings:
+    return StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    """An open store with a clock."""
+    path = tmp_path / "tallyhook.db"
+    put_new(path)
+    async with open_store(_settings(path), purpose="writing") as store:
+        yield Shop(store, Ticking(START))
+
+
+@dataclass
+class Shop:
+    """Opens checkouts and looks at what they leave behind."""
+
+    store: Store
+    clock: SetClock
+
+    @property
+    def desk(self) -> Desk:
+        return Desk(store=self.store, policy=Policy(), clock=self.clock)
+
+    async def open(
+        self, client: CheckoutClient, *, new_payment: bool = False, **changes: Any
+    ) -> CheckoutResult:
+        request = asked(**changes)
+        return await open_checkout(self.desk, client, request=request, new_payment=new_payment)
+
+    async def records(self, order: str = "ORD-1") -> list[Record]:
+        async with self.store.reading() as connection:
+            return await records_of(connection, order)
+
+    async def kinds(self, order: str = "ORD-1") -> list[str]:
+        return [record.kind.removeprefix("session_") for record in await self.records(order)]
+
+    async def details(self, order: str = "ORD-1") -> list[str]:
+        """What is kept beside each of `records`."""
+        ids = [record.record_id for record in await self.records(order)]
+        sql = "SELECT id, details FROM records WHERE id IN ({})"
+        async with self.store.reading() as connection:
+            found = dict(await select_in(connection, sql=sql, values=ids))
+        return [found[record_id] for record_id in ids]
+
+    async def written(self) -> str:
+        """All text of the table, every order's."""
+        async with self.store.reading() as connection:
+            rows = await select_in(
+                connection, sql="SELECT * FROM records WHERE 1 IN ({})", values=[1]
+            )
+        return repr(rows)
+
+    async def ledger(self, order: str = "ORD-1", *, as_of: Instant | None = None) -> Ledger:
+        history = History(order=order, records=frozenset(await self.records(order)))
+        return fold(history, policy=Policy(), as_of=as_of or self.clock.now())

@@ -1,0 +1,184 @@
+"""What nobody answered is asked again in the background, with the stored key, until it is clear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from sqlalchemy import text
+
+from app.checkout.ask_again import ask_again_due, asking_again
+from app.checkout.ask_session import LONGEST_PAUSE, TELL_AFTER, hold_for, pause_after
+from app.checkout.backoff import RetrySettings
+from app.checkout.client import CheckoutClient
+from app.core.errors import UnreachableError
+from app.core.periodic import Rounds
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND
+from tests.checkout.conftest import Shop
+from tests.checkout.service import LATE, PHONE, answer, drop, opened, service
+from tests.waiting import PATIENCE_S
+
+ONCE = RetrySettings(tries=1, try_s=20.0, total_s=60.0)
+
+
+async def waiting(shop: Shop) -> list[str]:
+    """The requests that are kept because nobody has answered them."""
+    async with shop.store.reading() as connection:
+        return list((await connection.execute(text("SELECT request FROM unanswered"))).scalars())
+
+
+async def later(shop: Shop, client: CheckoutClient) -> int:
+    """A pass when whatever waits has come due."""
+    shop.clock.put(shop.clock.now() + LONGEST_PAUSE)
+    return await ask_again_due(shop.desk, client)
+
+
+async def told(shop: Shop) -> bool:
+    """Whether a person sees that the session is unknown."""
+    return "session_unknown" in {finding.code for finding in (await shop.ledger()).findings}
+
+
+async def test_an_unknown_session_is_found_with_the_same_key_and_bytes(shop: Shop) -> None:
+    async with service(drop, drop, opened(expires_at=LATE)) as pay, pay.client(ONCE) as client:
+        unknown = await shop.open(client)
+        assert await ask_again_due(shop.desk, client) == 0, "not at once"
+        assert [await later(shop, client) for _ in range(3)] == [1, 1, 0]
+        found = await shop.open(client)
+    assert (unknown.state, found.state, found.session) == ("unknown", "opened", "cs_1")
+    assert pay.keys == {unknown.key}
+    assert len({seen.body for seen in pay.seen}) == 1
+    assert await shop.kinds() == ["requested", "unknown", "opened"]
+
+
+async def test_the_request_is_kept_until_it_is_answered_and_no_longer(shop: Shop) -> None:
+    async with service(drop, answer(422, {"detail": "No."})) as pay, pay.client(ONCE) as client:
+        await shop.open(client)
+        (kept,) = await waiting(shop)
+        assert PHONE in kept
+        await later(shop, client)
+    assert await waiting(shop) == []
+    assert await shop.kinds() == ["requested", "unknown", "refused"]
+
+
+async def test_what_died_before_its_answer_is_asked_again(shop: Shop) -> None:
+    """Held by a process that is no more, until it would have ended at the latest."""
+    async with service(drop, opened()) as pay, pay.client(ONCE) as client:
+        await shop.open(client)
+        async with shop.store.writing() as connection:
+            held = shop.clock.now() + MINUTE
+            sql = f"UPDATE unanswered SET due_at=0, held_until={held}"
+            await connection.execute(text(sql))
+        assert await ask_again_due(shop.desk, client) == 0
+        shop.clock.put(held + SECOND)
+        assert await ask_again_due(shop.desk, client) == 1
+    assert await shop.kinds() == ["requested", "unknown", "opened"]
+
+
+@pytest.mark.parametrize("by", ["the task", "a caller"])
+async def test_a_clock_that_was_ahead_holds_nothing_up(shop: Shop, by: str) -> None:
+    """It put a request off, or held it, until an instant that may never come."""
+    async with service(drop, opened()) as pay, pay.client(ONCE) as client:
+        await shop.open(client)
+        longest = shop.clock.now() + hold_for(client) + LONGEST_PAUSE
+        for until, asked in ((longest, 0), (longest + DAY, 1)):
+            async with shop.store.writing() as connection:
+                sql = f"UPDATE unanswered SET due_at={until}, held_until={until}"
+                await connection.execute(text(sql))
+            if by == "the task":
+                assert await ask_again_due(shop.desk, client) == asked
+            elif asked:
+                await shop.open(client)
+    assert await shop.kinds() == ["requested", "unknown", "opened"]
+
+
+async def test_only_passes_in_which_the_service_was_there_count(shop: Shop) -> None:
+    away = [drop] * 6 + [answer(503)] * 6
+    async with service(*away, answer(429)) as pay, pay.client(ONCE) as client:
+        await shop.open(client)
+        for _ in range(len(away) + TELL_AFTER - 2):
+            await later(shop, client)
+        assert not await told(shop)
+        await later(shop, client)
+        assert await told(shop)
+        assert len(pay.seen) == len(away) + TELL_AFTER
+        await later(shop, client)
+    assert await shop.kinds() == ["requested", "unknown", "unknown"]
+
+
+async def test_a_spent_key_is_not_sent_and_a_person_is_told(shop: Shop) -> None:
+    async with service(drop) as pay, pay.client(ONCE) as client:
+        await shop.open(client)
+        shop.clock.put(shop.clock.now() + 24 * HOUR)
+        assert await ask_again_due(shop.desk, client) == 1
+    assert len(pay.seen) == 1
+    assert await waiting(shop) == []
+    assert await told(shop)
+
+
+async def test_a_refused_token_stops_and_is_known_until_it_is_taken_again(shop: Shop) -> None:
+    async with service(answer(401), answer(403), opened()) as pay, pay.client(ONCE) as client:
+        with pytest.raises(UnreachableError):
+            await shop.open(client)
+        assert client.denied == 401
+        await later(shop, client)
+        assert client.denied == 403
+        await later(shop, client)
+        assert client.denied is None
+    assert len(pay.seen) == 3
+    assert await shop.kinds() == ["requested", "opened"]
+
+
+def test_pauses_grow_to_a_bound() -> None:
+    pauses = [pause_after(tries) for tries in (*range(9), 10_000)]
+    assert pauses[:3] == [5 * SECOND, 10 * SECOND, 20 * SECOND]
+    assert pauses[-2:] == [LONGEST_PAUSE] * 2
+
+
+@asynccontextmanager
+async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[Rounds]:
+    """The task at work."""
+    task = asking_again(shop.desk, client)
+    running = asyncio.ensure_future(task.run())
+    try:
+        yield task
+    finally:
+        task.stop()
+        await asyncio.wait_for(running, PATIENCE_S)
+    assert not task.alive
+
+
+async def test_the_task_frees_what_its_predecessor_held_and_asks(shop: Shop) -> None:
+    async with service(drop, opened()) as pay, pay.client(ONCE) as client:
+        await shop.open(client)
+        async with shop.store.writing() as connection:
+            held = shop.clock.now() + MINUTE
+            sql = f"UPDATE unanswered SET due_at=0, held_until={held}"
+            await connection.execute(text(sql))
+        async with asking(shop, client) as task:
+            await asyncio.wait_for(pay.until(2), PATIENCE_S)
+            assert task.alive
+    assert await shop.kinds() == ["requested", "unknown", "opened"]
+
+
+async def test_a_caller_waits_for_another_process_and_finds_its_session(shop: Shop) -> None:
+    """Two processes, each with turns of its own: the service is asked once."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+        await go_on.wait()
+        await opened("cs_slow")(writer)
+
+    async with service(slow) as pay, pay.client(RetrySettings()) as one, pay.client() as two:
+        first = asyncio.ensure_future(shop.open(one))
+        await arrived.wait()
+        second = asyncio.ensure_future(shop.open(two))
+        await asyncio.sleep(0.3)
+        assert not second.done()
+        go_on.set()
+        results = await asyncio.gather(first, second)
+    assert len(pay.seen) == 1
+    assert [each.session for each in results] == ["cs_slow"] * 2
+    assert [each.created for each in results] == [True, False]

@@ -1,0 +1,149 @@
+"""The process ends between any two steps; whoever asks next goes on with the same key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from app.checkout.answer import Heard, Judged
+from app.checkout.checkout_result import CheckoutResult
+from app.checkout.client import CheckoutClient
+from app.checkout.open_checkout import open_checkout
+from app.core.errors import StoreUnavailable
+from app.orders.pending_session_store import let_go_all
+from app.receiving.context import Desk
+from app.receiving.store import Store
+from reconcile.ledger.policy import Policy
+from tests.checkout.conftest import Shop
+from tests.checkout.service import Service, answer, asked, drop, opened, service
+
+
+class Killed(BaseException):
+    """Nothing of ours catches it, as nothing catches a SIGKILL."""
+
+
+class Fate:
+    """Ends everything at the step with this number."""
+
+    def __init__(self, at: int, end: type[BaseException]) -> None:
+        self.at, self.end, self.passed = at, end, 0
+
+    def step(self) -> None:
+        self.passed += 1
+        dead = self.end is Killed and self.passed > self.at
+        if dead or self.passed == self.at:
+            raise self.end("here")
+
+
+class DyingStore:
+    """The real store, with a step before and after each opening, and around each commit."""
+
+    def __init__(self, store: Store, fate: Fate) -> None:
+        self._store, self._fate = store, fate
+        self.environment, self.evidence_arrived = store.environment, store.evidence_arrived
+        self.inbox, self.read = store.inbox, store.read
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Any]:
+        self._fate.step()
+        async with self._store.reading() as connection:
+            yield connection
+        self._fate.step()
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Any]:
+        self._fate.step()
+        async with self._store.writing() as connection:
+            yield connection
+            self._fate.step()
+        self._fate.step()
+
+
+class DyingClient(CheckoutClient):
+    """The real client, with a step around each call, each request and each pause."""
+
+    fate: Fate
+
+    async def ask(self, *arguments: Any, **named: Any) -> Judged:
+        self.fate.step()
+        judged = await super().ask(*arguments, **named)
+        self.fate.step()
+        return judged
+
+    async def _request(self, *arguments: Any, **named: Any) -> Heard:
+        self.fate.step()
+        heard = await super()._request(*arguments, **named)
+        self.fate.step()
+        return heard
+
+
+async def _dies(shop: Shop, pay: Service, *, fate: Fate, order: str) -> CheckoutResult | None:
+    plain = pay.client()
+    client = DyingClient(plain.settings, sleep=pay.sleep)
+    client.fate = fate
+    store: Any = DyingStore(shop.store, fate)
+    async with plain, client:
+        try:
+            desk = Desk(store=store, policy=Policy(), clock=shop.clock)
+            return await open_checkout(desk, client, request=asked(order))
+        except (Killed, StoreUnavailable, RuntimeError):
+            return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [Killed, StoreUnavailable, RuntimeError])
+async def test_killed_at_every_step_the_next_call_uses_the_same_key(
+    shop: Shop, end: type[BaseException]
+) -> None:
+    async def by_number(writer: asyncio.StreamWriter) -> None:
+        reference = f"cs_{pay.seen[-1].document['order']['reference']}"
+        await (drop, answer(503), opened(reference))[min(len(pay.seen) - base, 3) - 1](writer)
+
+    async with service(by_number) as pay, pay.client() as client:
+        for step in range(1, 60):
+            order, base = f"ORD-{step}", len(pay.seen)
+            fate = Fate(step, end)
+            died = await _dies(shop, pay, fate=fate, order=order)
+            before = [record.key for record in await shop.records(order)]
+            async with shop.store.writing() as connection:
+                await let_go_all(connection)  # as a process does when it starts
+            result = await shop.open(client, order=order)
+            sent = {seen.key for seen in pay.seen[base:]}
+            assert (result.state, result.session) == ("opened", f"cs_{order}")
+            assert sent == {result.key}, "one key per order was ever sent"
+            assert set(before) <= sent, "the key was committed before it was sent"
+            assert await shop.kinds(order) == ["requested", "opened"]
+            assert (await shop.ledger(order)).outcome == "pending"
+            if fate.passed < step:
+                break
+    assert died == result
+    assert 15 < step < 59, "every step was reached, and after the last one nothing died"
+
+
+async def test_nothing_is_sent_before_the_key_is_committed(shop: Shop) -> None:
+    committed: list[str | None] = []
+
+    async def look(writer: asyncio.StreamWriter) -> None:
+        committed.extend(record.key for record in await shop.records())
+        await opened()(writer)
+
+    async with service(look) as pay, pay.client() as client:
+        await shop.open(client)
+    assert committed == [pay.seen[0].key]
+
+
+async def test_a_caller_who_gives_up_leaves_the_key_and_the_place(shop: Shop) -> None:
+    async with service(drop, opened()) as pay, pay.client() as client:
+        call = asyncio.ensure_future(shop.open(client))
+        await pay.until(1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert len(client.turns) == 0
+        result = await shop.open(client)
+    assert result.state == "opened"
+    assert pay.keys == {result.key}

@@ -1,0 +1,66 @@
+"""Pauses, turns and settings: the small parts by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.checkout.backoff import RetrySettings, pause_before
+from app.checkout.client import ClientSettings
+from app.checkout.single_flight import Turns
+from app.core.errors import ConfigurationError, UnreachableError
+
+RETRY = RetrySettings()
+
+
+@given(st.integers(2, 10_000), st.text(), st.floats(0, 1e9))
+def test_a_pause_is_at_least_what_was_asked_and_bounded(
+    number: int, key: str, asked: float
+) -> None:
+    pause = pause_before(number, key=key, asked_s=asked, settings=RETRY)
+    assert asked <= pause <= max(asked, RETRY.most_s) + RETRY.jitter_s
+
+
+def test_pauses_grow_and_differ_between_orders() -> None:
+    def pauses(number: int) -> list[float]:
+        return [
+            pause_before(number, key=f"key_{n}", asked_s=0, settings=RETRY) for n in range(1000)
+        ]
+
+    for number, least in ((2, 0.2), (3, 0.4), (4, 0.8), (9, 4.0)):
+        found = pauses(number)
+        assert least <= min(found) < least + 0.01
+        assert least + 0.49 < max(found) <= least + 0.5
+        assert len(set(found)) > 990
+
+
+async def test_turns_are_bounded_and_leave_nothing() -> None:
+    turns: Turns[int] = Turns(limit=2)
+    async with turns.of("a"), turns.of("b"):
+        with pytest.raises(UnreachableError, match="try again"):
+            async with turns.of("c"):
+                raise AssertionError("beyond the limit")
+    assert len(turns) == 0
+    async with turns.of("c") as turn:
+        assert turn.said("x") is None
+
+
+async def test_an_answer_is_shared_only_with_those_who_asked_the_same() -> None:
+    turns: Turns[int] = Turns()
+
+    async def call(asked: str, answer: int) -> int:
+        async with turns.of("a") as turn:
+            await asyncio.sleep(0)
+            return turn.said(asked) or turn.say(asked, answer)
+
+    assert await asyncio.gather(call("x", 1), call("x", 2), call("y", 3)) == [1, 1, 3]
+
+
+def test_settings_tell_all_their_problems_and_never_the_token() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ClientSettings(base_url="ftp://pay", token="se\ncret", source="")
+    assert len(caught.value.problems) == 3
+    assert "cret" not in str(caught.value)

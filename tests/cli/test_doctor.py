@@ -1,0 +1,144 @@
+"""`tallyhook doctor`: one row for each thing, and 1 where something must be done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.clock import SystemClock
+from reconcile.instants import HOUR
+from tests.api.driving import SECRET, driving, event, secret
+from tests.cli.test_commands import Run, run
+from tests.waiting import soon
+
+__all__ = ["run"]
+
+
+def told(found: Any) -> dict[str, str]:
+    """The state of each thing; the worst where it has several."""
+    order = ("ok", "weak", "must")
+    states: dict[str, str] = {}
+    for each in found:
+        states[each["what"]] = max(states.get(each["what"], "ok"), each["state"], key=order.index)
+    return states
+
+
+async def _make(folder: Path) -> None:
+    async with driving(folder):
+        pass
+
+
+def test_a_sound_installation(run: Run, tmp_path: Path) -> None:
+    """With a database, nothing must be done."""
+    import asyncio
+
+    asyncio.run(_make(tmp_path))
+    ended = run("doctor", "--format", "json")
+    assert ended.code == 0
+    states = told(ended.document)
+    assert (states["configuration"], states["source shop"], states["disk"]) == ("ok", "ok", "ok")
+    assert "database" in states
+    merchant = next(each for each in ended.document if each["what"] == "merchant")
+    assert "one merchant" in merchant["sentence"]
+    said = [each["what"] for each in ended.document if "No backup" in each["sentence"]]
+    for key in ("EVIDENCE", "PHONES"):
+        variable = f"TALLYHOOK_{key}__KEY_FILE"
+        assert states[variable] == "ok"
+        assert variable in said
+    assert run("doctor").code == 0
+
+
+def test_a_key_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    """The log can only be gone on with by the key that it was begun with."""
+    import asyncio
+
+    asyncio.run(_make(tmp_path))
+    (tmp_path / "t.evidence.key").unlink()
+    (tmp_path / "t.phone.key").unlink()
+    states = told(run("doctor", "--format", "json").document)
+    assert states["TALLYHOOK_EVIDENCE__KEY_FILE"] == "must"
+    assert "TALLYHOOK_PHONES__KEY_FILE" not in states  # nobody is noted yet
+
+
+async def _make_unreadable(folder: Path) -> None:
+    async with driving(folder, with_worker=False) as driver:
+        driver.clock.put(SystemClock().now())
+        await driver.send(b'{"id": ')
+
+
+def test_what_goes_wrong_while_it_serves(run: Run, tmp_path: Path) -> None:
+    """An alarm that stored deliveries are reason for, with what to do about it."""
+    import asyncio
+
+    asyncio.run(_make_unreadable(tmp_path))
+    ended = run("doctor", "--format", "json")
+    assert ended.code == 1
+    (said,) = [each for each in ended.document if each["what"] == "unreadable"]
+    assert said["state"] == "must"
+    assert said["sentence"].endswith("the provider will not send them again.")
+    assert said["do"].startswith("see why with `tallyhook deliveries list")
+
+
+def test_a_shop_that_is_away(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the service that runs has met stands in the database: since when, and what to do."""
+    import asyncio
+
+    monkeypatch.setenv("TALLYHOOK_SHOP__URL", "http://127.0.0.1:1/told")
+    monkeypatch.setenv("TALLYHOOK_SHOP__SECRET", secret(b"the shop's own, of at least 24 bytes"))
+
+    async def fail() -> None:
+        more = {"SHOP__URL": "http://127.0.0.1:1/told", "SHOP__SECRET": secret(b"x" * 24)}
+        at = SystemClock().now() - HOUR
+        async with driving(tmp_path, at=at, **more) as driver:
+            await driver.send(event("e1"))
+            await soon(lambda: driver.rows("SELECT failures FROM destinations_away") == [(1,)])
+
+    asyncio.run(fail())
+    (said,) = [e for e in run("doctor", "--format", "json").document if e["what"] == "shop_away"]
+    assert said["state"] == "must"
+    assert "no notification since 20" in said["sentence"]
+    assert "1 try, the last ended with connection_failed; 1 waiting" in said["sentence"]
+    assert said["do"].startswith("see that what listens at TALLYHOOK_SHOP__URL runs")
+
+
+def test_what_must_be_done(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No database, a provider that does not answer, a file that everyone may read: exit 1, and
+    each row says what to do; no secret is told."""
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    file.chmod(0o644)
+    monkeypatch.delenv("TALLYHOOK_SOURCES__SHOP__SECRETS")
+    monkeypatch.setenv("TALLYHOOK_SOURCES__SHOP__SECRETS_FILE", str(file))
+    monkeypatch.setenv("TALLYHOOK_CHECKOUT__BASE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("TALLYHOOK_CHECKOUT__TOKEN", "tok_9f8e7d6c5b4a3f2e1d")
+    ended = run("doctor", "--format", "json")
+    assert ended.code == 1
+    states = told(ended.document)
+    for what in ("database", "provider", "TALLYHOOK_SOURCES__SHOP__SECRETS_FILE"):
+        assert states[what] == "must"
+    assert all(each["do"] for each in ended.document if each["state"] == "must")
+    assert SECRET not in ended.out + ended.err
+    assert "tok_9f8e" not in ended.out + ended.err
+
+
+def test_a_configuration_that_cannot_be_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mistake is a row; the rest waits."""
+    monkeypatch.setenv("TALLYHOOK_GRACE_S", "soon")
+    monkeypatch.setenv("TALLYHOOK_ENVIRONMENT", "production")
+    ended = run("doctor", "--format", "json")
+    assert ended.code == 1
+    assert {each["what"] for each in ended.document} == {
+        "TALLYHOOK_GRACE_S",
+        "TALLYHOOK_ENVIRONMENT",
+    }
+
+
+def test_a_token_that_ends_soon(run: Run, tmp_path: Path) -> None:
+    """Told by name while there is time to replace it; one that ends later is not."""
+    run("tokens", "add", "shop", "--until", "13d")
+    run("tokens", "add", "books", "--until", "15d")
+    said = [each for each in run("doctor", "--format", "json").document if each["what"] == "tokens"]
+    assert [each["state"] for each in said] == ["weak"]
+    assert said[0]["sentence"].startswith("The token shop ends 20")

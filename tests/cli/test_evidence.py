@@ -1,0 +1,142 @@
+"""The evidence commands: what they write, what they refuse, and how each can end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.evidence.verify import pack, unpack
+from tests.api.driving import driving, environ, event
+
+PHONE = "254711223344"
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+async def _fill(folder: Path) -> None:
+    async with driving(folder) as driver:
+        for _ in range(2):
+            await driver.send(event("e1", customer={"phone": PHONE}))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command beside a database of ORD-1; gives exit code, output and what else it said."""
+    asyncio.run(_fill(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+
+    def running(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main.run(words)
+        written = capsys.readouterr()
+        assert "Traceback" not in written.err + written.out
+        return code, written.out, written.err
+
+    return running
+
+
+def test_a_bundle_is_written_for_its_owner_and_verified(run: Run, tmp_path: Path) -> None:
+    """Redacted unless asked otherwise; the JSON has a step's name, whether it passed, and why."""
+    assert run("evidence", "build", "ORD-1", "-o", "a.zip")[:2] == (0, "")
+    file = tmp_path / "a.zip"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert PHONE.encode() not in file.read_bytes()
+    code, out, _ = run("evidence", "verify", "a.zip", "--format", "json")
+    document = json.loads(out)
+    assert (code, document["valid"], document["order"]) == (0, True, "ORD-1")
+    assert set(document["steps"][0]) == {"step", "passed", "sentence"}
+    assert document["as_of"].endswith("Z")
+    words = ("--with-personal-data", "--reason", "dispute 12")
+    _, _, err = run("evidence", "build", "ORD-1", "-o", "b.zip", *words)
+    assert "b.zip: full" in err
+    assert PHONE.encode() in (tmp_path / "b.zip").read_bytes()
+
+
+def test_the_same_instant_gives_the_same_file(run: Run, tmp_path: Path) -> None:
+    run("evidence", "build", "ORD-1", "-o", "a.zip")
+    as_of = json.loads(unpack((tmp_path / "a.zip").read_bytes())["manifest.json"])["as_of"]
+    run("evidence", "build", "ORD-1", "-o", "b.zip", "--as-of", as_of)
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_a_key_to_trust_is_given_as_a_line_or_as_a_file(run: Run, tmp_path: Path) -> None:
+    run("evidence", "build", "ORD-1", "-o", "a.zip")
+    text = unpack((tmp_path / "a.zip").read_bytes())["evidence-key.pub"].decode()
+    (tmp_path / "shop.pub").write_text(text)
+    for key in ("shop.pub", text.splitlines()[-1]):
+        code, out, _ = run("evidence", "verify", "a.zip", "--key", key)
+        assert (code, "the one to trust" in out) == (0, True)
+    for key in ("nonsense", "missing.pub"):
+        code, _, err = run("evidence", "verify", "a.zip", "--key", key)
+        assert code == 2
+        assert "--key" in err
+
+
+def test_a_changed_bundle_ends_in_one(run: Run, tmp_path: Path) -> None:
+    run("evidence", "build", "ORD-1", "-o", "a.zip")
+    files = unpack((tmp_path / "a.zip").read_bytes())
+    (tmp_path / "b.zip").write_bytes(pack({**files, "ledger.json": b"{}"}))
+    code, out, _ = run("evidence", "verify", "b.zip")
+    assert code == 1
+    assert out.splitlines()[-1].startswith("DO NOT RELY ON IT: digests")
+
+
+def test_it_verifies_without_any_configuration(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a computer that knows no database, no environment and no source."""
+    run("evidence", "build", "ORD-1", "-o", "a.zip")
+    for name in environ(tmp_path):
+        monkeypatch.delenv(name)
+    assert run("evidence", "verify", "a.zip")[0] == 0
+    assert run("orders", "list")[0] != 0
+
+
+def test_the_scenario_of_an_order(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("evidence", "scenario", "ORD-1", "-o", "a.json")
+    assert (code, "2 steps" in err) == (0, True)
+    assert PHONE not in (tmp_path / "a.json").read_text()
+    (tmp_path / "b.json").write_text("{}")
+    nowhere = ("--webhook-url", "http://127.0.0.1:9/webhooks/shop")
+    assert run("sandbox", "--play", "b.json", *nowhere)[0] == 2
+    code, _, err = run("sandbox", "--play", "a.json", *nowhere)
+    assert (code, "does not answer" in err) == (4, True)
+
+
+WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "an order nobody knows": (("build", "ORD-9", "-o", "x.zip"), 5, "nothing is known"),
+    "no instant": (("build", "ORD-1", "-o", "x.zip", "--as-of", "soon"), 2, "--as-of"),
+    "to come": (("build", "ORD-1", "-o", "x.zip", "--as-of", "2999-01-01T00:00:00Z"), 2, "to come"),
+    "a file that is there": (("build", "ORD-1", "-o", "t.db"), 2, "exists"),
+    "no folder": (("build", "ORD-1", "-o", "nowhere/x.zip"), 2, "no folder"),
+    "no reason": (("build", "ORD-1", "-o", "x.zip", "--with-personal-data"), 2, "--reason"),
+    "a reason for nothing": (("build", "ORD-1", "-o", "x.zip", "--reason", "x"), 2, "--reason"),
+    "the number in the reason": (
+        ("build", "ORD-1", "-o", "x.zip", "--with-personal-data", "--reason", f"call {PHONE}"),
+        2,
+        "leave the phone number out",
+    ),
+    "no bundle": (("verify", "x.zip"), 5, "no file"),
+    "a folder": (("verify", "."), 2, "cannot be read"),
+    "no listing": (("verify", "t.db", "--format", "csv"), 2, "not one of"),
+    "no scenario of nobody": (("scenario", "ORD-9", "-o", "x.json"), 5, "nothing is known"),
+}
+
+
+@pytest.mark.slow
+def test_what_cannot_be_done_is_one_sentence(run: Run, tmp_path: Path) -> None:
+    """The exit code tells of what kind the mistake is, and nothing is written."""
+    for what, (words, code, said) in WRONG.items():
+        ended = run("evidence", *words)
+        assert ended[0] == code, (what, ended)
+        assert said in ended[2], (what, ended)
+    assert not (tmp_path / "x.zip").exists()
+    assert not (tmp_path / "x.json").exists()

@@ -1,0 +1,152 @@
+"""`records` and `statement`: what they print, and how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_commands import Run
+from tests.cli.test_commands import run as run
+
+BOOK = "reference;amount;currency;phone\nA-1;1500,00;KES;254700000001\nA-2;{};KES;\n"
+MAPPING = 'decimal = ","\n'
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "m.toml").write_text(MAPPING)
+    (tmp_path / "book.csv").write_text(BOOK.format("20,00"))
+    (tmp_path / "bad.csv").write_text(BOOK.format("1.234"))
+    (tmp_path / "s.csv").write_text("payment_reference,gross,fee,currency\npay_1,15.00,1.00,KES\n")
+    return tmp_path
+
+
+def test_a_book_is_imported_and_listed(run: Run, files: Path) -> None:
+    """The document is the one that is promised; the same file again changes nothing."""
+    words = ("records", "import", str(files / "book.csv"), "--mapping", str(files / "m.toml"))
+    done = run(*words, "--format", "json")
+    assert (done.code, done.document) == (0, {
+        "file": "book.csv", "import": 1, "read": 2, "new": 2, "changed": 0, "unchanged": 0,
+        "rejected": 0, "problems": [], "problems_left_out": 0, "rejects": None,
+        "columns_not_read": [],
+    })  # fmt: skip
+    assert run(*words).out == (
+        "book.csv: 2 rows read: 0 new, 0 changed, 2 unchanged, 0 rejected.\n"
+    )
+    lines = run("records", "list", "--format", "json").document
+    assert [(each["reference"], each["amount"]["amount"]) for each in lines] == [
+        ("A-1", "1500.00"), ("A-2", "20.00"),
+    ]  # fmt: skip
+    (line,) = run("records", "list", "--reference", "a 2", "--format", "json").document
+    assert line["reference"] == "A-2"
+    early = run("records", "list", "--as-of", "2020-01-01T00:00:00Z", "--format", "json")
+    assert early.document == []
+    assert [each["new"] for each in run("records", "imports", "--format", "json").document] == [
+        0,
+        2,
+    ]
+
+
+def test_a_file_with_problems_ends_with_one_and_imports_nothing(run: Run, files: Path) -> None:
+    words = ("records", "import", str(files / "bad.csv"), "--mapping", str(files / "m.toml"))
+    done = run(*words)
+    assert done.code == 1
+    assert done.out.startswith("row 3, column amount: '1.234' can be read in two ways")
+    assert "Nothing was imported." in done.err
+    told = run(*words, "--format", "jsonl").document
+    assert [(each["row"], each["column"]) for each in told["problems"]] == [(3, "amount")]
+    assert told["import"] is None
+    taken = run(*words, "--accept-good", "--rejects", str(files / "left.csv"))
+    assert (taken.code, "left.csv" in taken.err) == (1, True)
+    assert "1.234,KES" in (files / "left.csv").read_text()
+
+
+def test_a_dry_run_shows_rows_with_phones_masked(run: Run, files: Path) -> None:
+    words = ("records", "import", str(files / "book.csv"), "--mapping", str(files / "m.toml"))
+    shown = run(*words, "--dry-run")
+    assert shown.code == 0
+    assert "KES 1,500.00" in shown.out
+    assert "254700000001" not in shown.out + shown.err
+    rows = run(*words, "--dry-run", "--format", "json").document["rows"]
+    assert rows[0]["phone"] == "+254 ••• ••• •01"
+    assert run("records", "imports", "--format", "json").document == []
+
+
+def test_a_column_that_is_not_read_is_named(run: Run, files: Path) -> None:
+    """A refund that stands as positive in a column of another name would be taken for a payment."""
+    path = files / "t.csv"
+    path.write_text(
+        "payment_reference,gross,fee,currency, Kind of it,,x\x1b\npay_1,2,1,KES,refund,,\n"
+    )
+    done = run("statement", "import", str(path), "--dry-run")
+    assert (done.code, done.err.splitlines()[0]) == (
+        0, "Columns that were not read: Kind of it, x\\x1b.",
+    )  # fmt: skip
+    told = run("statement", "import", str(path), "--dry-run", "--format", "json").document
+    assert told["columns_not_read"] == ["Kind of it", "x\x1b"]
+
+
+def test_a_statement_is_of_the_only_source_or_of_the_one_that_is_named(
+    run: Run, files: Path
+) -> None:
+    words = ("statement", "import", str(files / "s.csv"), "--format", "json")
+    assert run(*words).document["new"] == 1
+    assert run(*words, "--source", "shop").document["unchanged"] == 1
+    assert run(*words, "--source", "other").code == 2
+    (line,) = run("statement", "list", "--reference", "pay_1", "--format", "json").document
+    assert (line["net"]["amount"], line["type"], line["order"]) == ("14.00", "payment", None)
+    assert len(run("statement", "imports", "--format", "json").document) == 2
+
+
+def test_a_statement_of_one_of_several_sources_says_which(
+    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken as nobody's, and then once more under its source, its money would count twice."""
+    monkeypatch.setenv("TALLYHOOK_SOURCES__BANK__PROFILE", "checkout")
+    monkeypatch.setenv("TALLYHOOK_SOURCES__BANK__SECRETS", "whsec_" + "QmFuay4u" * 6)
+    words = ("statement", "import", str(files / "s.csv"))
+    refused = run(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert "say --source: whose statement it is; there are: bank, shop" in refused.err
+    assert run("statement", "imports", "--format", "json").document == []
+    assert run(*words, "--source", "bank", "--format", "json").document["new"] == 1
+    assert run(*words, "--source", "bank", "--format", "json").document["unchanged"] == 1
+
+
+def test_a_statement_needs_no_source_where_none_is_configured(
+    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files alone can be reconciled; what they say is nobody's."""
+    monkeypatch.delenv("TALLYHOOK_SOURCES__SHOP__PROFILE", raising=False)
+    monkeypatch.delenv("TALLYHOOK_SOURCES__SHOP__SECRETS")
+    done = run("statement", "import", str(files / "s.csv"), "--format", "json")
+    assert (done.code, done.document["new"]) == (0, 1)
+
+
+@pytest.mark.parametrize(("words", "code", "said"), [
+    (("records", "import", "missing.csv"), 5, "no file missing.csv"),
+    (("statement", "import", "{s}", "--mapping", "missing.toml"), 5, "no mapping"),
+    (("records", "import", "{s}", "--delimiter", "x"), 2, "delimiter is one of"),
+    (("records", "import", "{s}", "--encoding", "zip"), 2, "is no encoding"),
+    (("records", "import", "{s}", "--rejects", "x.csv"), 2, "say both"),
+    (("records", "import", "{s}", "--format", "csv"), 2, "is not one of"),
+    (("records", "import", "{s}", "--by"), 2, "requires an argument"),
+    (("records", "list", "--as-of", "now"), 2, "--as-of"),
+    (("statement", "import", "/"), 2, "no file that can be read twice"),
+])  # fmt: skip
+def test_words_that_do_not_fit(
+    run: Run, files: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    run("records", "import", str(files / "book.csv"), "--mapping", str(files / "m.toml"))
+    ended = run(*(word.replace("{s}", str(files / "s.csv")) for word in words))
+    assert ended.code == code
+    assert said in ended.err
+
+
+def test_tab_may_be_said_as_a_word(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text("reference\tamount\tcurrency\nA\t1\tKES\n")
+    done = run("records", "import", str(path), "--delimiter", "tab", "--format", "json")
+    assert json.loads(done.out)["new"] == 1

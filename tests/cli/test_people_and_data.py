@@ -1,0 +1,160 @@
+"""The commands of people and of personal data: who may, what is told, and what is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from reconcile.instants import DAY
+from tests.api.driving import driving, event
+from tests.cli.test_commands import PHONE, Run
+from tests.cli.test_commands import filled as filled  # fixtures
+from tests.cli.test_commands import run as run
+from tests.reconcile.build import T
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> None:
+    """A paid order of a year ago."""
+
+    async def fill() -> None:
+        async with driving(tmp_path, with_worker=True) as driver:
+            driver.clock.put(T - 365 * DAY)
+            await driver.send(event("e1", customer={"phone": PHONE}))
+
+    asyncio.run(fill())
+
+
+@pytest.mark.slow
+def test_operators_and_their_trail(run: Run) -> None:
+    """The first is an admin; from then on who asks must be named, and may or may not."""
+    assert run("operators", "add", "Sue", "--role", "support").code == 2
+    assert run("operators", "add", "Ann", "--role", "admin").code == 0
+    assert run("operators", "add", "Sue", "--role", "support", "--by", "Ann").code == 0
+    assert run("tokens", "add", "shop", "--by", "Sue").code == 2
+    assert run("tokens", "add", "shop").code == 2
+    assert run("tokens", "add", "shop", "--by", "Ann").code == 0
+    assert run("tokens", "revoke", "shop", "--by", "Ann").code == 0
+    assert run("operators", "disable", "Sue", "--by", "Ann").code == 0
+    listed = run("operators", "list", "--format", "json").document
+    assert [(each["name"], each["disabled_at"] is None) for each in listed] == [
+        ("Ann", True),
+        ("Sue", False),
+    ]
+    deeds = run("audit", "list", "--format", "json").document
+    assert [(each["number"], each["action"], each["subject"]) for each in deeds] == [
+        (1, "operator_added", "Ann"),
+        (2, "operator_added", "Sue"),
+        (3, "token_added", "shop"),
+        (4, "token_revoked", "shop"),
+        (5, "operator_disabled", "Sue"),
+    ]
+    for words, numbers in (
+        (["--subject", "shop"], [3, 4]),
+        (["--who", "Ann", "--action", "operator_added"], [2]),
+        (["--after", "3", "--limit", "1"], [4]),
+    ):
+        found = run("audit", "list", *words, "--format", "json").document
+        assert [each["number"] for each in found] == numbers
+    assert run("audit", "list", "--action", "sung").code == 2
+
+
+def test_an_order_is_found_and_its_number_shown_to_who_says_why(
+    run: Run, filled: dict[str, str]
+) -> None:
+    found = run("orders", "find", "+254 711 223 344", "--format", "json")
+    assert [hit["order"] for hit in found.document["hits"]] == ["ORD-1"]
+    assert "+254 ••• ••• •44" in found.err
+    assert run("orders", "find", "nothing-like-it").code == 5
+    assert PHONE not in run("orders", "show", "ORD-1").out
+    assert run("orders", "show", "ORD-1", "--with-personal-data").code == 2
+    shown = run("orders", "show", "ORD-1", "--with-personal-data", "--reason", "he called")
+    assert PHONE in shown.out
+    (deed,) = run("audit", "list", "--subject", "ORD-1", "--format", "json").document
+    assert (deed["action"], deed["reason"]) == ("unmasked", "he called")
+
+
+def test_who_reads_a_refused_delivery_is_in_the_trail(run: Run, filled: dict[str, str]) -> None:
+    run("deliveries", "show", filled["paid"])
+    run("deliveries", "show", filled["live"])
+    (deed,) = run("audit", "list", "--format", "json").document
+    assert (deed["action"], deed["subject"]) == ("rejection_read", filled["live"])
+
+
+@pytest.mark.parametrize("days", ["DAYS", "PHONES_DAYS"])
+def test_digests_that_are_let_go_are_not_relied_upon(
+    run: Run, old: None, monkeypatch: pytest.MonkeyPatch, days: str
+) -> None:
+    words = ("erase", "--phone", f"+{PHONE}", "--dry-run", "--format", "json")
+    assert run(*words).document["by_index"]
+    assert not run(*words, "--everywhere").document["by_index"]
+    monkeypatch.setenv(f"TALLYHOOK_RETENTION_{days}", "400")
+    assert not run(*words).document["by_index"]
+
+
+@pytest.mark.slow
+def test_erasing(run: Run, old: None, tmp_path: Path) -> None:
+    """First looked at, then done; the files are searched, and asked again nothing is left."""
+    words = ("erase", "--phone", f"+{PHONE}", "--reason", "asked by letter")
+    looked = run(*words, "--dry-run", "--format", "json").document
+    assert (looked["orders"], looked["deliveries"], looked["kept"]) == (1, 1, [])
+    done = run(*words)
+    assert (done.code, PHONE in done.out + done.err) == (0, False)
+    assert "+254" not in done.out
+    assert "Erased: bodies and headers of 1 delivery of 1 order" in done.err
+    assert all(PHONE.encode() not in path.read_bytes() for path in tmp_path.iterdir())
+    assert run(*words).code == 5
+    assert run("db", "check").code == 0
+    assert run("log", "verify").code == 0
+    assert run("db", "vacuum").code == 0
+    assert run("orders", "show", "ORD-1").code == 0
+
+
+def test_what_must_stay_is_listed_and_told_by_the_exit_code(
+    run: Run, filled: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLYHOOK_RETENTION_MINIMUM_DAYS", "7")
+    ended = run("erase", "--order", "ORD-1", "--reason", "asked", "--format", "json")
+    assert ended.code == 1
+    assert [(each["what"], each["why"]) for each in ended.document["kept"]] == [
+        ("ORD-1", "minimum"),
+        (filled["live"], "refused"),
+    ]
+    for words in ([], ["--phone", "1", "--order", "O"], ["--order", "ORD-1"]):
+        assert run("erase", *words).code == 2
+    assert run("erase", "--order", "never-heard-of", "--reason", "x").code == 5
+
+
+def test_each_class_has_its_own_time(run: Run, old: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digests of phones alone are let go here, and only when it is no longer a dry run."""
+    monkeypatch.setenv("TALLYHOOK_RETENTION_PHONES_DAYS", "30")
+    for words, digests in ((["--dry-run"], 1), ([], 1), ([], 0)):
+        told = run("prune", *words, "--format", "json").document
+        assert {each["class"]: (each["days"], each["items"]) for each in told["classes"]} == {
+            "bodies": (None, 0),
+            "phones": (30, digests),
+            "rejections": (None, 0),
+            "book_phones": (None, 0),
+        }
+    (deed,) = run("audit", "list", "--format", "json").document
+    assert (deed["action"], deed["facts"]) == ("pruned", {"phones": 1})
+
+
+def test_an_order_shows_who_told_what(run: Run, tmp_path: Path) -> None:
+    """Each record with its author, and a change of the price with both."""
+
+    async def fill() -> None:
+        async with driving(tmp_path) as driver:
+            for amount in ("1500.00", "1.00"):
+                told = {"amount": amount, "currency": "KES"}
+                await driver.api("PUT", "/orders/ORD-1", json=told)
+                driver.clock.put(driver.clock.now() + DAY)
+
+    asyncio.run(fill())
+    shown = run("orders", "show", "ORD-1").out
+    assert shown.count("token:shop") == 3  # two records, and the finding
+    assert "changed the price from KES 1,500.00 to KES 1.00" in shown
+    (deed,) = run("audit", "list", "--action", "price_changed", "--format", "json").document
+    assert (deed["who"], deed["subject"]) == ("token:shop", "ORD-1")

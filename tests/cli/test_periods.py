@@ -1,0 +1,82 @@
+"""Each way in which the commands on periods can end."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.finance import print_report
+from tests.finance.month import Month
+from tests.finance.plots import ORDINARY
+from tests.finance.shop import LONG_AGO, Shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """A quiet October that nobody has closed; text is all that is printed of it."""
+    monkeypatch.setattr(print_report, "REPORT_FORMATS", ("table", "json", "csv"))
+    made = Shop(tmp_path, Month(orders=len(ORDINARY), starts=LONG_AGO))
+    made.fill()
+    return made
+
+
+@pytest.mark.slow
+def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
+    """From nothing closed to a closed month, in a table and as JSON."""
+    assert shop.did("period", "list", "--format", "json").document == []
+    assert shop.did("period", "verify", "--format", "json").document == []
+    closed = shop.did("period", "close", "2024-10", "--by", "Ann", "--format", "json").document
+    (listed,) = shop.did("period", "list", "--format", "json").document
+    assert (listed["period"], listed["closed_by"], listed["digest"]) == (
+        "2024-10",
+        "Ann",
+        closed["digest"],
+    )
+    shown = shop.did("period", "show", "2024-10", "--format", "json")
+    assert (shown.document["from"], shown.document["to"]) == (
+        "2024-10-01T00:00:00Z",
+        "2024-11-01T00:00:00Z",
+    )
+    file = shop.folder / "october.csv"
+    shop.did("period", "show", "2024-10", "--format", "csv", "-o", str(file))
+    assert file.read_bytes() == shop.did("period", "show", "2024-10", "--format", "csv").out
+    assert b"figures follow from the evidence" in shop.did("period", "verify", "2024-10").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("close", "2024-13"), 2, "a period is a month, such as 2026-10"),
+        (("close", "2024-10", "--as-of", "yesterday"), 2, "--as-of: write a day"),
+        (("close", "2024-10", "--as-of", "9999-01-01"), 2, "lies in the future"),
+        (("close", "9999-10"), 1, "9999-10 stays open: 1 reason against closing it."),
+        (("show", "2024-10"), 5, "2024-10 is not closed"),
+        (("show", "2024-10", "--format", "xlsx"), 2, "XLSX is not text: say -o FILE"),
+        (("verify", "2024-10"), 5, "2024-10 is not closed"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    shop: Shop, words: tuple[str, ...], code: int, told: str
+) -> None:
+    """Usage, refusal and not found have exit codes of their own; nothing is written."""
+    ended = shop.run("period", *words)
+    assert (ended.code, told in ended.err) == (code, True), ended.err
+    assert shop.did("period", "list", "--format", "json").document == []
+
+
+def test_a_verification_that_fails_ends_with_one(shop: Shop) -> None:
+    """The step that fails is told with all others."""
+    shop.did("period", "close", "2024-10")
+    with closing(sqlite3.connect(shop.folder / "t.db")) as database, database:
+        database.execute("UPDATE events SET amount = amount + 1 WHERE claim = 'succeeded'")
+    ended = shop.run("period", "verify", "--format", "json")
+    assert ended.code == 1
+    assert {each["step"]: each["passed"] for each in ended.document} == {
+        "chain": True,
+        "prints": True,
+        "history": False,
+        "figures": False,
+    }

@@ -1,0 +1,348 @@
+"""`restore` and `db restored`: what is refused, what goes on, what is told."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.core.clock import SystemClock
+from app.core.errors import StoreUnavailable
+from app.database import schema
+from app.orders.published_store import A_SECOND, AHEAD, MAX_NUMBER, first_after_restore
+from app.privacy.replay_erasures import Replayed
+from app.privacy.restore import Restored, restore
+from app.receiving.store import Store, StoreSettings
+from reconcile.instants import SECOND
+from tests.cli.test_backup import fill, flip, names, orders_in
+from tests.cli.test_commands import Ended, Run, run
+from tests.database.old_versions import VERSIONS
+
+__all__ = ["run"]
+
+GIFT = (
+    "CREATE TRIGGER gift AFTER INSERT ON events BEGIN "
+    "UPDATE events SET claim='succeeded' WHERE event_id = new.event_id; END"
+)
+"""Makes an order that nobody paid fulfillable."""
+
+
+@pytest.fixture
+def backed_up(run: Run, tmp_path: Path) -> Path:
+    """A backup of order A; the database has A and B since."""
+    fill(tmp_path, "A")
+    file = tmp_path / "b.db"
+    assert run("backup", str(file)).code == 0
+    fill(tmp_path, "B")
+    return file
+
+
+def change(path: Path, *statements: str) -> None:
+    """Change a database as somebody would who has it."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        for sql in statements:
+            database.execute(sql)
+
+
+def planted(backup: Path, *statements: str) -> Path:
+    """A copy of the backup that somebody changed."""
+    copy = backup.with_name("planted.db")
+    copy.unlink(missing_ok=True)
+    shutil.copy(backup, copy)
+    change(copy, *statements)
+    return copy
+
+
+def only_sentence(ended: Ended, code: int) -> str:
+    """What it said; nothing else, and nothing on standard output."""
+    assert (ended.code, ended.out) == (code, ""), ended
+    (line,) = ended.err.splitlines()
+    return line
+
+
+# --- schema ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        ([GIFT], "the database's trigger gift of table events is none of Tallyhook's"),
+        (["DROP TRIGGER revisions_no_delete"], "revisions_no_delete of table revisions is missing"),
+        (
+            ["ALTER TABLE ledgers RENAME TO l", "CREATE VIEW ledgers AS SELECT * FROM l"],
+            "is none of Tallyhook's",
+        ),
+        (
+            [
+                "PRAGMA writable_schema=ON",
+                "INSERT INTO sqlite_master SELECT type, 'sqlite_stat1', tbl_name, 0, "
+                "replace(sql, 'audit_no_update', 'sqlite_stat1') FROM sqlite_master "
+                "WHERE name='audit_no_update'",
+            ],
+            "trigger sqlite_stat1 of table audit is none of Tallyhook's",
+        ),
+    ],
+)
+def test_a_backup_with_other_objects_is_refused(
+    run: Run, tmp_path: Path, backed_up: Path, statements: list[str], told: str
+) -> None:
+    """One sentence names the first; the database that is there stays as it is."""
+    file = planted(backed_up, *statements)
+    before = names(tmp_path)
+    sentence = only_sentence(run("restore", str(file), "--force"), 4)
+    assert told in sentence
+    assert "nothing was changed" in sentence
+    assert names(tmp_path) == before
+    assert orders_in(tmp_path / "t.db") == ["A", "B"]
+
+
+def test_a_planted_trigger_stops_a_start_and_is_found_by_the_check(
+    run: Run, tmp_path: Path
+) -> None:
+    """Whoever put it there, and however: nothing is served or written from that file."""
+    fill(tmp_path, "A")
+    change(tmp_path / "t.db", GIFT)
+    for words in (["refold", "--all"], ["tokens", "add", "x"]):
+        sentence = only_sentence(run(*words), 4)
+        assert "trigger gift of table events is none of Tallyhook's; nothing is served" in sentence
+    checked = run("db", "check")
+    assert checked.code == 1
+    assert "trigger gift of table events" in checked.out
+    change(tmp_path / "t.db", "DROP TRIGGER gift")
+    assert run("db", "check").code == 0
+
+
+def test_what_the_planner_keeps_for_itself_is_no_stranger(run: Run, tmp_path: Path) -> None:
+    """ANALYZE by hand makes tables that change no answer."""
+    fill(tmp_path, "A")
+    change(tmp_path / "t.db", "ANALYZE")
+    assert run("db", "check").code == 0
+
+
+@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-2]])
+async def test_a_backup_of_an_earlier_version(tmp_path: Path, version: str) -> None:
+    """It is brought up to date before it is put in place; with a trigger in it, it is refused."""
+    old, url = tmp_path / "old.db", f"sqlite+aiosqlite:///{tmp_path}/new.db"
+    store = Store(StoreSettings(url=f"sqlite+aiosqlite:///{old}", environment="sandbox"))
+    try:
+        async with store.writer.transaction() as connection:
+            await connection.run_sync(schema._migrate, version)
+            await schema.stamp_environment(connection, "sandbox")
+    finally:
+        await store.close()
+
+    async def nobody(store: Store) -> Replayed:
+        return Replayed()
+
+    async def restored() -> Restored:
+        return await restore(
+            url,
+            old,
+            environment="sandbox",
+            replace=False,
+            clock=SystemClock(),
+            erase_again=nobody,
+            progress=lambda done, of: None,
+        )
+
+    change(old, "CREATE TRIGGER gift AFTER INSERT ON meta BEGIN SELECT 1; END")
+    with pytest.raises(StoreUnavailable, match="trigger gift of table meta"):
+        await restored()
+    assert not (tmp_path / "new.db").exists()
+    change(old, "DROP TRIGGER gift")
+    assert (await restored()).contents.version == version
+    with closing(sqlite3.connect(tmp_path / "new.db")) as database:
+        found = database.execute("SELECT version_num FROM alembic_version").fetchone()
+    assert found == (VERSIONS[-1],)
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def damaged(backup: Path) -> Iterator[tuple[str, bytes]]:
+    """Files that cannot be restored."""
+    content = backup.read_bytes()
+    yield "empty", b""
+    yield "no database", b"not a database " * 1_000
+    yield "a header only", content[:100]
+    for part in (1, 3, 7, 9):
+        yield f"cut at {part}/10", content[: len(content) * part // 10]
+    yield "cut in a page", content[:-1_000]
+    yield "zeros at the end", content[: len(content) // 2] + bytes(len(content) // 2)
+    yield "other sizes of page", content[:16] + b"\x02\x00" + content[18:]
+    yield "another encoding", content[:56] + b"\x00\x00\x00\x02" + content[60:]
+    middle = len(content) // 8192 * 4096
+    yield "a page of noise", content[:middle] + b"\xff" * 4096 + content[middle + 4096 :]
+
+
+def test_a_damaged_backup_ends_with_one_sentence(run: Run, tmp_path: Path, backed_up: Path) -> None:
+    """Exit code 4, and what is there is not touched."""
+    file, before = tmp_path / "damaged.db", (tmp_path / "t.db").read_bytes()
+    for name, content in damaged(backed_up):
+        file.write_bytes(content)
+        ended = run("restore", str(file), "--force")
+        assert (name, ended.code) == (name, 4)
+        assert str(file) in only_sentence(ended, 4), name
+        assert (tmp_path / "t.db").read_bytes() == before, name
+    assert names(tmp_path) == {"t.db", "b.db", "damaged.db"}
+
+
+@pytest.mark.slow
+def test_damage_anywhere_never_ends_in_a_traceback(
+    run: Run, tmp_path: Path, backed_up: Path
+) -> None:
+    """Bytes changed here and there: it is refused in one sentence, or what was changed is a value
+    that no check of structure can see."""
+    chance, content, refused = random.Random(17), backed_up.read_bytes(), 0
+    file = tmp_path / "damaged.db"
+    for number in range(60):
+        changed = bytearray(content)
+        for _ in range(chance.choice((1, 8, 200))):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        file.write_bytes(changed)
+        ended = run("restore", str(file), "--force")
+        assert ended.code in (0, 3, 4), (number, ended)
+        if ended.code:
+            refused += 1
+            only_sentence(ended, ended.code)
+        for kept in tmp_path.glob("t.db.replaced-*"):
+            kept.replace(tmp_path / "t.db")
+    assert refused > 10
+
+
+def test_an_index_that_leaves_a_row_out_is_damage(
+    run: Run, tmp_path: Path, backed_up: Path
+) -> None:
+    """What an index does not have is not found: a refund could be hidden so."""
+    file = planted(
+        backed_up,
+        "PRAGMA writable_schema=ON",
+        "CREATE TABLE kept AS SELECT sql FROM sqlite_master WHERE name='ix_events_order_key'",
+        "UPDATE sqlite_master SET sql = sql || ' AND event_id <> ''e-A''' "
+        "WHERE name='ix_events_order_key'",
+        "PRAGMA writable_schema=RESET",
+        "REINDEX ix_events_order_key",
+        "PRAGMA writable_schema=ON",
+        "UPDATE sqlite_master SET sql = (SELECT sql FROM kept) WHERE name='ix_events_order_key'",
+        "DROP TABLE kept",
+    )
+    assert "missing from index" in only_sentence(run("restore", str(file), "--force"), 4)
+
+
+# --- what follows ---------------------------------------------------------------------------------
+
+
+def test_the_first_number_after_a_restore() -> None:
+    """The larger of the two, never one that was given, and always one that JSON takes."""
+    assert first_after_restore(10, 0) == 10 + AHEAD == 10 + 2**40
+    assert first_after_restore(10, 1_800_000_000 * SECOND) == 1_800_000_000 * 2**20
+    assert first_after_restore(0, 1_800_000_000 * SECOND, given=2**52) == 2**52 + 1
+    assert first_after_restore(0, 8_589_934_591 * SECOND) == 8_589_934_591 * A_SECOND <= MAX_NUMBER
+    with pytest.raises(StoreUnavailable, match="no room"):
+        first_after_restore(2**53 - 1, 0)
+
+
+def test_revisions_go_on_higher(run: Run, tmp_path: Path, backed_up: Path) -> None:
+    """What is published after a restore has a number that none before it had; the check agrees."""
+    before = SystemClock().now() // SECOND * A_SECOND
+    restored = run("restore", str(backed_up), "--force", "--format", "json").document
+    assert restored["last_revision"] == 1
+    assert restored["next_revision"] >= before
+    fill(tmp_path, "B", "C")
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        found = database.execute("SELECT seq FROM revisions ORDER BY seq").fetchall()
+    first = restored["next_revision"]
+    assert [row[0] for row in found] == [1, first, first + 1]
+    checked = run("db", "check")
+    assert checked.code == 0, checked
+    (deed,) = run("audit", "list", "--action", "restored", "--format", "json").document
+    assert deed["facts"] == {"first": first, "head": 1}
+
+
+def test_who_may_come_in_again(run: Run, tmp_path: Path) -> None:
+    """Tokens and operators whom only the backup lets in are named, and those that are gone."""
+    fill(tmp_path, "A")
+    for name in ("leaked", "good"):
+        assert run("tokens", "add", name).code == 0
+    assert run("operators", "add", "Ann", "--role", "admin").code == 0
+    assert run("operators", "add", "Eve", "--role", "admin", "--by", "Ann").code == 0
+    assert run("backup", str(tmp_path / "b.db")).code == 0
+    assert run("tokens", "revoke", "leaked", "--by", "Ann").code == 0
+    assert run("tokens", "add", "later", "--by", "Ann").code == 0
+    assert run("operators", "disable", "Eve", "--by", "Ann").code == 0
+    ended = run("restore", str(tmp_path / "b.db"), "--force", "--format", "json")
+    found = ended.document
+    assert found["compared"] is True
+    assert found["in_force"] == {"tokens": ["leaked"], "operators": ["Eve"]}
+    assert found["gone"] == {"tokens": ["later"], "operators": []}
+    said = " ".join(ended.err.split())
+    assert "These tokens are in force again: leaked. End what should not be with" in said
+    assert "These tokens are not in it and no longer work: later." in said
+
+
+def test_a_token_that_has_ended_lets_nobody_in(run: Run, tmp_path: Path) -> None:
+    """Neither is it in force again, nor gone; and one is gone that the backup ends sooner."""
+    fill(tmp_path, "A")
+    for name in ("ended", "open", "sooner"):
+        assert run("tokens", "add", name, "--until", "1d").code == 0
+    assert run("backup", str(tmp_path / "b.db")).code == 0
+    ends = "UPDATE tokens SET until = 1 WHERE name = '{}'"
+    change(tmp_path / "t.db", "UPDATE tokens SET revoked_at = created_at WHERE name = 'open'")
+    change(tmp_path / "t.db", ends.format("ended"))
+    for name in ("ended", "sooner"):
+        change(tmp_path / "b.db", ends.format(name))
+    found = run("restore", str(tmp_path / "b.db"), "--force", "--format", "json").document
+    assert found["in_force"]["tokens"] == ["open"]
+    assert found["gone"]["tokens"] == ["sooner"]
+
+
+def test_a_database_of_before_tokens_had_an_end(run: Run, tmp_path: Path, backed_up: Path) -> None:
+    """Its tokens are compared all the same."""
+    change(tmp_path / "t.db", "INSERT INTO tokens (name, hash, created_at, scopes) "
+           "VALUES ('before', 'h', 1, 'read')", "ALTER TABLE tokens DROP COLUMN until")  # fmt: skip
+    found = run("restore", str(backed_up), "--force", "--format", "json").document
+    assert found["compared"] is True
+    assert found["gone"]["tokens"] == ["before"]
+
+
+def test_where_nothing_can_be_compared_all_are_named(
+    run: Run, tmp_path: Path, backed_up: Path
+) -> None:
+    """The database that is replaced is damaged, or there is none."""
+    for content in (b"no database any more", None):
+        (tmp_path / "t.db").unlink()
+        if content is not None:
+            (tmp_path / "t.db").write_bytes(content)
+        fill_token = planted(
+            backed_up, "INSERT INTO tokens (name, hash, created_at) VALUES ('x', 'h', 1)"
+        )
+        found = run("restore", str(fill_token), "--force", "--format", "json").document
+        assert (found["compared"], found["gone"]) == (False, None)
+        assert found["in_force"]["tokens"] == ["x"]
+
+
+def test_a_copy_that_was_put_there_by_hand(run: Run, tmp_path: Path, backed_up: Path) -> None:
+    """`db restored` does for it what `restore` does, and says what it did."""
+    for name in ("t.db", "t.db-wal", "t.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    shutil.copy(backed_up, tmp_path / "t.db")
+    done = run("db", "restored", "--format", "json")
+    assert done.code == 0
+    assert done.document["last_revision"] == 1
+    assert done.document["next_revision"] > 2**40
+    again = run("db", "restored")
+    assert again.out.startswith("Noted: restored; the last revision in it is ")
+    assert "Revisions go on at" in again.err
+    assert run("db", "check").code == 0
+
+
+def test_flipping_is_seen(backed_up: Path) -> None:
+    """The helper that damages a file does."""
+    before = backed_up.read_bytes()
+    flip(backed_up)
+    assert backed_up.read_bytes() != before

@@ -1,0 +1,384 @@
+"""Whoever was erased is erased again in an older backup that is put back: `restore` and the journal
+of erasures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.orders.refold import refold_until_quiet
+from reconcile.instants import DAY
+from tests.api.driving import driving, of_order
+from tests.cli.test_commands import Ended, Run, run
+from tests.reconcile.build import T
+
+__all__ = ["run"]
+
+PHONE = "254711223344"
+OTHER = "254799888777"
+LATE = "254733444555"
+ERASE = ("erase", "--phone", f"+{PHONE}", "--reason", "asked by letter")
+WITHOUT = ("--without-erasures", "--reason", "the disk is lost")
+
+
+def bought(reference: str, phone: str, **more: Any) -> dict[str, Any]:
+    """A paid order's event with its customer."""
+    found = of_order(reference, f"e-{reference}")
+    found["data"]["customer"] = {"phone": phone, **more}
+    return found
+
+
+def send(folder: Path, *events: dict[str, Any], days: int = -2) -> None:
+    """Deliver these, two days before the commands of a test unless said otherwise."""
+
+    async def sending() -> None:
+        async with driving(folder, with_worker=False, at=T + days * DAY) as driver:
+            driver.desk = driver.service.desk
+            for each in events:
+                assert (await driver.send(each)).status_code == 200
+            await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+
+    asyncio.run(sending())
+
+
+def restore(run: Run, file: Path, *more: str) -> Ended:
+    """Put a backup back."""
+    return run("restore", str(file), "--force", "--format", "json", *more)
+
+
+def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    """What is in the database."""
+    with closing(sqlite3.connect(folder / "t.db")) as database:
+        return database.execute(sql).fetchall()
+
+
+def bodies(folder: Path) -> dict[str, bool]:
+    """Which events still have their body."""
+    found = rows(folder, "SELECT event_id, body IS NOT NULL FROM deliveries ORDER BY id")
+    return {event: bool(kept) for event, kept in found}
+
+
+def journal(folder: Path) -> Path:
+    """Where it lies."""
+    return folder / "t.erasures"
+
+
+@pytest.fixture
+def file(run: Run, tmp_path: Path) -> Path:
+    """A backup in which a customer is who has been erased since."""
+    send(tmp_path, bought("ORD-1", PHONE), bought("ORD-2", OTHER))
+    backup = tmp_path / "old.backup"
+    assert run("backup", str(backup)).code == 0
+    assert run(*ERASE).code == 0
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
+    return backup
+
+
+def test_who_was_erased_since_a_backup_is_not_in_what_it_restores(
+    run: Run, tmp_path: Path, file: Path
+) -> None:
+    """Bodies, headers and digests of the number are gone, nobody else loses anything, and the log
+    still verifies."""
+    ended = restore(run, file)
+    assert ended.code == 0
+    told = ended.document["erasures"]
+    assert (told["lines"], told["subjects"], told["orders"], told["kept"]) == (2, 1, 1, [])
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
+    assert PHONE.encode() not in (tmp_path / "t.db").read_bytes()
+    found = run("orders", "find", f"+{PHONE}", "--format", "json")
+    assert "ORD-1" not in found.out
+    assert "ORD-2" in run("orders", "find", f"+{OTHER}", "--format", "json").out
+    assert run("orders", "show", "ORD-1", "--format", "json").document["outcome"] == "succeeded"
+    assert run("log", "verify").code == 0
+    assert run("db", "check").code == 0
+    again = run("audit", "list", "--format", "json").document
+    deeds = [each for each in again if each["action"] == "erased"]
+    assert [(each["subject"], each["who"]) for each in deeds] == [
+        ("+254 ••• ••• •44", "tallyhook"),
+        ("ORD-1", "tallyhook"),
+    ]
+    assert run(*ERASE).code == 5, "nothing is kept of the number"
+
+
+def test_an_order_that_was_erased_is_erased_again(run: Run, tmp_path: Path) -> None:
+    send(tmp_path, bought("ORD-1", PHONE), bought("ORD-2", OTHER))
+    backup = tmp_path / "old.backup"
+    assert run("backup", str(backup)).code == 0
+    assert run("erase", "--order", "ORD-2", "--reason", "asked").code == 0
+    assert restore(run, backup).code == 0
+    assert bodies(tmp_path) == {"e-ORD-1": True, "e-ORD-2": False}
+
+
+def test_what_came_after_an_erasure_is_nobodys_to_erase(run: Run, tmp_path: Path) -> None:
+    """The same customer buys again: a later backup brings the new order back, and it stays."""
+    send(tmp_path, bought("ORD-1", PHONE), bought("ORD-2", OTHER))
+    assert run(*ERASE).code == 0
+    send(tmp_path, bought("ORD-3", PHONE), days=1)
+    backup = tmp_path / "later.backup"
+    assert run("backup", str(backup)).code == 0
+    assert restore(run, backup).code == 0
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True, "e-ORD-3": True}
+    assert "ORD-3" in run("orders", "find", f"+{PHONE}", "--format", "json").out
+
+
+@pytest.mark.parametrize(
+    ("note", "found"),
+    [
+        ("call +254 711-223 344", True),
+        ("call 00254711223344", True),
+        ("2026-11-20 254711223344", True),
+        ("call +254 711-223 345", False),
+        ("no 1254711223344", False),
+    ],
+)
+def test_a_number_is_found_however_it_is_written(
+    run: Run, tmp_path: Path, note: str, found: bool
+) -> None:
+    """As `erase` finds it, though the journal holds nothing but its digest."""
+    other = bought("ORD-2", OTHER, note=note)
+    send(tmp_path, bought("ORD-1", PHONE), other)
+    backup = tmp_path / "old.backup"
+    assert run("backup", str(backup)).code == 0
+    run(*ERASE, "--everywhere")  # where a longer number stays, it says that its digits are there
+    erased = bodies(tmp_path)
+    assert erased == {"e-ORD-1": False, "e-ORD-2": not found}
+    assert restore(run, backup).code == 0
+    assert bodies(tmp_path) == erased
+
+
+def test_a_number_of_which_only_the_digest_is_left_is_found(run: Run, tmp_path: Path) -> None:
+    """Retention lets bodies go before the digests by which their orders are found."""
+    send(tmp_path, bought("ORD-1", PHONE))
+    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as database:
+        database.execute("UPDATE deliveries SET body = NULL, headers = '', pruned_at = 1")
+    backup = tmp_path / "old.backup"
+    assert run("backup", str(backup)).code == 0
+    assert run(*ERASE).code == 0
+    assert restore(run, backup).code == 0
+    assert rows(tmp_path, "SELECT count(*) FROM phones") == [(0,)]
+
+
+def test_a_number_in_an_order_book_is_erased_again(run: Run, tmp_path: Path) -> None:
+    send(tmp_path, bought("ORD-1", PHONE))
+    book = tmp_path / "book.csv"
+    book.write_text(f"reference,amount,currency,phone\nORD-9,5,KES,+{PHONE}\n")
+    assert run("records", "import", str(book)).code == 0
+    backup = tmp_path / "old.backup"
+    assert run("backup", str(backup)).code == 0
+    assert run(*ERASE).code == 0
+    assert restore(run, backup).code == 0
+    assert rows(tmp_path, "SELECT phone FROM book_lines") == [("",)]
+
+
+def test_on_another_machine_the_journal_comes_first(
+    run: Run, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup alone does not know who was erased after it: nothing is put in place."""
+    new = tmp_path / "new"
+    new.mkdir()
+    monkeypatch.setenv("TALLYHOOK_DATABASE_URL", f"sqlite+aiosqlite:///{new}/t.db")
+    refused = restore(run, file)
+    assert (refused.code, refused.out) == (3, "")
+    assert "there is no journal of erasures at" in refused.err
+    assert "--without-erasures" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    assert [each.name for each in new.iterdir() if not each.name.startswith("t.db.")] == []
+    for name in ("t.erasures", "t.erasures.key"):
+        shutil.copy(tmp_path / name, new / name)
+    assert restore(run, file).code == 0
+    assert bodies(new) == {"e-ORD-1": False, "e-ORD-2": True}
+
+
+def spoil(path: Path) -> None:
+    """Change one digit in the middle of a journal."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    fields = lines[1].split(b" ")
+    fields[4] = fields[4][:-1] + (b"0" if fields[4][-1:] != b"0" else b"1")
+    path.write_bytes(b"".join([lines[0], b" ".join(fields), *lines[2:]]))
+
+
+def cut(path: Path) -> None:
+    """Leave the last line out."""
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def replace(path: Path) -> None:
+    """Put another installation's there."""
+    (elsewhere := path.parent / "elsewhere").mkdir()
+    send(elsewhere, bought("ORD-1", PHONE))
+    for name in ("t.erasures", "t.erasures.key"):
+        shutil.copy(elsewhere / name, path.parent / name)
+
+
+BROKEN = {
+    "journal missing": (Path.unlink, "only its key"),
+    "key missing": (lambda path: Path(f"{path}.key").unlink(), "the key "),
+    "both missing": (
+        lambda path: (path.unlink(), Path(f"{path}.key").unlink()),
+        "there is no journal of erasures at",
+    ),
+    "changed": (spoil, "line 2 of the journal of erasures was changed"),
+    "for everyone": (lambda path: path.chmod(0o644), "everyone may use (mode 644)"),
+    "key for everyone": (lambda path: Path(f"{path}.key").chmod(0o644), "everyone may use"),
+    "another's": (replace, "another database's journal"),
+    "empty": (lambda path: path.write_bytes(b""), "empty file"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_without_its_journal_nobody_is_erased_and_nothing_restored(
+    run: Run, tmp_path: Path, file: Path, name: str
+) -> None:
+    """Exit code 3 and what to do; neither file is made anew, and the database is as it was."""
+    breaking, sentence = BROKEN[name]
+    breaking(journal(tmp_path))  # type: ignore[operator]
+    before = {each.name for each in tmp_path.iterdir()}
+    for words in (
+        ("erase", "--phone", f"+{OTHER}", "--reason", "asked"),
+        ("restore", str(file), "--force"),
+    ):
+        refused = run(*words)
+        assert (refused.code, refused.out) == (3, ""), words
+        assert sentence in refused.err
+        assert "TALLYHOOK_ERASURE_JOURNAL" in refused.err
+        assert len(refused.err.splitlines()) == 1
+    assert {each.name for each in tmp_path.iterdir()} == before
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
+    checked = run("db", "check")
+    assert (checked.code, "journal of erasures" in checked.out) == (1, True)
+    assert "TALLYHOOK_ERASURE_JOURNAL" in run("doctor").out
+
+
+def test_an_older_copy_of_the_journal_is_told_from_the_newest(
+    run: Run, tmp_path: Path, file: Path
+) -> None:
+    """Held against the lines that the database knows: one that lacks some does not pass."""
+    newer = tmp_path / "newer.backup"
+    assert run("backup", str(newer)).code == 0
+    cut(journal(tmp_path))
+    refused = restore(run, newer)
+    assert (refused.code, "older copy" in refused.err) == (3, True)
+    assert run("erase", "--order", "ORD-2", "--reason", "asked").code == 3
+
+
+def test_without_the_journal_the_copy_in_the_backup_is_what_is_left(
+    run: Run, tmp_path: Path, file: Path
+) -> None:
+    """A person says so and why; it is in the trail, and the copy's lines are carried out."""
+    newer = tmp_path / "newer.backup"
+    assert run("backup", str(newer)).code == 0
+    with closing(sqlite3.connect(newer, isolation_level=None)) as database:  # undo the erasure
+        database.execute(f"ATTACH '{file}' AS old")
+        database.execute("DELETE FROM deliveries")
+        database.execute("INSERT INTO deliveries SELECT * FROM old.deliveries")
+    journal(tmp_path).unlink()
+    for words in (("--without-erasures",), ("--reason", "lost")):
+        assert restore(run, newer, *words).code == 2
+    ended = restore(run, newer, *WITHOUT)
+    assert ended.code == 0
+    told = ended.document["erasures"]
+    assert (told["from_copy"], told["lines"], told["subjects"], told["unread"]) == (True, 2, 1, 0)
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
+    deeds = run("audit", "list", "--format", "json").document
+    assert [
+        (each["reason"], each["facts"])
+        for each in deeds
+        if each["action"] == "restored_without_erasures"
+    ] == [("the disk is lost", {"lines": 2, "unread": 0})]
+    assert run("erase", "--order", "ORD-2", "--reason", "asked").code == 0
+    assert restore(run, newer).code == 0
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": False}
+
+
+def test_without_the_key_the_copy_is_useless_and_a_new_journal_is_begun(
+    run: Run, tmp_path: Path, file: Path
+) -> None:
+    newer = tmp_path / "newer.backup"
+    assert run("backup", str(newer)).code == 0
+    Path(f"{journal(tmp_path)}.key").unlink()
+    ended = restore(run, newer, *WITHOUT)
+    assert (ended.code, ended.document["erasures"]["unread"]) == (0, 2)
+    assert len(list(tmp_path.glob("t.erasures.aside-*"))) == 1, "what was there is kept"
+    assert run("erase", "--order", "ORD-2", "--reason", "asked").code == 0
+    assert run("db", "check").code == 0
+
+
+def test_only_who_may_goes_on_without_the_journal(run: Run, tmp_path: Path, file: Path) -> None:
+    send(tmp_path)
+    assert run("operators", "add", "Ann", "--role", "admin").code == 0
+    assert run("operators", "add", "Sam", "--role", "support", "--by", "Ann").code == 0
+    backup = tmp_path / "newer.backup"
+    assert run("backup", str(backup)).code == 0
+    journal(tmp_path).unlink()
+    assert restore(run, backup, *WITHOUT).code == 2
+    assert restore(run, backup, *WITHOUT, "--by", "Sam").code == 2
+    assert not journal(tmp_path).exists()
+    assert restore(run, backup, *WITHOUT, "--by", "Ann").code == 0
+
+
+def test_a_line_that_a_crash_cut_short_was_never_begun(
+    run: Run, tmp_path: Path, file: Path
+) -> None:
+    """It is told from one that was changed; the next erasure takes its place."""
+    with journal(tmp_path).open("ab") as written:
+        written.write(b"3 2026-11-20T10:00:00Z phone asked 0123")
+    assert run("db", "check").code == 0
+    assert "cut short" in run("doctor").out
+    assert restore(run, file).code == 0
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
+    assert run("erase", "--order", "ORD-2", "--reason", "asked").code == 0
+    assert b"0123 " not in journal(tmp_path).read_bytes()
+    assert run("db", "check").code == 0
+
+
+def test_the_subject_is_not_in_the_journal(run: Run, tmp_path: Path, file: Path) -> None:
+    held = journal(tmp_path).read_bytes()
+    assert PHONE.encode() not in held
+    assert PHONE[-8:].encode() not in held
+    assert all(len(line) < 256 for line in held.splitlines())
+    for path in (journal(tmp_path), Path(f"{journal(tmp_path)}.key")):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, file: Path) -> None:
+    """One of a version that knew of no journal: by the journal at its place."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        for table in ("inbox", "suspects"):
+            database.execute(f"DROP TABLE {table}")
+        database.execute("DELETE FROM counters WHERE name GLOB 'read*' OR name GLOB 'inbox*'")
+        database.execute("DROP TABLE erasures")
+        database.execute("DROP TABLE destinations_away")
+        database.execute("DROP INDEX ix_records_holds")
+        database.execute("DROP INDEX ix_phones_thing")
+        database.execute("DROP INDEX ix_events_order_key")
+        database.execute("CREATE INDEX ix_events_order_key ON events (order_key)")
+        database.execute("ALTER TABLE ledgers DROP COLUMN rules")
+        database.execute("DELETE FROM meta WHERE name = 'erasure journal'")
+        database.execute("DELETE FROM counters WHERE name GLOB 'outcome *'")
+        database.execute("DELETE FROM counters WHERE name GLOB 'finding *'")
+        database.execute("UPDATE alembic_version SET version_num = '0018'")
+    assert restore(run, file).code == 0
+    assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
+
+
+def test_postgresql_without_the_setting_erases_nobody() -> None:
+    """Said in full in tests/postgres; here only that the place has no default there."""
+    from app.bootstrap_keys import erasure_journal_path
+    from app.config.settings import load_settings
+
+    settings = load_settings({"TALLYHOOK_DATABASE_URL": "postgresql+asyncpg://u@127.0.0.1/n"})
+    assert erasure_journal_path(settings) is None
+
+
+def test_restored_json_is_one_document(run: Run, tmp_path: Path, file: Path) -> None:
+    assert set(json.loads(restore(run, file).out)["erasures"]) == {
+        "lines", "subjects", "orders", "deliveries", "rejections", "session_requests",
+        "book_lines", "kept", "from_copy", "unread",
+    }  # fmt: skip

@@ -1,0 +1,79 @@
+"""config.example.env lists every setting with its default, and loads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic_core import PydanticUndefined
+
+from app.config.reading import PREFIX
+from app.config.settings import OF_COMMANDS, SECTIONS, Settings, known_variables, load_settings
+from app.core.errors import ConfigurationError
+
+EXAMPLE = Path(__file__).parents[2] / "config.example.env"
+LINE = re.compile(r"(#?)(TALLYHOOK_\w+)=(.*)")
+SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1P"
+
+
+def lines() -> dict[str, tuple[bool, str]]:
+    """Each setting of the example: whether it is commented out, and its value."""
+    matches = [LINE.fullmatch(line) for line in EXAMPLE.read_text().splitlines()]
+    return {match[2]: (match[1] == "#", match[3]) for match in matches if match}
+
+
+def test_it_lists_every_setting_and_no_other() -> None:
+    known = {name.replace("<NAME>", "SHOP") for name in known_variables()}
+    assert set(lines()) == known - {PREFIX + name for name in OF_COMMANDS}
+
+
+@pytest.mark.parametrize("field", sorted(Settings.model_fields.keys() - {"sources", *SECTIONS}))
+def test_each_setting_stands_with_its_default_and_its_bounds(field: str) -> None:
+    commented, value = lines()[f"TALLYHOOK_{field.upper()}"]
+    info = Settings.model_fields[field]
+    default = info.get_default()
+    assert default is not PydanticUndefined
+    assert not commented
+    named = {None: "sandbox" if field == "environment" else "", (): ""}
+    assert value == named.get(default, str(default))
+    for bound in info.metadata:
+        for limit in (getattr(bound, "ge", None), getattr(bound, "le", None)):
+            assert limit is None or f"{limit:,}" in EXAMPLE.read_text()
+
+
+def test_each_setting_has_a_reason_above_it() -> None:
+    text = EXAMPLE.read_text().splitlines()
+    for number, line in enumerate(text):
+        if LINE.fullmatch(line):
+            assert text[number - 1].startswith("#"), line
+
+
+def test_it_loads_as_it_stands_and_gives_the_defaults() -> None:
+    settings = load_settings({"TALLYHOOK_CONFIG": str(EXAMPLE)}, serving=True)
+    assert settings.model_dump() == {**Settings().model_dump(), "environment": "sandbox"}
+
+
+def test_a_copy_with_its_blanks_filled_in_loads(tmp_path: Path) -> None:
+    text = re.sub(r"(?m)^#(?=TALLYHOOK_)(?!\w+_FILE=)", "", EXAMPLE.read_text())
+    text = text.replace('["<newest>", "<older>"]', f'["{SECRET}", "{SECRET[::-1]}"]')
+    text = text.replace("<token>", "tok_9f8e7d6c5b4a3f2e1d")
+    text = text.replace("<shop secret>", "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=")
+    path = tmp_path / "settings.env"
+    path.write_text(text)
+    settings = load_settings({"TALLYHOOK_CONFIG": str(path)}, serving=True)
+    assert len(settings.sources["shop"].secrets) == 2
+    assert settings.checkout.source == "shop"
+
+
+def test_blanks_left_in_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "settings.env"
+    path.write_text(EXAMPLE.read_text().replace("#TALLYHOOK_SOURCES", "TALLYHOOK_SOURCES"))
+    with pytest.raises(ConfigurationError, match="SECRETS"):
+        load_settings({"TALLYHOOK_CONFIG": str(path)}, serving=True)
+
+
+def test_words_of_commands_are_no_mistakes() -> None:
+    """Who asks, and the token of a replay, may stand in the environment of every command."""
+    words = {"TALLYHOOK_OPERATOR": "Sue", "TALLYHOOK_PLAY_TOKEN": "t"}
+    assert load_settings({"TALLYHOOK_ENVIRONMENT": "sandbox", **words}).environment == "sandbox"

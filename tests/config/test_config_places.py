@@ -1,0 +1,86 @@
+"""Where a database may lie, and that it took its settings."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.config import places
+from app.config.places import filesystem_kind
+from app.config.settings import load_settings
+from app.core.errors import ConfigurationError
+from app.database.engine import _check_durable
+from tests.config.test_config import SECRET
+
+TABLE = r"""
+/dev/vda / ext4 rw 0 0
+tmpfs /run tmpfs rw 0 0
+server:/export /srv/shared nfs4 rw 0 0
+//server/share /srv/with\040blank cifs rw 0 0
+sshfs /srv/ssh fuse.sshfs rw 0 0
+overlay /srv/mine fuse.fuse-overlayfs rw 0 0
+/dev/vdb /srv/shared/local xfs rw 0 0
+tmpfs /twice tmpfs rw 0 0
+/dev/vdc /twice ext4 rw 0 0
+nonsense
+"""
+
+PLACES = [
+    ("/var/lib/t.db", "ext4", True, ""),
+    ("/run/t.db", "tmpfs", True, "which a restart empties"),
+    ("/run/t.db", "tmpfs", False, ""),
+    ("/srv/shared/t.db", "nfs4", True, "where locks do not hold"),
+    ("/srv/shared/t.db", "nfs4", False, "where locks do not hold"),
+    ("/srv/shared/local/t.db", "xfs", True, ""),
+    ("/srv/sharedness/t.db", "ext4", True, ""),
+    ("/srv/with blank/t.db", "cifs", True, "where locks do not hold"),
+    ("/srv/ssh/t.db", "fuse.sshfs", False, "where locks do not hold"),
+    ("/srv/mine/t.db", "fuse.fuse-overlayfs", True, "where a sync may be none"),
+    ("/srv/mine/t.db", "fuse.fuse-overlayfs", False, ""),
+    ("/twice/t.db", "ext4", True, ""),
+]
+
+
+@pytest.mark.parametrize(("path", "kind", "live", "sentence"), PLACES)
+def test_the_file_system_of_a_database(
+    path: str,
+    kind: str,
+    live: bool,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Shared ones are refused everywhere; those that forget, or may, in live."""
+    assert filesystem_kind(Path(path), TABLE) == kind
+    (tmp_path / "mounts").write_text(TABLE)
+    monkeypatch.setattr(places, "MOUNTS", tmp_path / "mounts")
+    variables = {
+        "TALLYHOOK_ENVIRONMENT": "live" if live else "sandbox",
+        "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{path}",
+        "TALLYHOOK_SOURCES__SHOP__SECRETS": SECRET,
+    }
+    try:
+        load_settings(variables, serving=True)
+        problems: tuple[str, ...] = ()
+    except ConfigurationError as error:
+        problems = error.problems
+    wanted = [f"TALLYHOOK_DATABASE_URL: lies on {kind}, {sentence}; use a local disk"]
+    assert list(problems) == (wanted if sentence else [])
+
+
+@pytest.mark.parametrize(
+    "pragma",
+    ["journal_mode=DELETE", "journal_mode=MEMORY", "synchronous=NORMAL", "synchronous=OFF"],
+)
+def test_a_database_that_does_not_take_its_settings(pragma: str, tmp_path: Path) -> None:
+    """What is read back decides, not what was asked for."""
+    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as connection:
+        for asked in ("journal_mode=WAL", "synchronous=FULL"):
+            connection.execute(f"PRAGMA {asked}")
+        _check_durable(connection.cursor())
+        connection.execute(f"PRAGMA {pragma}")
+        with pytest.raises(ConfigurationError, match=r"TALLYHOOK_DATABASE_URL: .*use a local disk"):
+            _check_durable(connection.cursor())

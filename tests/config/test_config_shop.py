@@ -1,0 +1,50 @@
+"""What the settings of the shop's notifications say together."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.config.settings import load_settings
+from app.core.errors import ConfigurationError
+
+SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
+OWN = {"TALLYHOOK_SHOP__URL": "https://shop.example/hook/?a=b", "TALLYHOOK_SHOP__SECRET": SECRET}
+
+
+def problems(**changes: str | None) -> list[str]:
+    """The names of the variables that are wrong."""
+    changed = {f"TALLYHOOK_{name}": value for name, value in changes.items()}
+    given = {name: value for name, value in {**OWN, **changed}.items() if value is not None}
+    try:
+        load_settings(given)
+    except ConfigurationError as error:
+        return [line.partition(":")[0] for line in error.problems]
+    return []
+
+
+def test_an_address_is_kept_as_it_is() -> None:
+    """Path, slash and query of the shop's address are its own."""
+    assert load_settings(OWN).shop.url == OWN["TALLYHOOK_SHOP__URL"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"SHOP__SECRET": None}, "SHOP__SECRET"),
+        ({"SHOP__URL": None}, "SHOP__URL"),
+        ({"SHOP__SECRET_FILE": "/nowhere"}, "SHOP__SECRET"),
+        ({"SHOP__SECRET": "short"}, "SHOP__SECRET"),
+        ({"SHOP__URL": "shop.example"}, "SHOP__URL"),
+        ({"SHOP__URL": "https://a:b@shop.example/"}, "SHOP__URL"),
+        ({"SHOP__URL": "http://shop.example/", "ENVIRONMENT": "live"}, "SHOP__URL"),
+        ({"SHOP__URL": "http://127.0.0.1/", "ENVIRONMENT": "live"}, "SHOP__URL"),
+    ],
+)
+def test_mistakes(changes: dict[str, str | None], wrong: str) -> None:
+    """Half a shop, a weak secret, an odd address, or in live one without https, is refused."""
+    assert f"TALLYHOOK_{wrong}" in problems(**changes)
+
+
+def test_the_sandbox_may_go_without_tls() -> None:
+    """There nothing real is told."""
+    assert problems(SHOP__URL="http://shop.example/", ENVIRONMENT="sandbox") == []

@@ -1,0 +1,376 @@
+"""Configurations that would lose money, data or secrets: `serve` says why, and does not start."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.bootstrap_sources import problems_of_sources
+from app.cli.main import run
+from app.config import places
+from app.config.dangers import SIMULATOR_SECRET
+from app.config.settings import load_settings
+from app.config.values import networks
+from app.database.locks import ServiceLock
+from app.providers.profile import shipped_profiles
+from app.sandbox.settings import SANDBOX_SECRET
+from tests.waiting import PATIENCE_S
+
+SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1PqX5t"
+OTHER = "whsec_Yt6Ub3Re9Wq2Kj7Hf5Nc8Xv4Za1DmQ7w"
+TOKEN = "tok_9f8e7d6c5b4a3f2e1d"
+
+Given = dict[str, str]
+Prepare = Callable[[Path], Given]
+
+
+def write(path: Path, text: str, mode: int = 0o600) -> str:
+    """A file with this text and mode; its path."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+def database(path: Path, mode: int = 0o600) -> Given:
+    """A database, there already with this mode."""
+    write(path, "", mode)
+    return {"DATABASE_URL": f"sqlite+aiosqlite:///{path}"}
+
+
+def folder(path: Path, mode: int) -> Path:
+    """A folder with this mode."""
+    path.mkdir()
+    path.chmod(mode)
+    return path
+
+
+def profile(path: Path, old: str, new: str) -> Given:
+    """The shipped profile with one line changed."""
+    shipped = Path(places.__file__).parent / "providers/profiles/checkout.toml"
+    text = shipped.read_text()
+    assert old in text
+    return {"SOURCES__SHOP__PROFILE": write(path, text.replace(old, new))}
+
+
+def unsigned(path: Path) -> Given:
+    """The shipped profile with nothing signed, and nobody asked whether it is true."""
+    given = profile(path, 'mac = "hmac-sha256"', 'mac = "none"')
+    text = re.sub(r"(?ms)^\[timestamp\].*?^(?=\[)", "", path.read_text())
+    path.write_text(re.sub(r"(?m)^(where|format|label|encoding|signed) = .*\n", "", text, count=5))
+    return given
+
+
+def stamped(path: Path, environment: str) -> Given:
+    """A database that an instance of this environment has made."""
+    given = {"DATABASE_URL": f"sqlite+aiosqlite:///{path}", "ENVIRONMENT": environment}
+    variables = {f"TALLYHOOK_{name}": value for name, value in given.items()}
+    made = subprocess.run(
+        [sys.executable, "-m", "app", "db", "upgrade"],
+        env=os.environ | variables,
+        timeout=PATIENCE_S,
+    )
+    assert made.returncode == 0
+    return {"DATABASE_URL": given["DATABASE_URL"]}
+
+
+def is_served(path: Path) -> Given:
+    """A database that somebody else is serving."""
+    given = database(path)
+    ServiceLock(path).take()
+    return given
+
+
+DANGERS: dict[str, tuple[Given | Prepare, str]] = {
+    "no environment": ({"ENVIRONMENT": ""}, "ENVIRONMENT: is required"),
+    "no such environment": ({"ENVIRONMENT": "production"}, "ENVIRONMENT: must be sandbox or live"),
+    "no secret": (
+        {"SOURCES__SHOP__SECRETS": "", "SOURCES__SHOP__PROFILE": "checkout"},
+        "SHOP__SECRETS: holds an empty secret",
+    ),
+    "a short secret": ({"SOURCES__SHOP__SECRETS": "whsec_Zr5kWn2Lx7Tj"}, "fewer than 16"),
+    "a default secret": ({"SOURCES__SHOP__SECRETS": "whsec_change-me-change-me"}, "well-known"),
+    "one key pressed": ({"SOURCES__SHOP__SECRETS": "a" * 40}, "a well-known secret"),
+    "a published secret": (
+        {"SOURCES__SHOP__SECRETS": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
+        "public documents",
+    ),
+    "the simulator's secret": ({"SOURCES__SHOP__SECRETS": SIMULATOR_SECRET}, "everyone knows"),
+    "one secret twice": ({"SOURCES__SHOP__SECRETS": f"{SECRET},{SECRET}"}, "one secret twice"),
+    "one secret for two": ({"SOURCES__B__SECRETS": SECRET}, "each needs its own"),
+    "the same in another spelling": (
+        {"SOURCES__B__SECRETS": SECRET.removeprefix("whsec_")},
+        "in another spelling",
+    ),
+    "the token as a secret": (
+        {"CHECKOUT__BASE_URL": "https://pay.example", "CHECKOUT__TOKEN": SECRET},
+        "CHECKOUT__TOKEN: holds a secret",
+    ),
+    "a public key as a secret": (
+        {
+            "SOURCES__SHOP__PROFILE": "stripe",
+            "SOURCES__SHOP__SECRETS": "whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=",
+        },
+        "SHOP__SECRETS: source shop: secret 1 of 1 is one half of a key pair",
+    ),
+    "a path for a secret": (
+        lambda at: {"SOURCES__SHOP__SECRETS": write(at / "secrets-of-the-shop", SECRET)},
+        "write it to TALLYHOOK_SOURCES__SHOP__SECRETS_FILE",
+    ),
+    "a sandbox secret in live": (
+        {"SOURCES__SHOP__SECRETS": "whsec_test_" + OTHER[6:]},
+        "a sandbox secret in environment live",
+    ),
+    "a live secret in the sandbox": (
+        {"ENVIRONMENT": "sandbox", "SOURCES__SHOP__SECRETS": "whsec_live_" + OTHER[6:]},
+        "a live secret in environment sandbox",
+    ),
+    "the other environment's token": (
+        {"CHECKOUT__BASE_URL": "https://pay.example", "CHECKOUT__TOKEN": "sk_test_" + OTHER},
+        "CHECKOUT__TOKEN: holds a sandbox secret",
+    ),
+    "the service's sandbox in live": (
+        {"CHECKOUT__BASE_URL": "https://api-sandbox.pay.example", "CHECKOUT__TOKEN": TOKEN},
+        "a host for trying out",
+    ),
+    "plain http": (
+        {"CHECKOUT__BASE_URL": "http://pay.example", "CHECKOUT__TOKEN": TOKEN},
+        "BASE_URL: sends the token unencrypted",
+    ),
+    "a password in the address": (
+        {"CHECKOUT__BASE_URL": "https://u:p@pay.example", "CHECKOUT__TOKEN": TOKEN},
+        "BASE_URL: must be a URL without user",
+    ),
+    "everyone is a proxy": ({"FORWARDED_ALLOW_IPS": "*"}, "any sender choose its address"),
+    "half the world is a proxy": ({"FORWARDED_ALLOW_IPS": "128.0.0.0/1"}, "any sender choose"),
+    "debugging": ({"LOG_LEVEL": "debug"}, "LOG_LEVEL: is for trying out"),
+    "no assertions": ({"PYTHONOPTIMIZE": "1"}, "PYTHONOPTIMIZE: turns off"),
+    "development mode": ({"PYTHONDEVMODE": "1"}, "PYTHONDEVMODE: is for trying out"),
+    "a body without end": ({"MAX_BODY_BYTES": "99999999999"}, "MAX_BODY_BYTES: must be"),
+    "no body at all": ({"MAX_BODY_BYTES": "0"}, "MAX_BODY_BYTES: must be"),
+    "a body beyond all bodies": (
+        {"MAX_BODY_BYTES": "1048576", "MAX_BODIES_BYTES": "1024"},
+        "must not be more than TALLYHOOK_MAX_BODIES_BYTES",
+    ),
+    "no deadline": ({"RECEIVE_DEADLINE_S": "0"}, "RECEIVE_DEADLINE_S: must be"),
+    "a future without end": ({"FUTURE_TOLERANCE_S": "999999"}, "FUTURE_TOLERANCE_S: must be"),
+    "connections without end": ({"MAX_CONNECTIONS": "1000000"}, "MAX_CONNECTIONS: must be"),
+    "one address takes all": (
+        {"MAX_CONNECTIONS_PER_ADDRESS": "500", "MAX_CONNECTIONS": "400"},
+        "must not be more than TALLYHOOK_MAX_CONNECTIONS",
+    ),
+    "a batch beyond the queue": (
+        {"INBOX_BATCH": "9", "INBOX_QUEUE": "8"},
+        "must not be more than TALLYHOOK_INBOX_QUEUE",
+    ),
+    "a misspelt setting": ({"ENVIROMENT": "live"}, "the nearest one is TALLYHOOK_ENVIRONMENT"),
+    "no file of settings": ({"CONFIG": "/nowhere/at/all"}, "CONFIG: names no file that is there"),
+    "a folder of settings": (lambda at: {"CONFIG": str(at)}, "CONFIG: names no file"),
+    "settings that are no text": (
+        lambda at: {"CONFIG": str(binary(at / "settings.env"))},
+        "CONFIG: names a file that is not UTF-8 text",
+    ),
+    "settings that others change": (
+        lambda at: {"CONFIG": write(at / "settings.env", "TALLYHOOK_GRACE_S=7\n", 0o666)},
+        "CONFIG: names a file that others may change",
+    ),
+    "secrets that everyone reads": (
+        lambda at: secrets_file(at / "secrets", 0o644),
+        "SHOP__SECRETS_FILE: names a file of secrets that everyone may use (mode 644)",
+    ),
+    "secrets in an open folder": (
+        lambda at: secrets_file(folder(at / "open", 0o777) / "secrets", 0o600),
+        "SHOP__SECRETS_FILE: names a file in a folder that others may write to",
+    ),
+    "a database in memory": ({"DATABASE_URL": "sqlite+aiosqlite:///:memory:"}, "must be a file"),
+    "a database without locks": (
+        {"DATABASE_URL": "sqlite+aiosqlite:////srv/t.db?nolock=1"},
+        "what follows a question mark can turn off locks",
+    ),
+    "another database": ({"DATABASE_URL": "mysql://h/d"}, "DATABASE_URL: must begin with sqlite"),
+    "a folder as a database": (
+        lambda at: {"DATABASE_URL": f"sqlite+aiosqlite:///{at}"},
+        "names something that is no file",
+    ),
+    "a device as a database": (
+        {"DATABASE_URL": "sqlite+aiosqlite:////dev/null"},
+        "names something that is no file",
+    ),
+    "a database that everyone reads": (
+        lambda at: database(at / "t.db", 0o644),
+        "names a database that everyone may use (mode 644); chmod 600 it",
+    ),
+    "a database in an open folder": (
+        lambda at: database(folder(at / "open", 0o777) / "t.db"),
+        "names a database in a folder that others may write to (mode 777)",
+    ),
+    "the other environment's database": (
+        lambda at: stamped(at / "t.db", "sandbox"),
+        "ENVIRONMENT: this database belongs to sandbox",
+    ),
+    "a database somebody serves": (
+        lambda at: is_served(at / "t.db"),
+        "DATABASE_URL: another process already serves",
+    ),
+    "a profile that verifies nothing": (
+        lambda at: unsigned(at / "own.toml"),
+        'say confirm = "fetch_back"',
+    ),
+    "a profile that takes old deliveries": (
+        lambda at: profile(at / "own.toml", "past_s = 300", "past_s = 604800"),
+        "SHOP__PROFILE: takes deliveries signed more than an hour",
+    ),
+    "no profile of that name": ({"SOURCES__SHOP__PROFILE": "nobodys"}, "SHOP__PROFILE: there is"),
+}
+"""What is given beside a sound configuration of live, and what must be said of it."""
+
+
+def binary(path: Path) -> Path:
+    """A file of bytes that are no text."""
+    path.write_bytes(b"\xff\xfe\x00")
+    return path
+
+
+def secrets_file(path: Path, mode: int) -> Given:
+    """The shop's secrets from a file."""
+    return {"SOURCES__SHOP__SECRETS_FILE": write(path, SECRET, mode)}
+
+
+def environment(at: Path, given: Given) -> Given:
+    """A sound configuration of live, with what is given in its place."""
+    own = folder(at / "own", 0o700)
+    sound = {
+        "ENVIRONMENT": "live",
+        "DATABASE_URL": f"sqlite+aiosqlite:///{own}/t.db",
+        "SOURCES__SHOP__SECRETS": SECRET,
+    }
+    if "SOURCES__SHOP__SECRETS_FILE" in given:
+        del sound["SOURCES__SHOP__SECRETS"]
+    together = {**sound, **given}
+    return {
+        name if name.startswith("PYTHON") else f"TALLYHOOK_{name}": value
+        for name, value in together.items()
+    }
+
+
+@pytest.fixture(autouse=True)
+def a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the tests run, their folder counts as being on a local disk."""
+    table = tmp_path / "mounts"
+    table.write_text("/dev/vda / ext4 rw 0 0\n")
+    monkeypatch.setattr(places, "MOUNTS", table)
+
+
+def serve_refuses(
+    variables: Given, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """The one line that `serve` ends with, exit code 3."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert run(["serve", "--port", "0"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1, err
+    return err
+
+
+IN_PROCESS = [name for name, (given, _) in DANGERS.items() if "PYTHON" not in str(given)]
+
+
+@pytest.mark.parametrize("name", IN_PROCESS)
+def test_serve_refuses_it_with_one_line(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit code 3, the variable's name, what would be right, and no secret."""
+    danger, sentence = DANGERS[name]
+    given = danger if isinstance(danger, dict) else danger(tmp_path)
+    line = serve_refuses(environment(tmp_path, given), monkeypatch, capsys)
+    assert line.startswith("TALLYHOOK_")
+    assert sentence in line
+    secrets = [v for k, v in given.items() if k.endswith(("SECRETS", "TOKEN")) and len(v) > 3]
+    assert not any(part in line for value in secrets for part in value.split(","))
+
+
+def test_everything_wrong_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Values, profiles, secrets as profiles read them, and credentials: one line of each."""
+    given = {
+        "GRACE_S": "soon",
+        "SOURCES__SHOP__SECRETS": "whsec_" + "not*base64" * 4,
+        "SOURCES__TILL__PROFILE": "strip",
+        "SOURCES__TILL__SECRETS": OTHER,
+        "SOURCES__SHORT__SECRETS": "short",
+        "SOURCES__MOMO__PROFILE": "flutterwave_v3",
+        "SOURCES__MOMO__SECRETS": TOKEN + OTHER,
+    }
+    for name, value in environment(tmp_path, given).items():
+        monkeypatch.setenv(name, value)
+    assert run(["serve", "--port", "0"]) == 3
+    told = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert sorted(told) == [
+        "TALLYHOOK_GRACE_S",
+        "TALLYHOOK_SOURCES__MOMO__CREDENTIALS",
+        "TALLYHOOK_SOURCES__SHOP__SECRETS",
+        "TALLYHOOK_SOURCES__SHORT__SECRETS",
+        "TALLYHOOK_SOURCES__TILL__PROFILE",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["no assertions", "development mode", "a default secret"])
+def test_a_process_of_its_own_refuses_too(name: str, tmp_path: Path) -> None:
+    """The same as a person meets it; what the interpreter is told can only be tried so."""
+    given, sentence = DANGERS[name]
+    assert isinstance(given, dict)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "app", "serve", "--port", "0"],
+        env=os.environ | environment(tmp_path, given),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    lines = [line for line in done.stderr.splitlines() if "lies on" not in line]
+    assert (done.returncode, len(lines)) == (3, 1), done.stderr
+    assert sentence in lines[0]
+
+
+def test_there_are_more_than_thirty_and_the_simulators_secret_is_the_simulators() -> None:
+    assert len(DANGERS) >= 40
+    assert SIMULATOR_SECRET == SANDBOX_SECRET
+
+
+@pytest.mark.slow
+def test_what_the_service_makes_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database and its folder are made so that the next start in live does not refuse them."""
+    path = tmp_path / "new" / "t.db"
+    stamped(path, "live")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_network_of_proxies_is_written_as_the_server_reads_it() -> None:
+    """A network with host bits set would otherwise match nobody, in silence."""
+    assert networks("10.1.2.3/8,192.168.1.7,fd00::1/64") == (
+        "10.0.0.0/8", "192.168.1.7", "fd00::/64",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_what_is_shipped_serves_live(name: str, tmp_path: Path) -> None:
+    """No profile of our own is among the dangers; only its secrets and credentials are awaited."""
+    given = environment(tmp_path, {"SOURCES__SHOP__PROFILE": name})
+    settings = load_settings(given)
+    assert settings.environment == "live"
+    told = problems_of_sources(settings)
+    assert [each for each in told if "__PROFILE:" in each] == []

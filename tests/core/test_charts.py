@@ -1,0 +1,72 @@
+"""Charts: the numbers in them, the words around them, and nothing that a page could run."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+from app.core.pages.charts import Series, bars, nice_top, stacked
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(made: str, tag: str) -> list[Any]:
+    """The elements of a kind, outside the definitions."""
+    root = ET.fromstring(made)
+    root.remove(root.find(f"{SVG}defs"))  # type: ignore[arg-type]
+    return list(root.iter(f"{SVG}{tag}"))
+
+
+def test_bars_are_as_high_as_their_values() -> None:
+    made = bars("b", title="T", about="A", labels=["x", "y", "z"], values=[40, 0, 10])
+    heights = [float(bar.get("height")) for bar in drawn(made, "rect")]
+    assert heights == [168, 42]
+    texts = [text.text for text in drawn(made, "text")]
+    assert texts == ["0", "10", "20", "30", "40", "x", "y", "z", "40", "0", "10"]
+
+
+def test_parts_stand_on_each_other_in_their_own_patterns() -> None:
+    series = [Series("one", [10, 5]), Series("two", [30, 0])]
+    made = stacked("s", title="T", about="A", labels=["x", "y"], series=series)
+    parts = drawn(made, "rect")
+    assert [(p.get("y"), p.get("height"), p.get("fill")) for p in parts[:3]] == [
+        ("154", "42", "#2f4b6e"),
+        ("175", "21", "#2f4b6e"),
+        ("28", "126", "url(#s-hatched)"),
+    ]
+    assert made.count("<pattern ") == 1
+
+
+def test_words_are_escaped_and_the_same_numbers_give_the_same_text() -> None:
+    words = {"title": "<b>", "about": '"&', "labels": ["<script>"], "values": [1]}
+    made = bars("b", **words)  # type: ignore[arg-type]
+    assert "<script" not in made
+    assert "<b>" not in made
+    assert made == bars("b", **words)  # type: ignore[arg-type]
+    assert 'aria-labelledby="b-title b-about"' in made
+
+
+def test_labels_are_thinned_where_they_would_run_together() -> None:
+    made = bars("b", title="T", about="A", labels=[str(n) for n in range(90)], values=[1] * 90)
+    assert len(drawn(made, "text")) == 5 + 12
+
+
+def test_a_chart_of_nothing_is_an_empty_axis() -> None:
+    assert not drawn(bars("b", title="T", about="A", labels=[], values=[]), "rect")
+
+
+@pytest.mark.parametrize(
+    ("highest", "top"), [(0, 4), (4, 4), (5, 6), (11, 20), (21, 40), (99, 100), (1_234, 2_000)]
+)
+def test_the_axis_ends_at_a_round_number(highest: int, top: int) -> None:
+    assert nice_top(highest) == top
+    assert top % 2 == 0
+
+
+def test_series_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="a value for every label"):
+        stacked("s", title="", about="", labels=["x"], series=[Series("one", [1, 2])])
+    with pytest.raises(ValueError, match="at most 4"):
+        stacked("s", title="", about="", labels=[], series=[Series("", [])] * 5)

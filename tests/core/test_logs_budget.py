@@ -1,0 +1,108 @@
+"""So many lines a minute, one that says how many were left out, and every error."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from app.core import logs_budget
+from app.core.logs import Line, configure_logging, tell_left_out
+
+
+class Clock:
+    """Seconds that stand still until they are moved."""
+
+    now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """The clock of budgets made from now on; loggers are put back afterwards."""
+    root = logging.getLogger()
+    kept = root.handlers[:], root.level
+    standing = Clock()
+    monkeypatch.setattr(logs_budget.Budget.__init__, "__defaults__", (standing,))
+    yield standing
+    root.handlers[:], root.level = kept
+    configure_logging()
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+def limited(lines: int, *, form: Any = "json") -> io.StringIO:
+    """Lines go to memory, so many in a minute."""
+    stream = io.StringIO()
+    configure_logging(format=form, stream=stream, lines_per_minute=lines)
+    return stream
+
+
+def events(stream: io.StringIO) -> Counter[str]:
+    """How often each event was written."""
+    return Counter(json.loads(line)["event"] for line in stream.getvalue().splitlines())
+
+
+def test_lines_beyond_the_budget_are_counted_and_told_of_once(clock: Clock) -> None:
+    stream, log, line = limited(100), structlog.get_logger(), Line("delivery", "source")
+    for _ in range(150):
+        log.info("one")
+        line("shop")
+        log.warning("two")
+    assert events(stream) == {"one": 34, "delivery": 33, "two": 33}
+    tell_left_out()
+    assert sum(events(stream).values()) == 100
+    clock.now += 60
+    tell_left_out()
+    tell_left_out()
+    told = [json.loads(each) for each in stream.getvalue().splitlines()[100:]]
+    assert [(each["event"], each["count"]) for each in told] == [("log lines left out", 350)]
+    log.info("one")
+    assert events(stream)["one"] == 35
+
+
+def test_errors_are_always_written_and_use_nothing_up(clock: Clock) -> None:
+    stream, log = limited(100), structlog.get_logger()
+    for _ in range(500):
+        log.error("broken")
+        log.info("one")
+        logging.getLogger("uvicorn.error").error("their own")
+        logging.getLogger("uvicorn.error").warning("their warning")
+    found = events(stream)
+    assert (found["broken"], found["their own"]) == (500, 500)
+    assert found["one"] + found["their warning"] == 100
+
+
+def test_the_next_line_tells_of_those_left_out(clock: Clock) -> None:
+    stream, log = limited(100), structlog.get_logger()
+    for _ in range(120):
+        log.info("one")
+    clock.now += 61
+    log.info("two")
+    said = [json.loads(each)["event"] for each in stream.getvalue().splitlines()[100:]]
+    assert said == ["log lines left out", "two"]
+
+
+def test_at_the_end_it_is_told_at_once(clock: Clock) -> None:
+    stream, log = limited(100, form="console"), structlog.get_logger()
+    for _ in range(107):
+        log.info("one")
+    tell_left_out(at_once=True)
+    assert stream.getvalue().splitlines()[-1].endswith("log lines left out count=7")
+
+
+def test_a_minute_with_room_left_takes_nothing_from_the_next(clock: Clock) -> None:
+    stream, log = limited(100), structlog.get_logger()
+    for _ in range(10):
+        for _ in range(90):
+            log.info("one")
+        clock.now += 60
+    assert events(stream) == {"one": 900}

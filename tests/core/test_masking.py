@@ -1,0 +1,105 @@
+"""What is masked can be told apart and not called."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.core.masking import (
+    Masking,
+    looks_like_a_phone,
+    masked_name,
+    masked_phone,
+    written_pattern,
+)
+
+NUMBER = "254712345678"
+
+
+@pytest.mark.parametrize(
+    ("digits", "shown"),
+    [
+        ("254700000001", "+254 ••• ••• •01"),
+        ("12125551234", "+121 ••• ••• 34"),
+        ("29012345", "+2 ••• ••45"),
+    ],
+)
+def test_a_phone_number_keeps_its_last_two_digits(digits: str, shown: str) -> None:
+    assert masked_phone(digits) == shown
+
+
+@pytest.mark.parametrize("length", range(8, 16))
+def test_at_least_five_digits_of_every_number_are_hidden(length: int) -> None:
+    assert masked_phone("1234567890123456"[:length]).count("•") >= 5
+
+
+def test_a_name_keeps_its_first_letter_and_not_its_length() -> None:
+    assert [masked_name(each) for each in ("Jo", " Wanjiku Kamau ", "")] == ["J•••", "W•••", ""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["254712345678", "+254 712 345 678", "0712-345678", "+254 (712) 345.678", "tel:254712345678;"],
+)
+def test_a_number_is_found_however_it_is_written(text: str) -> None:
+    masking = Masking([NUMBER])
+    assert masking.touches(text)
+    assert "345" not in masking.text(text)
+    assert "+254 ••• ••• •78" in masking.text(text)
+
+
+def test_other_numbers_are_left_alone() -> None:
+    text = "evt_254712345679 of 2026-11-20, 1500.00 KES"
+    assert Masking([NUMBER]).text(text) == text
+
+
+def test_of_a_body_everything_personal_is_masked_and_the_money_is_not() -> None:
+    body = {
+        "event": {"name": "payment.succeeded", "id": "evt_1", "amount": 150000, "test": True},
+        "customer": {"phone": 254712345678, "first_name": "Wanjiku", "email": "w@example.org"},
+        "narration": ["from 0712 345 678"],
+        "msisdn": "0722-000-111",
+    }
+    assert Masking([NUMBER]).value(body) == {
+        "event": {"name": "p•••", "id": "evt_1", "amount": 150000, "test": True},
+        "customer": {"phone": "+254 ••• ••• •78", "first_name": "W•••", "email": "w•••"},
+        "narration": ["from +254 ••• ••• •78"],
+        "msisdn": "•••11",
+    }
+
+
+def test_what_hides_does_not_show_what_it_hides() -> None:
+    assert "712" not in repr(Masking([NUMBER]))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("254712345678", True),
+        ('{"msisdn":254712345678}', True),
+        ("7 254712345678", True),
+        ("+254 712-345 678,", True),
+        ("call 0712 345 678", True),
+        ("(0)712345678", True),
+        ("1254712345678", False),
+        ("2547123456781", False),
+        ("12345678", False),
+        ("+1 254 712 345 678", False),
+        ("712345678", False),
+    ],
+)
+def test_what_is_erased_by_is_the_very_number(text: str, found: bool) -> None:
+    assert (written_pattern(NUMBER).search(text) is not None) is found
+
+
+@pytest.mark.parametrize(
+    ("text", "does"),
+    [
+        ("asked at +254 712 345 678", True),
+        ("0712-345-678 called", True),
+        ("ticket 20261120-0012345678", False),
+        ("order 00012", False),
+        ("on 2026-11-20 at 10:00", False),
+    ],
+)
+def test_a_text_is_told_that_seems_to_hold_a_number(text: str, does: bool) -> None:
+    assert looks_like_a_phone(text) is does

@@ -1,0 +1,1 @@
+"""The contract of every database, and what is SQLite's alone."""

@@ -1,0 +1,256 @@
+"""Short ways to put evidence into a store and to look at what it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.clock import SetClock
+from app.core.reading_result import Reading, Unreadable
+from app.database.tables import ONLY, metadata
+from app.evidence.keys import EvidenceKey
+from app.evidence.seal import Signer, seal_all
+from app.orders.history_store import gather, scan
+from app.receiving.append_store import Arrival, Ready
+from app.receiving.context import Desk
+from app.receiving.framing import Received
+from app.receiving.refusal_store import Rejection
+from app.receiving.store import Store, StoreSettings, open_store
+from reconcile.ledger.events import Event
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import Record
+from tests.database.made import put_new
+from tests.reconcile.build import T, seconds
+
+_numbers = count()
+_arrived: dict[str, Event] = {}
+
+
+def said(event_id: str, claim: str = "pending", **fields: Any) -> Event:
+    """An event whose digest follows from all that it says, as a body's does."""
+    digest = hashlib.sha256(repr((event_id, claim, sorted(fields.items()))).encode()).hexdigest()
+    content = {"source": "shop", "kind": f"payment.{claim}", "occurred_at": T, **fields}
+    return Event(event_id=event_id, claim=claim, digest=digest, **content)
+
+
+def arrival(event: Event | None, *, at: int = 0, **fields: Any) -> Arrival:
+    """A delivery of the event, `at` seconds after T. Ids rise in the order of the calls."""
+    number = next(_numbers)
+    body = (event.digest if event is not None else f"unreadable {number}").encode()
+    if event is not None:
+        _arrived[hashlib.sha256(body).hexdigest()] = event
+    content: dict[str, Any] = {
+        "delivery_id": f"dlv_{number:08}",
+        "received_at": seconds(at),
+        "source": "shop" if event is None else event.source,
+        "digest": hashlib.sha256(body).hexdigest() if event is None else event.digest,
+        "headers": "webhook-id: x",
+        "body": body,
+        "event": event,
+        "problem": None if event is not None else "the body is not JSON",
+    }
+    return Arrival(**{**content, **fields})
+
+
+def session_opened(
+    order: str, session: str, *, at: int = 0, record_id: str | None = None
+) -> Record:
+    """The record of a session that was opened for an order."""
+    return Record(
+        record_id=record_id or f"rec_{order}_{session}",
+        recorded_at=seconds(at),
+        kind="session_opened",
+        order=order,
+        at=seconds(at),
+        source="shop",
+        key=session,
+        session=session,
+    )
+
+
+def reference_named(
+    order: str, *, payment: str | None = None, session: str | None = None, source: str = "shop"
+) -> Record:
+    """The record of a payment or session that the shop names as its order's."""
+    return Record(
+        record_id=f"rec_{order}_{payment}_{session}",
+        recorded_at=seconds(0),
+        kind="reference_named",
+        order=order,
+        at=seconds(0),
+        source=source,
+        payment=payment,
+        session=session,
+    )
+
+
+class Remembering:
+    """A source that reads an arrival as the event it was made of."""
+
+    asks = True
+    private_query = False
+
+    def read(self, body: bytes, *, digest: str, **request: object) -> Reading:
+        """The event that has this body."""
+        if digest not in _arrived:
+            raise Unreadable("the body is not JSON")
+        return Reading(events=(_arrived[digest],), environment=None)
+
+
+SOURCES: Any = {"shop": Remembering(), "other": Remembering()}
+
+
+def rejection(*, body: bytes = b"{}", headers: str = "a: b") -> Rejection:
+    """A refused arrival; ids rise in the order of the calls."""
+    return Rejection(
+        delivery_id=f"dlv_{next(_numbers):08}",
+        received_at=T,
+        source="shop",
+        verdict="signature_mismatch",
+        digest="0" * 64,
+        size=len(body),
+        headers=headers,
+        body=body,
+        problem="not genuine",
+    )
+
+
+async def keep(store: Store, *items: Arrival | Rejection) -> list[str]:
+    """Append the items together, as a reader of the inbox does. Returns the verdicts; `stored` for
+    a rejection."""
+    arrivals = [item for item in items if isinstance(item, Arrival)]
+    rejections = [item for item in items if isinstance(item, Rejection)]
+    told = iter(await store.append([Ready(None, arrivals, rejections)]))
+    return [next(told)[1] if isinstance(item, Arrival) else "stored" for item in items]
+
+
+def received(item: Arrival) -> Received:
+    """The request that an arrival would have been read from."""
+    return Received(
+        delivery_id=item.delivery_id,
+        received_at=item.received_at,
+        source=item.source,
+        headers=item.headers,
+        body=item.body,
+    )
+
+
+async def submit(store: Store, item: Arrival | Rejection) -> str:
+    """Hand an item to the running journal, as the door does. It is in the inbox then."""
+    await store.journal.submit(item if isinstance(item, Rejection) else received(item))
+    return "accepted"
+
+
+@asynccontextmanager
+async def opened(url: str, **settings: Any) -> AsyncIterator[Store]:
+    """A serving store with its journal at work. A file that is not there begins as a copy of an
+    empty database: to run every migration takes longer than most tests."""
+    scheme, _, path = url.partition(":///")
+    if scheme.startswith("sqlite"):
+        put_new(Path(path))
+    values = {"environment": "sandbox", **settings}
+    async with open_store(StoreSettings(url=url, **values)) as store:
+        journal = asyncio.create_task(store.journal.run())
+        try:
+            yield store
+        finally:
+            store.journal.close()
+            await journal
+
+
+SIGNER = Signer(
+    origin="tallyhook.sandbox/test",
+    key=EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"only for these tests, 32 bytes!!")),
+)
+"""Who signs what `seal` seals."""
+
+
+async def seal(store: Store) -> int:
+    """Seal all that waits, and say how many rows that were."""
+    return await seal_all(desk(store), SIGNER)
+
+
+def desk(store: Store, *, at: int = 0) -> Desk:
+    """A desk whose clock stands `at` seconds after T."""
+    return Desk(store=store, policy=Policy(), clock=SetClock(seconds(at)))
+
+
+async def rows(store: Store, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+    """What a query finds."""
+    async with store.reading() as connection:
+        return [tuple(row) for row in await connection.execute(text(sql), values)]
+
+
+async def tamper(store: Store, table: str, sql: str) -> None:
+    """Change rows of a table behind everyone's back, as one who owns the database can."""
+    async with store.writing() as connection:
+        if connection.dialect.name == "sqlite":
+            kept = (
+                f"SELECT name, sql FROM sqlite_master WHERE type='trigger' AND tbl_name='{table}'"
+            )
+            triggers = [tuple(row) for row in await connection.exec_driver_sql(kept)]
+            before = [f"DROP TRIGGER {name}" for name, _ in triggers]
+            after = [made for _, made in triggers]
+        else:
+            before, after = (
+                [f"ALTER TABLE {table} {switched} TRIGGER USER"]
+                for switched in ("DISABLE", "ENABLE")
+            )
+        for each in (*before, sql, *after):
+            await connection.exec_driver_sql(each)
+
+
+async def dump(store: Store, *tables: str, leave_out: Sequence[str] = ()) -> dict[str, list[Any]]:
+    """Whole tables, in an order that does not depend on how they were written.
+
+    leave_out  columns, as `column` of every table or `table.column`
+    """
+    found = {}
+    for name in tables:
+        columns = [
+            c.name for c in metadata.tables[name].columns if not {c.name, str(c)} & set(leave_out)
+        ]
+        names = ", ".join(f'"{column}"' for column in columns)
+        found[name] = sorted(await rows(store, f"SELECT {names} FROM {name}"), key=repr)
+    return found
+
+
+async def histories(store: Store, orders: Iterable[str]) -> dict[str, History]:
+    """What `gather` finds of the orders."""
+    async with store.reading() as connection:
+        return await gather(connection, orders)
+
+
+async def all_histories(connection: AsyncConnection) -> dict[str, History]:
+    """What `scan` finds; it must come to each order once, in key order."""
+    found = [history async for part in scan(connection) for history in part]
+    names = [history.order for history in found]
+    assert names == sorted(set(names))
+    return {history.order: history for history in found}
+
+
+def events_in(history: History) -> set[tuple[str, str, str]]:
+    """The events of a history, whichever delivery brought each."""
+    return {delivery.event.key for delivery in history.deliveries}
+
+
+def differences(plain: Connection) -> list[Any]:
+    """How the database differs from what the tables say it should be on its dialect."""
+
+    def is_meant(thing: Any, *_: Any) -> bool:
+        return bool(thing.info.get(ONLY, plain.dialect.name) == plain.dialect.name)
+
+    context = MigrationContext.configure(plain, opts={"include_object": is_meant})
+    return list(compare_metadata(context, metadata))

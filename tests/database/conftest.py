@@ -1,0 +1,17 @@
+"""The store that the contract's tests share: each test has a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.receiving.store import Store
+from tests.database.builders import opened
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    """A serving store on the subclass's database."""
+    async with opened(url) as store:
+        yield store

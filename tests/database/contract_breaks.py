@@ -1,0 +1,366 @@
+"""What every database must do with runs and breaks: identity, turns, evidence, deeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from app.access.audit_store import deeds
+from app.access.operators import register_operator
+from app.core.errors import UsageError
+from app.finance.break_acts import (
+    accept_break,
+    assign_break,
+    comment_break,
+)
+from app.finance.break_store import steps_of
+from app.finance.late_money import late_document, late_items, settle_late
+from app.finance.ledger_lines import refresh_takings
+from app.finance.match_rules import save_rules
+from app.finance.read_breaks import SeenBreak, breaks_of_run, living_breaks, one_break
+from app.finance.reconcile_period import finish
+from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
+from app.receiving.store import Store
+from reconcile.matching.breaks import Break, Candidate
+from reconcile.matching.control import Control
+from reconcile.matching.control_text import control_text
+from reconcile.money import Money
+from tests.database.builders import arrival, desk, keep, rows, said
+from tests.database.contract_ledgers import paid, quiet
+from tests.reconcile.build import T, seconds
+
+KES = Money(minor=150_000, currency="KES")
+KEYS = {
+    "runs": "number",
+    "breaks": "id",
+    "break_versions": "version",
+    "break_seen": "run",
+    "break_turns": "run",
+    "break_deeds": "number",
+}
+"""A column of each table."""
+
+
+def missing(order: str, *, minor: int = 150_000, lines: Sequence[str] = ()) -> Break:
+    """The book says paid, and no money came."""
+    money = Money(minor=minor, currency="KES")
+    return Break(
+        cause="book_paid_not_received",
+        order=order,
+        payment=None,
+        subject=f"bok_{order}",
+        money=money,
+        since=T,
+        cites=(f"bok_{order}.1",),
+        candidates=tuple(
+            Candidate(line=line, reference=line, money=money, apart="reference") for line in lines
+        ),
+    )
+
+
+def late(order: str, why: str = "given_up") -> Break:
+    """Money came after the shop had canceled."""
+    return Break(
+        cause="late_money",
+        order=order,
+        payment="p",
+        subject=None,
+        money=KES,
+        since=T,
+        cites=("e",),
+        facts=(("captured", KES), ("why", why)),
+    )
+
+
+async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: int = 0) -> int:
+    """A run that saw these breaks."""
+    async with store.writing() as connection:
+        number = await take_run_number(connection)
+    async with store.writing() as connection:
+        await save_seen(connection, found, number=number, as_of=seconds(at))
+    done = finished(number, at=at, lived=lived, rules=rules, breaks=len(found))
+    await finish(desk(store, at=at), done)
+    return number
+
+
+def finished(number: int, *, at: int, lived: bool = True, rules: int = 0, breaks: int = 1) -> Run:
+    """A run as of `at` seconds after T."""
+    return Run(
+        number=number,
+        at=seconds(at),
+        as_of=seconds(at),
+        since=None,
+        until=None,
+        rules=rules or None,
+        lived=lived,
+        breaks=breaks,
+        ties=True,
+        result=control_text(Control(as_of=seconds(at))),
+    )
+
+
+async def living(store: Store) -> dict[str, str]:
+    """Order to state of every break that lives."""
+    found = [each async for part in living_breaks(desk(store)) for each in part]
+    return {str(each.seen.order): each.life.state for each in found}
+
+
+async def saw(store: Store, number: int) -> list[Break]:
+    """What a run saw."""
+    return [each.seen async for part in breaks_of_run(desk(store), number) for each in part]
+
+
+async def turns(store: Store, found: Break) -> list[str]:
+    """What runs did to it."""
+    one = await one_break(desk(store), found.identity)
+    return [step.kind for step in one.steps if step.by is None]
+
+
+async def show(store: Store, found: Break) -> SeenBreak:
+    """One break."""
+    return await one_break(desk(store), found.identity)
+
+
+class BreakContract:
+    """Breaks keep their identity, and everything that happened to them. A subclass gives `url`."""
+
+    async def test_a_break_lives_from_run_to_run(self, store: Store) -> None:
+        """It opens once, stands while it is seen, closes when it is not, and reopens with its
+        history; a look touches none of it."""
+        await run(store, missing("A"), missing("B"), at=1)
+        await run(store, missing("A"), missing("B"), at=2)
+        await run(store, missing("A"), missing("C"), at=3)
+        await run(store, missing("D"), at=4, lived=False)
+        assert await living(store) == {"A": "open", "B": "closed", "C": "open"}
+        await run(store, missing("B"), missing("C", minor=7), at=5)
+        assert await living(store) == {"A": "closed", "B": "open", "C": "open"}
+        assert await turns(store, missing("A")) == ["opened", "closed"]
+        assert await turns(store, missing("B")) == ["opened", "closed", "reopened"]
+        assert await turns(store, missing("C")) == ["opened", "changed"]
+        assert (await show(store, missing("C"))).seen.money.minor == 7
+
+    async def test_a_break_without_a_date_ages_from_when_it_was_seen_first(
+        self, store: Store
+    ) -> None:
+        """Each run dates it anew; that makes it no other break, and no younger one."""
+        for at in (1, 2, 3):
+            await run(store, replace(missing("A"), since=seconds(at)), at=at)
+        await run(store, replace(missing("A", minor=7), since=seconds(4)), at=4)
+        assert await turns(store, missing("A")) == ["opened", "changed"]
+        async with store.reading() as connection:
+            (first,) = [seen for _, seen in await seen_by(connection, 3)]
+        assert first.since == seconds(1)
+
+    async def test_every_run_can_be_shown_as_it_was(self, store: Store) -> None:
+        """A later run with other money changes nothing of what an earlier one saw, and runs that
+        see the same share one version."""
+        first = await run(store, missing("A"), at=1)
+        await run(store, missing("A"), at=2)
+        third = await run(store, missing("A", minor=7), late("A"), at=3)
+        both = [missing("A", minor=7), late("A")]
+        assert await saw(store, first) == [missing("A")]
+        assert sorted(await saw(store, third), key=lambda each: each.cause) == both
+        versions = await rows(store, "SELECT break_id, version FROM break_versions")
+        assert len(versions) == 3
+
+    async def test_a_run_that_another_overtook_gives_life_to_nothing(self, store: Store) -> None:
+        """It saw what the later one no longer did, and no run would ever close that; what only
+        looked is kept, for it moves no lives."""
+        async with store.writing() as connection:
+            early = [await take_run_number(connection) for _ in range(2)]
+            for number in early:
+                await save_seen(connection, [missing("A")], number=number, as_of=seconds(1))
+        await run(store, at=2)
+        with pytest.raises(UsageError, match="another run finished"):
+            await finish(desk(store, at=3), finished(early[0], at=1))
+        await finish(desk(store, at=3), finished(early[1], at=1, lived=False))
+        assert (await living(store), await saw(store, early[1])) == ({}, [missing("A")])
+
+    async def test_what_a_refused_run_closed_hides_nothing(self, store: Store) -> None:
+        """It began later than the one that overtook it, and was at its end already."""
+        await run(store, missing("A"), at=1)
+        async with store.writing() as connection:
+            early, late_one = [await take_run_number(connection) for _ in range(2)]
+            await save_closed(connection, [(missing("A").identity, 1, ["evt"])], number=late_one)
+            await save_seen(connection, [missing("A", minor=7)], number=early, as_of=seconds(2))
+        await finish(desk(store, at=3), finished(early, at=2))
+        found = await show(store, missing("A"))
+        assert (found.seen.money.minor, found.life.state) == (7, "open")
+
+    async def test_a_run_is_dated_when_it_is_seen(self, store: Store) -> None:
+        """So that what people did while it was at work stands before what it found."""
+        await run(store, missing("A"), at=1)
+        async with store.writing() as connection:
+            number = await take_run_number(connection)
+            await save_seen(connection, [missing("A", minor=7)], number=number, as_of=seconds(3))
+        name = missing("A").identity
+        await accept_break(desk(store, at=5), name, reason="small", by="ann", second=None)
+        await finish(desk(store, at=9), finished(number, at=3))
+        found = await show(store, missing("A"))
+        assert [(step.kind, step.at) for step in found.steps] == [
+            ("opened", seconds(1)),
+            ("accepted", seconds(5)),
+            ("changed", seconds(9)),
+        ]
+        assert found.life.state == "open"
+
+    async def test_what_a_killed_run_wrote_is_seen_by_nobody(self, store: Store) -> None:
+        """The next run is compared with the last one that finished."""
+        await run(store, missing("A"), at=1)
+        async with store.writing() as connection:
+            number = await take_run_number(connection)
+            await save_seen(connection, [missing("B")], number=number, as_of=seconds(2))
+        await run(store, missing("A"), missing("B"), at=3)
+        assert await turns(store, missing("A")) == ["opened"]
+        assert await turns(store, missing("B")) == ["opened"]
+
+    async def test_a_break_that_closes_cites_what_came_since(self, store: Store) -> None:
+        """Events of its order under any spelling, and new rules; not what came before, nor what
+        came of others."""
+        await keep(store, arrival(said("old", order="ord 1", payment="p"), at=1))
+        await run(store, missing("ORD-1"), missing("X"), at=2)
+        await keep(store, arrival(paid("ord 1"), at=3), arrival(paid("other"), at=3))
+        await refresh_takings(desk(store, at=4), progress=quiet)
+        await run(store, missing("X"), at=4)
+        closed = await show(store, missing("ORD-1"))
+        assert closed.life.closed_by == ("paid-ord 1",)
+        assert "paid-ord 1" in closed.life.because
+        await run(store, at=5, rules=1)
+        assert (await show(store, missing("X"))).life.closed_by == ("rules 1",)
+
+    async def test_deeds_are_only_added_and_stand_in_the_trail(self, store: Store) -> None:
+        """Assigned, commented, accepted: each with a name, a reason and the money of that hour."""
+        await run(store, missing("A"), at=1)
+        name, at = missing("A").identity, desk(store, at=2)
+        await assign_break(at, name, to="bob", by="ann")
+        await comment_break(at, name, note="asked the bank", by="ann")
+        assert await living(store) == {"A": "assigned"}
+        await accept_break(at, name, reason="small", by="ann", second=None)
+        assert await living(store) == {"A": "accepted"}
+        await run(store, missing("A", minor=7), at=3)
+        found = await show(store, missing("A"))
+        assert (found.life.state, found.life.assignee) == ("assigned", "bob")
+        assert [step.kind for step in found.steps] == [
+            "opened", "assigned", "commented", "accepted", "changed",
+        ]  # fmt: skip
+        async with store.reading() as connection:
+            earlier = await steps_of(connection, [name], as_of=seconds(1))
+            trail = await deeds(connection, limit=9, subject=name)
+        assert [(each.action, each.who, each.reason) for each in trail] == [
+            ("break_assigned", "ann", ""),
+            ("break_commented", "ann", "asked the bank"),
+            ("break_accepted", "ann", "small"),
+        ]
+        assert trail[-1].facts["amount"] == "1500.00"
+        assert [step.kind for step in earlier[name]] == ["opened"]
+
+    async def test_above_the_limit_two_operators_accept(self, store: Store) -> None:
+        """One alone is refused, the same one twice is refused, and so is one who may not."""
+        at = desk(store, at=2)
+        await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
+        await run(store, missing("A"), missing("B", minor=100_000), late("C"), at=1)
+        big, small = missing("A").identity, missing("B").identity
+        await accept_break(at, small, reason="at the limit", by="ann", second=None)
+        with pytest.raises(UsageError, match="both must be operators"):
+            await accept_break(at, big, reason="x", by="ann", second="bob")
+        for person, role in (("ann", "admin"), ("bob", "finance"), ("eve", "support")):
+            await register_operator(at, name=person, role=role, by="ann")  # type: ignore[arg-type]
+        for second, why in ((None, "a second says"), ("ann", "another one"), ("eve", "support")):
+            with pytest.raises(UsageError, match=why):
+                await accept_break(at, big, reason="x", by="ann", second=second)
+        assert await living(store) == {"A": "open", "B": "accepted", "C": "open"}
+        late_one = late("C").identity
+        for action in ("accept", "credit"):
+            with pytest.raises(UsageError, match="a second says"):
+                await settle_late(at, late_one, action=action, reason="kept", by="ann")
+        await settle_late(at, late_one, action="refund", reason="it goes back", by="ann")
+        await settle_late(at, late_one, action="credit", reason="x", by="ann", second="bob")
+        assert "ann and bob" in (await show(store, late("C"))).life.because
+        await accept_break(at, big, reason="x", by="ann", second="bob")
+        assert "ann and bob" in (await show(store, missing("A"))).life.because
+
+    async def test_what_nobody_knows_is_above_every_limit(self, store: Store) -> None:
+        """An unresolved order of which neither amount nor price was told, in whatever currency;
+        where no limit is set, it takes one."""
+        at = desk(store, at=2)
+        unknown = replace(missing("A", minor=0), cause="unresolved")
+        await run(store, unknown, replace(unknown, order="B"), at=1)
+        await accept_break(at, unknown.identity, reason="a gift", by="ann", second=None)
+        await save_rules(at, '[accept_alone_max]\nJPY = "5"\n', by="ann")
+        name = replace(unknown, order="B").identity
+        with pytest.raises(UsageError, match="is not known"):
+            await accept_break(at, name, reason="a gift", by="ann", second=None)
+
+    async def test_rules_with_a_limit_are_changed_by_two(self, store: Store) -> None:
+        """Whatever changes: a wide tolerance hides a difference as well as a high limit does. One
+        person sets the first limit."""
+        at = desk(store)
+        low, high = (f'[accept_alone_max]\nKES = "{n}.00"\n' for n in (10, 11))
+        for rules in ('book_margin = "1 day"\n', low):
+            await save_rules(at, rules, by="ann")
+        for rules in (high, "", 'book_margin = "2 days"\n' + low):
+            with pytest.raises(UsageError, match="a second says"):
+                await save_rules(at, rules, by="ann")
+        with pytest.raises(UsageError, match="one person may do alone: both must"):
+            await save_rules(at, high, by="ann", second="bob")
+        for person, role in (("ann", "admin"), ("bob", "finance"), ("eve", "support")):
+            await register_operator(at, name=person, role=role, by="ann")  # type: ignore[arg-type]
+        for second, why in (("ann", "another one"), ("eve", "support")):
+            with pytest.raises(UsageError, match=why):
+                await save_rules(at, high, by="ann", second=second)
+        assert (await save_rules(at, high, by="ann", second="bob")).number == 3
+        async with store.reading() as connection:
+            trail = await deeds(connection, limit=9, action="rules_saved")
+        assert [each.facts.get("second") for each in trail].count("bob") == 1
+
+    async def test_late_money_is_settled_by_whoever_may(self, store: Store) -> None:
+        """A refund is owed until evidence ends it; what is accepted is open no more."""
+        at = desk(store, at=2)
+        twice = replace(late("B"), cause="paid_twice")
+        await run(store, late("A"), twice, missing("C"), late("D", "canceled"), at=1)
+        items = [each async for part in late_items(at, closed=False) for each in part]
+        told = {each.seen.order: late_document(each) for each in items}
+        assert {o: (t["proposed"], t["state"]) for o, t in told.items()} == {
+            "A": ("accept", "to_decide"),
+            "B": ("refund", "to_decide"),
+            "D": ("refund", "to_decide"),
+        }
+        with pytest.raises(UsageError, match="not late money"):
+            await settle_late(at, missing("C").identity, action="refund", reason="x", by="ann")
+        for found, action in ((late("A"), "accept"), (twice, "refund")):
+            await settle_late(at, found.identity, action=action, reason="agreed", by="ann")
+        assert await living(store) == {"A": "accepted", "B": "open", "C": "open", "D": "open"}
+        items = [each async for part in late_items(at, closed=False) for each in part]
+        assert [late_document(each)["state"] for each in items if each.seen.order == "B"] == [
+            "waits_for_refund"
+        ]
+        await run(store, late("A"), at=3)
+        items = [each async for part in late_items(at, closed=False) for each in part]
+        assert [late_document(each)["state"] for each in items] == ["settled"]
+
+    async def test_a_break_without_a_reason_or_name_is_refused(self, store: Store) -> None:
+        """And nothing of it is written."""
+        await run(store, missing("A"), at=1)
+        at = desk(store, at=2)
+        for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
+            with pytest.raises(UsageError, match=why):
+                await accept_break(at, missing("A").identity, reason=reason, by="ann", second=None)
+        with pytest.raises(UsageError, match="printable"):
+            await assign_break(at, missing("A").identity, to="a\nb", by="ann")
+        assert await rows(store, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []
+
+    async def test_the_database_itself_refuses_to_change_what_was_seen_or_decided(
+        self, store: Store
+    ) -> None:
+        """Neither a row of a run nor one of a person can be changed or taken away."""
+        await run(store, missing("A"), at=1)
+        await comment_break(desk(store, at=2), missing("A").identity, note="seen", by="ann")
+        for table, key in KEYS.items():
+            for sql in (f"DELETE FROM {table}", f"UPDATE {table} SET {key}={key}"):
+                with pytest.raises(DBAPIError, match="only added"):
+                    async with store.writing() as connection:
+                        await connection.execute(text(sql))

@@ -1,0 +1,43 @@
+"""What every database's check must find, and must not."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+
+from app.finance.ledger_lines import refresh_takings
+from app.orders.refold import refold_until_quiet
+from app.privacy.check import check_database
+from app.receiving.store import Store
+from reconcile.ledger.events import Event
+from tests.database.builders import SOURCES, desk
+from tests.database.contract_histories import PARTS, Part, _tags, tagged, tell
+
+
+def quiet(count: int) -> None:
+    """Progress that nobody watches."""
+
+
+def of_the_builders(problem: str) -> bool:
+    """Bodies of the builders name their event's digest, which is not their own."""
+    return problem.endswith("does not have its digest")
+
+
+class CheckingContract:
+    """The check on whatever can be told. A subclass gives `url`."""
+
+    @settings(
+        max_examples=6,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    @given(parts=PARTS)
+    async def test_no_false_alarm(self, store: Store, parts: list[Part]) -> None:
+        """Whatever was told, in whatever order, and folded: the check finds nothing wrong."""
+        tag = f"{next(_tags)}-"
+        again = [part for part in parts[:3] if isinstance(part, Event)]
+        await tell(store, [tagged(part, tag) for part in parts])
+        at = desk(store, at=10)
+        await refresh_takings(at, progress=quiet)
+        await tell(store, [tagged(part, tag) for part in again])
+        await refold_until_quiet(at, limit=500, progress=quiet)
+        report = await check_database(at, sources=SOURCES, progress=quiet)
+        assert [each for each in report.problems if not of_the_builders(each)] == []

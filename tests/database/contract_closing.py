@@ -1,0 +1,163 @@
+"""What every database must do with closed periods, and with digests of what was known."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from app.access.audit_store import Deed, add_deed
+from app.core.errors import StoreUnavailable
+from app.finance.closing_store import add_closing, closed_periods, closing_of_period, print_of
+from app.orders.history_digest_store import PARTS, history_digests
+from app.orders.record_store import add_records
+from app.orders.retention_store import prune
+from app.receiving.store import Store
+from reconcile.instants import DAY
+from reconcile.ledger.records import Record
+from reconcile.money import Money
+from reconcile.periods import Month
+from reconcile.reporting.closing import Closing, Print, Sealed, first_difference
+from reconcile.reporting.figures import Figure
+from tests.database.builders import arrival, keep, rows, said, tamper
+from tests.reconcile.build import T, seconds
+
+FIGURE = Figure(table="control", currency="KES", line="succeeded", what="orders", count=2, sum=9)
+OCTOBER = Closing(
+    month=Month(year=2026, number=10),
+    as_of=T,
+    closed_at=T + 1,
+    by="Ann",
+    role="finance",
+    margin_days=10,
+    known_after=0,
+    before=None,
+    policy={"grace": 5},
+    program={"version": "1"},
+    checkpoint=None,
+    evidence=(Sealed(part="events", day="2026-10-01", count=1, digest="sha256:00"),),
+    figures=(FIGURE,),
+    adjusted=(),
+    report={"from": "…"},
+    prints=(Print(format="json", sha256="00", size=2),),
+)
+
+
+async def digests(store: Store, *, after: int = 0, until: int = T + DAY) -> tuple[Sealed, ...]:
+    """What became known in a stretch, as digests."""
+    async with store.reading() as connection:
+        return await history_digests(
+            connection, after=after, until=until, progress=lambda count: None
+        )
+
+
+async def evidence(store: Store) -> None:
+    """A delivery and its redelivery on one day, one on the next, a record and a deed."""
+    paid = said("e1", "succeeded", order="ORD-1", money=Money(minor=1, currency="KES"))
+    await keep(store, arrival(paid))
+    await keep(store, arrival(paid, at=5))
+    await keep(store, arrival(said("e2", order="ORD-2"), received_at=T + DAY))
+    placed = Record(
+        record_id="rec_1", recorded_at=T, kind="order_placed", order="ORD-1", at=T, money=paid.money
+    )
+    async with store.writing() as connection:
+        await add_records(connection, [placed])
+        await add_deed(
+            connection, Deed(at=seconds(1), who="Ann", role="finance", action="a", subject="s")
+        )
+
+
+class ClosingContract:
+    """Closings and digests. A subclass gives `url`."""
+
+    async def test_a_closing_comes_back_as_it_was_written(self, store: Store) -> None:
+        """With its digest, and its report's bytes in each format that it was printed in."""
+        async with store.writing() as connection:
+            await add_closing(connection, OCTOBER, prints={"json": b"{}"})
+        async with store.reading() as connection:
+            assert await closing_of_period(connection, "2026-10") == OCTOBER
+            assert await closing_of_period(connection, "2026-11") is None
+            assert [(c.period, c.digest) for c in await closed_periods(connection)] == [
+                ("2026-10", OCTOBER.digest)
+            ]
+            assert await print_of(connection, "2026-10", "json") == b"{}"
+            assert await print_of(connection, "2026-10", "pdf") is None
+
+    async def test_a_period_is_closed_once(self, store: Store) -> None:
+        """The database itself takes no second closing of it."""
+        async with store.writing() as connection:
+            await add_closing(connection, OCTOBER, prints={})
+        with pytest.raises((IntegrityError, StoreUnavailable)):
+            async with store.writing() as connection:
+                await add_closing(connection, OCTOBER, prints={})
+
+    @pytest.mark.parametrize("table", ["closings", "closing_prints"])
+    @pytest.mark.parametrize("change", ["UPDATE {} SET period = '2026-09'", "DELETE FROM {}"])
+    async def test_the_database_refuses_to_change_a_closing(
+        self, store: Store, table: str, change: str
+    ) -> None:
+        """Whoever writes with the service's own rights can only add."""
+        async with store.writing() as connection:
+            await add_closing(connection, OCTOBER, prints={"json": b"{}"})
+        with pytest.raises(DBAPIError, match="are only added"):
+            async with store.writing() as connection:
+                await connection.exec_driver_sql(change.format(table))
+
+    async def test_digests_are_by_kind_and_day_and_of_what_was_known(self, store: Store) -> None:
+        """A stretch holds what became known after its first instant, up to its last."""
+        await evidence(store)
+        found = {(each.part, each.day): each.count for each in await digests(store)}
+        assert found == {
+            ("deliveries", "2026-11-20"): 2,
+            ("deliveries", "2026-11-21"): 1,
+            ("events", "2026-11-20"): 1,
+            ("events", "2026-11-21"): 1,
+            ("records", "2026-11-20"): 1,
+            ("deeds", "2026-11-20"): 1,
+        }
+        first, rest = await digests(store, until=T), await digests(store, after=T)
+        assert [each.count for each in first] == [1, 1, 1]
+        assert sum(each.count for each in rest) == 4
+
+    async def test_a_pruned_body_changes_no_digest(self, store: Store) -> None:
+        """Bodies and headers may be let go: what is digested is kept for ever."""
+        await evidence(store)
+        before = await digests(store)
+        ids = [row[0] for row in await rows(store, "SELECT id FROM deliveries")]
+        async with store.writing() as connection:
+            await prune(connection, ids, now=T + DAY)
+        assert await rows(store, "SELECT 1 FROM deliveries WHERE body IS NOT NULL") == []
+        assert await digests(store) == before
+
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            (
+                "UPDATE events SET amount = 2 WHERE amount = 1",
+                "events of 2026-11-20: 1 as at closing, and not the same",
+            ),
+            (
+                "DELETE FROM deliveries WHERE verdict = 'duplicate'",
+                "deliveries of 2026-11-20: 2 at closing, 1 now",
+            ),
+            (
+                "UPDATE records SET at = at + 1",
+                "records of 2026-11-20: 1 as at closing, and not the same",
+            ),
+            (
+                "UPDATE audit SET who = 'Ben'",
+                "deeds of 2026-11-20: 1 as at closing, and not the same",
+            ),
+        ],
+    )
+    async def test_whatever_is_changed_changes_a_digest_and_is_named(
+        self, store: Store, change: str, told: str
+    ) -> None:
+        """An amount, a row, a date, a name: the first difference is told by kind and day."""
+        await evidence(store)
+        before = await digests(store)
+        await tamper(store, change.split()[1 if change.startswith("UPDATE") else 2], change)
+        assert first_difference(before, await digests(store)) == told
+
+    def test_parts_have_names_of_their_own(self) -> None:
+        """No two kinds of evidence share one."""
+        assert len({part.name for part in PARTS}) == len(PARTS)

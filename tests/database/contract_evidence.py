@@ -1,0 +1,90 @@
+"""What every database must give for an order's evidence: its bytes, its proofs, what was told."""
+
+from __future__ import annotations
+
+import hashlib
+
+from app.evidence.build_evidence import Request, build_evidence
+from app.evidence.dossier_store import arrived, bytes_of, details_of_records, revisions_of
+from app.evidence.gather_evidence import Providers
+from app.evidence.verify_evidence import verify_evidence
+from app.finance.read_lines import lines_naming
+from app.orders.record_store import add_records
+from app.receiving.append_store import Whole
+from app.receiving.store import Store
+from reconcile.ledger.records import Record
+from reconcile.money import Money
+from tests.database.builders import SIGNER, arrival, desk, keep, said
+from tests.database.contract_ledgers import folded
+from tests.reconcile.build import T, seconds
+
+PLACED = Record(
+    record_id="rec_1",
+    recorded_at=T,
+    kind="order_placed",
+    order="A",
+    at=T,
+    money=Money(minor=100, currency="KES"),
+)
+
+
+class EvidenceContract:
+    """Deliveries with their bytes, records with what is beside them. A subclass gives `url`."""
+
+    async def test_what_arrived_is_given_with_its_bytes(self, store: Store) -> None:
+        """In the order of arrival; a repeat without the body, a part with the whole."""
+        event = said("e1", order="A", payment="p")
+        whole = b"both events"
+        digest = hashlib.sha256(whole).hexdigest()
+        first = arrival(event, at=1, whole=Whole(digest, whole))
+        again, late = arrival(event, at=3), arrival(said("e2", order="A", payment="p"), at=2)
+        for each in (first, again, late):
+            await keep(store, each)
+        ids = [first.delivery_id, again.delivery_id, late.delivery_id]
+        async with store.reading() as connection:
+            found = await arrived(connection, [*ids, "dlv_none"])
+            size = await bytes_of(connection, ids)
+            assert await arrived(connection, []) == []
+        assert [each.delivery_id for each in found] == [ids[0], ids[2], ids[1]]
+        assert [each.verdict for each in found] == ["stored", "stored", "duplicate"]
+        assert [each.body for each in found] == [first.body, late.body, None]
+        assert (found[0].whole, found[0].envelope) == (whole, digest)
+        assert found[1].whole is None
+        assert size == sum(each.size + len(each.headers) for each in found) + len(whole)
+
+    async def test_what_was_told_by_then(self, store: Store) -> None:
+        """Revisions up to an instant, that instant included; details of those that have some."""
+        async with store.writing() as connection:
+            await add_records(connection, [PLACED], details='{"a":1}')
+        for at, claim in ((1, "pending"), (5, "succeeded")):
+            money = Money(minor=100, currency="KES")
+            await keep(store, arrival(said(f"e{at}", claim, order="A", payment="p", money=money)))
+            await folded(desk(store, at=at))
+        async with store.reading() as connection:
+            told = await revisions_of(connection, "A", until=seconds(5))
+            assert [each.outcome for each in told] == ["pending", "succeeded"]
+            assert len(await revisions_of(connection, "A", until=seconds(4))) == 1
+            assert await revisions_of(connection, "B", until=seconds(9)) == []
+            assert await details_of_records(connection, ["rec_1", "x"]) == {"rec_1": '{"a":1}'}
+
+    async def test_a_bundle_holds_and_is_the_same_again(self, store: Store) -> None:
+        """Proofs against the first checkpoint that covers all, whatever was sealed since."""
+        async with store.writing() as connection:
+            await add_records(connection, [PLACED])
+        body = b"a body"
+        digest = hashlib.sha256(body).hexdigest()
+        event = said("e1", "succeeded", order="A", payment="p", money=PLACED.money)
+        event = type(event)(**{n: getattr(event, n) for n in event.__slots__} | {"digest": digest})
+        await keep(store, arrival(event, body=body))
+        await folded(desk(store, at=1))
+        request = Request(order="A", as_of=seconds(1), reason="why")
+        nobody = Providers(accounts={}, sources={}, texts={}, lines=lines_naming)
+        built = [
+            await build_evidence(desk(store, at=at), request, providers=nobody, signer=SIGNER)
+            for at in (2, 3)
+        ]
+        assert built[0].archive == built[1].archive
+        steps = {each.name: each.passed for each in verify_evidence(built[0].archive).steps}
+        assert [steps[name] for name in ("deliveries", "inclusion", "checkpoint", "ledger")] == [
+            True, True, True, True,
+        ]  # fmt: skip

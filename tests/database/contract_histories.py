@@ -1,0 +1,286 @@
+"""What every database must gather: the same history, whatever order its parts arrived in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.orders.record_store import add_records, records_of
+from app.orders.refold import refold_until_quiet
+from app.privacy.check import check_database
+from app.receiving.append_store import Arrival
+from app.receiving.store import Store
+from reconcile.ledger.events import Event
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.records import Record
+from reconcile.money import Money
+from tests.database.builders import (
+    SOURCES,
+    all_histories,
+    arrival,
+    desk,
+    events_in,
+    histories,
+    keep,
+    reference_named,
+    rows,
+    said,
+    session_opened,
+)
+from tests.database.history_tables import TABLES
+from tests.reconcile.build import POLICY, seconds
+
+Part = Event | Record
+Content = tuple[set[tuple[str, str, str]], set[str]]
+Telling = tuple[list[Part], frozenset[int]]
+_tags = iter(range(10**9))
+
+
+async def tell(store: Store, parts: Sequence[Part], *, cuts: frozenset[int] = frozenset()) -> None:
+    """Let the parts arrive one after another; events up to a cut share a transaction."""
+    waiting: list[Arrival] = []
+    for place, part in enumerate(parts):
+        if isinstance(part, Record):
+            await keep(store, *waiting)
+            waiting = []
+            async with store.writing() as connection:
+                await add_records(connection, [part])
+        else:
+            waiting.append(arrival(part))
+            if place in cuts:
+                await keep(store, *waiting)
+                waiting = []
+    await keep(store, *waiting)
+
+
+class HistoryContract:
+    """Gathering and scanning. A subclass gives `url`."""
+
+    arrival_orders = 24
+    """Of one case, at most; of each in batches of three kinds."""
+
+    @pytest.mark.parametrize("name", TABLES)
+    async def test_any_arrival_order_gives_the_history(self, store: Store, name: str) -> None:
+        """Each order's history holds what its parts tie to it, in whichever order they arrive."""
+        parts, expected = TABLES[name]
+        orders = list(permutations(parts))
+        chance = random.Random(name)
+        for order in chance.sample(orders, min(self.arrival_orders, len(orders))):
+            some = frozenset(chance.sample(range(len(parts)), 1))
+            for cuts in (frozenset(), some, frozenset(range(len(parts)))):
+                tag = f"{next(_tags)}-"
+                told = {key: tagged(part, tag) for key, part in parts.items()}
+                await tell(store, [told[key] for key in order], cuts=cuts)
+                found = await histories(store, [tag + o for o in expected])
+                for reference, words in expected.items():
+                    wanted = content_of(told[word] for word in words.split())
+                    assert content(found)[tag + reference] == wanted, (order, cuts, reference)
+
+    @given(told=st.deferred(lambda: TWICE_TOLD))
+    @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    async def test_two_arrival_orders_agree(self, store: Store, told: list[Telling]) -> None:
+        """Random evidence in two arrival orders gives every order equal histories."""
+        found = []
+        for parts, cuts in told:
+            tag = f"{next(_tags)}-"
+            await tell(store, [tagged(part, tag) for part in parts], cuts=cuts)
+            gathered = content(await histories(store, [tag + order for order in "ABC"]))
+            found.append(without(tag, gathered))
+        assert found[0] == found[1]
+
+    @given(parts=st.deferred(lambda: PARTS))
+    @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    async def test_scan_finds_what_gather_finds(self, store: Store, parts: list[Part]) -> None:
+        """Scanning all orders gives the very histories that gathering each by key gives."""
+        tag = f"{next(_tags)}-"
+        again = [part for part in parts[:3] if isinstance(part, Event)]
+        await tell(store, [tagged(part, tag) for part in [*parts, *again]])
+        async with store.reading() as connection:
+            scanned = await all_histories(connection)
+        assert scanned == await histories(store, scanned)
+        assert {tag + part.order for part in parts if part.order is not None} <= scanned.keys()
+
+    @given(parts=st.deferred(lambda: CROSSING))
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    async def test_no_payment_pays_two_orders(self, store: Store, parts: list[Part]) -> None:
+        """Where two orders hear of one success as their own, neither is paid."""
+        tag = f"{next(_tags)}-"
+        await tell(store, [tagged(_paying(part), tag) for part in parts])
+        found = await histories(store, [tag + order for order in "ABC"])
+        ledgers = [fold(_priced(each), policy=POLICY, as_of=LONG_AFTER) for each in found.values()]
+        for key in set().union(*map(_heard_paid, ledgers)):
+            sharing = [ledger for ledger in ledgers if key in _heard_paid(ledger)]
+            assert len(sharing) == 1 or {each.outcome for each in sharing} == {"unresolved"}
+
+    @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
+    async def test_scan_in_small_parts(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
+    ) -> None:
+        """A scan that reads few rows at a time tears no order apart and passes none over."""
+        monkeypatch.setattr("app.orders.history_store.ROWS_AT_ONCE", at_once)
+        parts: list[Part] = [session_opened(order, f"s{order}") for order in ("A", "C", "E", "Z")]
+        parts += [said(f"{o}{n}", order=o, payment=o) for o in "BCDE" for n in range(3)]
+        await tell(store, [*parts, *[p for p in parts if isinstance(p, Event)]])
+        async with store.reading() as connection:
+            scanned = await all_histories(connection)
+        assert list(scanned) == list("ABCDEZ")
+        assert scanned == await histories(store, "ABCDEZ")
+
+    async def test_no_contested_order_is_left_stale(self, store: Store) -> None:
+        """What comes for one of two contested orders is folded into the other's ledger, too."""
+        table: list[Part] = [
+            said("a", order="A", payment="p"),
+            said("b", order="B", payment="p"),
+            session_opened("C", "s"),
+            said("d", order="D", session="s"),
+        ]
+        await tell(store, table)
+        at = desk(store, at=10)
+        await refold_until_quiet(at, limit=10, progress=lambda count: None)
+        await tell(store, [said("n", "declined", payment="p"), said("m", "expired", session="s")])
+        await refold_until_quiet(at, limit=10, progress=lambda count: None)
+        report = await check_database(at, sources=SOURCES, progress=lambda count: None)
+        assert [problem for problem in report.problems if "ledger" in problem] == []
+        assert report.orders == 4
+        listed = dict(await rows(store, "SELECT order_key, outcome FROM ledgers"))
+        assert listed == {"A": "failed", "B": "failed", "C": "expired", "D": "expired"}
+
+    async def test_records_come_back(self, store: Store) -> None:
+        """Records come back whole, in the order in which they were written down."""
+        told = [
+            session_opened("A", "s", at=2, record_id="r2"),
+            session_opened("A", "t", at=1, record_id="r1"),
+        ]
+        async with store.writing() as connection:
+            await add_records(connection, told, details="{}")
+        async with store.reading() as connection:
+            assert await records_of(connection, "A") == told[::-1]
+        assert (await histories(store, ["A"]))["A"].records == frozenset(told)
+
+
+def tagged(part: Part, tag: str) -> Part:
+    """The same part under references of its own, so that many tellings share one database."""
+    names = ("order", "session", "payment")
+    changes = {n: tag + v for n in names if (v := getattr(part, n)) is not None}
+    if isinstance(part, Event):
+        return replace(part, event_id=tag + part.event_id, digest=tag + part.digest, **changes)
+    return replace(part, record_id=tag + part.record_id, key=tag, **changes)
+
+
+PRICE = Money(minor=1_500, currency="KES")
+LONG_AFTER = seconds(10**7)
+
+
+def _paying(part: Part) -> Part:
+    if isinstance(part, Event) and part.claim == "succeeded":
+        return replace(part, money=PRICE)
+    return part
+
+
+def _priced(history: History) -> History:
+    """The history of an order that the shop has placed."""
+    placed = Record(
+        record_id="placed",
+        recorded_at=seconds(0),
+        kind="order_placed",
+        order=history.order,
+        at=seconds(0),
+        money=PRICE,
+    )
+    return history | History(order=history.order, records=frozenset([placed]))
+
+
+def _heard_paid(ledger: Ledger) -> set[tuple[str, str, str]]:
+    return {h.event.key for h in ledger.case.heard if h.event.claim == "succeeded"}
+
+
+def content(found: dict[str, History]) -> dict[str, Content]:
+    """Histories as sets: of the keys of their events, and of the ids of their records."""
+    return {
+        order: (events_in(history), {record.record_id for record in history.records})
+        for order, history in found.items()
+    }
+
+
+def content_of(parts: Iterable[Part]) -> Content:
+    """What a history of exactly these parts would hold."""
+    told = list(parts)
+    return (
+        {part.key for part in told if isinstance(part, Event)},
+        {part.record_id for part in told if isinstance(part, Record)},
+    )
+
+
+def without(tag: str, found: dict[str, Content]) -> dict[str, Content]:
+    """The content with the tag taken out of every name."""
+    return {
+        order.removeprefix(tag): (
+            {
+                (source, name.removeprefix(tag), body.removeprefix(tag))
+                for source, name, body in keys
+            },
+            {record.removeprefix(tag) for record in records},
+        )
+        for order, (keys, records) in found.items()
+    }
+
+
+_maybe = {
+    "order": st.sampled_from([None, None, "A", "B", "C"]),
+    "session": st.sampled_from([None, "s", "t"]),
+    "payment": st.sampled_from([None, "p", "q"]),
+    "source": st.sampled_from(["shop", "shop", "other"]),
+}
+_event = st.builds(
+    said,
+    st.sampled_from([f"e{n}" for n in range(6)]),
+    st.sampled_from(["pending", "succeeded"]),
+    **_maybe,
+)
+_record = st.one_of(
+    st.builds(session_opened, st.sampled_from("ABC"), st.sampled_from(["s", "t"])),
+    st.builds(reference_named, st.sampled_from("ABC"), payment=st.sampled_from(["p", "q"])),
+    st.builds(reference_named, st.sampled_from("ABC"), session=st.sampled_from(["s", "t"])),
+)
+PARTS = st.tuples(
+    st.lists(_event, min_size=2, max_size=7, unique_by=lambda e: e.key),
+    st.lists(_record, max_size=3, unique_by=lambda r: r.record_id),
+).map(lambda both: [*both[0], *both[1]])
+
+_crossing = st.builds(
+    said,
+    st.sampled_from([f"e{n}" for n in range(4)]),
+    st.sampled_from(["pending", "succeeded"]),
+    order=st.sampled_from([None, None, "A", "B"]),
+    session=st.sampled_from([None, "s"]),
+    payment=st.sampled_from([None, "p"]),
+)
+CROSSING = st.tuples(
+    st.lists(_crossing, min_size=1, max_size=4, unique_by=lambda e: e.key),
+    st.lists(
+        st.one_of(
+            st.builds(session_opened, st.sampled_from("AB"), st.just("s")),
+            st.builds(reference_named, st.sampled_from("AB"), payment=st.just("p")),
+            st.builds(reference_named, st.sampled_from("AB"), session=st.just("s")),
+        ),
+        max_size=3,
+    ),
+).map(lambda both: [*both[0], *{record.record_id: record for record in both[1]}.values()])
+"""Evidence of two orders that is likely to meet."""
+
+
+def _twice(parts: list[Part]) -> st.SearchStrategy[list[Telling]]:
+    cuts = st.frozensets(st.integers(0, len(parts)))
+    telling = st.tuples(st.permutations(parts), cuts)
+    return st.lists(telling, min_size=2, max_size=2)
+
+
+TWICE_TOLD = PARTS.flatmap(_twice)

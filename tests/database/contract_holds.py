@@ -1,0 +1,352 @@
+"""What every database must do with holds: what only new rules make fulfillable waits for a person.
+
+The rules of before are a fold that calls every paid order unresolved, under the form that the
+policy's text had before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from app.core.errors import NotFoundError
+from app.monitoring.watchdog import Watched, alarms
+from app.orders import holds, rebuild, refold
+from app.orders.apply_policy import TakingUp
+from app.orders.hold_store import count_held
+from app.orders.holds import hold_if_due, release, release_all
+from app.orders.read_orders import explain_order, list_orders
+from app.orders.rebuild import refold_all
+from app.orders.refold import refold_due
+from app.receiving import pace
+from app.receiving.context import Desk
+from app.receiving.refused_ages import RefusedAges
+from app.receiving.store import Store
+from reconcile.ledger.fold import fold
+from reconcile.ledger.ledger import Ledger, Outcome
+from reconcile.money import Money
+from tests.database.builders import arrival, desk, keep, rows, said
+from tests.database.contract_ledgers import folded, paid, quiet
+from tests.reconcile.build import DUE, T, seconds
+
+
+def of_before(history: Any, *, outcome: Outcome = "unresolved", **words: Any) -> Ledger:
+    """The rules of before: whatever is paid in full is unresolved, or what else is asked for."""
+    ledger = fold(history, **words)
+    if not ledger.fulfillable:
+        return ledger
+    return replace(ledger, outcome=outcome, fulfillable=False)
+
+
+@contextmanager
+def rules_of_before(outcome: Outcome = "unresolved") -> Iterator[None]:
+    """An earlier version at work."""
+    old = partial(of_before, outcome=outcome)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reconcile.ledger.policy.FORM", 1)
+        patch.setattr(refold, "fold", old)
+        patch.setattr(holds, "fold", old)
+        yield
+
+
+async def before_the_upgrade(store: Store, *orders: str, at: int = 9) -> None:
+    """Paid orders as an earlier version has published them."""
+    with rules_of_before():
+        await keep(store, *(arrival(paid(each)) for each in orders))
+        await started(desk(store, at=at))
+
+
+async def started(at: Desk) -> None:
+    """What a worker does when it starts: it takes up its rules, and folds."""
+    taking_up = TakingUp(at)
+    while await taking_up.some():
+        pass
+    await folded(at)
+
+
+async def told(store: Store) -> list[tuple[str, str, int]]:
+    """(order, outcome, fulfillable) of each revision, in the order of the feed."""
+    return await rows(store, "SELECT order_key, outcome, fulfillable FROM revisions ORDER BY seq")
+
+
+async def hold_records(store: Store) -> list[tuple[Any, ...]]:
+    """(order, kind, reason, author) of what was recorded of holds."""
+    return await rows(
+        store,
+        "SELECT order_key, kind, reason, author FROM records "
+        "WHERE kind IN ('held', 'released') ORDER BY order_key, recorded_at",
+    )
+
+
+HELD_A = ("A", "held", "rules_changed", "service")
+OF_BEFORE = ("A", "unresolved", 0)
+AS_HELD = ("A", "succeeded", 0)
+AS_RELEASED = ("A", "succeeded", 1)
+
+
+def is_held(ledger: Ledger) -> bool:
+    """Whether it says so, and that it is not to be fulfilled."""
+    return not ledger.fulfillable and "held_back" in {each.code for each in ledger.findings}
+
+
+class HoldContract:
+    """Holds and releases. A subclass gives `url`."""
+
+    async def test_what_only_new_rules_make_fulfillable_is_held(self, store: Store) -> None:
+        """It is published as paid and held, never as fulfillable; further starts and a rebuild add
+        no second hold, and it is found by its finding."""
+        await before_the_upgrade(store, "A")
+        assert await told(store) == [OF_BEFORE]
+        for at in (20, 30):
+            await started(desk(store, at=at))
+            assert await told(store) == [OF_BEFORE, AS_HELD]
+            assert await hold_records(store) == [HELD_A]
+        await refold_all(desk(store, at=40), progress=quiet)
+        assert await told(store) == [OF_BEFORE, AS_HELD]
+        assert await hold_records(store) == [HELD_A]
+        (found,) = await list_orders(desk(store, at=41), finding="held_back")
+        assert found.order == "A"
+        assert is_held(found)
+
+    async def test_a_rebuild_holds_as_well(self, store: Store) -> None:
+        """`refold --all` right after the upgrade, before any worker."""
+        await before_the_upgrade(store, "A", "B")
+        await refold_all(desk(store, at=20), progress=quiet)
+        assert [each[2] for each in await told(store)] == [0, 0, 0, 0]
+        assert len(await hold_records(store)) == 2
+        await started(desk(store, at=30))
+        assert len(await told(store)) == 4
+
+    async def test_news_is_not_held(self, store: Store) -> None:
+        """What was known before is not fulfillable by the new rules either, and what comes after
+        the upgrade makes it so: the shop is told at once."""
+        half = Money(minor=DUE.minor // 2, currency=DUE.currency)
+        with rules_of_before():
+            await keep(
+                store,
+                arrival(said("a", order="A")),
+                arrival(
+                    said("b", "succeeded", order="B", payment="p1", money=half, order_money=DUE)
+                ),
+            )
+            await started(desk(store, at=9))
+        await keep(
+            store,
+            arrival(paid("A"), at=15),
+            arrival(
+                said("b2", "succeeded", order="B", payment="p2", money=half, order_money=DUE), at=15
+            ),
+        )
+        await started(desk(store, at=20))
+        assert await hold_records(store) == []
+        assert (await told(store))[-2:] == [("A", "succeeded", 1), ("B", "succeeded", 1)]
+
+    async def test_news_beside_what_is_held_changes_nothing(self, store: Store) -> None:
+        """A redelivery between the upgrade and the fold does not make old knowledge new."""
+        await before_the_upgrade(store, "A")
+        await keep(store, arrival(paid("A"), at=15))
+        await started(desk(store, at=20))
+        assert await hold_records(store) == [HELD_A]
+        assert await told(store) == [OF_BEFORE, AS_HELD]
+
+    async def test_an_order_that_was_never_published_is_not_held(self, store: Store) -> None:
+        """It came just before the upgrade, and no earlier version has folded it."""
+        await before_the_upgrade(store)
+        await keep(store, arrival(paid("A")))
+        await started(desk(store, at=20))
+        assert await told(store) == [AS_RELEASED]
+        assert await hold_records(store) == []
+
+    async def test_what_was_fulfillable_before_stays_so(self, store: Store) -> None:
+        """The shop was told; nothing is taken back by a hold."""
+        await keep(store, arrival(paid("A")))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("reconcile.ledger.policy.FORM", 1)
+            await started(desk(store, at=9))
+        await started(desk(store, at=20))
+        assert await told(store) == [AS_RELEASED]
+
+    async def test_evidence_that_is_read_late_is_not_held(self, store: Store) -> None:
+        """Once an order was folded by the new rules, what only then is read of an earlier arrival
+        is news, though it is dated before: the rules have not changed since."""
+        await before_the_upgrade(store)
+        with rules_of_before():
+            await keep(store, arrival(said("a", order="A")))
+            await started(desk(store, at=9))
+        await started(desk(store, at=20))
+        await keep(store, arrival(paid("A"), at=5))
+        await started(desk(store, at=30))
+        assert await hold_records(store) == []
+        assert (await told(store))[-1] == AS_RELEASED
+
+    async def test_dropped_ledgers_hold_too_much_and_never_too_little(self, store: Store) -> None:
+        """Without its ledger it is not known by which rules an order was folded."""
+        await before_the_upgrade(store, "A")
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("DELETE FROM ledgers")
+        await started(desk(store, at=20))
+        assert await told(store) == [OF_BEFORE, AS_HELD]
+
+    @pytest.mark.parametrize("rebuilt", [False, True])
+    @pytest.mark.parametrize("step", ["before", "between", "after"])
+    async def test_broken_off_at_any_step(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, step: str, rebuilt: bool
+    ) -> None:
+        """Hold and publication are one transaction: both are there, or neither."""
+        await before_the_upgrade(store, "A")
+        name = {"before": "hold_back", "between": "publish", "after": "publish"}[step]
+        module: Any = rebuild if rebuilt and name == "publish" else refold
+        sound: Callable[..., Any] = getattr(module, name)
+
+        async def broken(*arguments: Any, **words: Any) -> None:
+            if step == "after":
+                await sound(*arguments, **words)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(module, name, broken)
+        at = desk(store, at=20)
+        with pytest.raises(KeyboardInterrupt):
+            await (refold_all(at, progress=quiet) if rebuilt else started(at))
+        monkeypatch.undo()
+        assert await told(store) == [OF_BEFORE]
+        assert await hold_records(store) == []
+        assert is_held(await explain_order(desk(store, at=21), "A"))
+        await started(desk(store, at=30 + 60))
+        assert await told(store) == [OF_BEFORE, AS_HELD]
+        assert await hold_records(store) == [HELD_A]
+
+    async def test_several_workers_agree(self, store: Store) -> None:
+        """Each order gets one hold and one revision, whoever comes first."""
+        orders = "ABCDEFGH"
+        await before_the_upgrade(store, *orders)
+        workers = [desk(store, at=20) for _ in range(3)]
+        taking_up = [TakingUp(each) for each in workers]
+        for _ in range(40):
+            await asyncio.gather(*(each.some() for each in taking_up))
+            await asyncio.gather(*(refold_due(each, limit=3) for each in workers))
+        await folded(desk(store, at=90))
+        assert await hold_records(store) == [(each, *HELD_A[1:]) for each in orders]
+        assert sorted(await told(store)) == sorted(
+            [(each, *OF_BEFORE[1:]) for each in orders] + [(each, *AS_HELD[1:]) for each in orders]
+        )
+
+    async def test_a_read_does_not_run_ahead_of_the_hold(self, store: Store) -> None:
+        """Between the upgrade and the fold an order is read as held, as of any instant since it was
+        published; one that was never published, and news, are read as they are."""
+        await before_the_upgrade(store, "A")
+        await keep(store, arrival(paid("B"), at=15))
+        at = desk(store, at=20)
+        first = await explain_order(at, "A")
+        assert is_held(first)
+        assert first.outcome == "succeeded"
+        assert is_held(await explain_order(at, "A", as_of=seconds(12)))
+        assert [is_held(each) for each in await list_orders(at)] == [True]
+        assert (await explain_order(at, "B")).fulfillable
+        await started(at)
+        assert is_held(await explain_order(desk(store, at=21), "A"))
+
+    async def test_who_needs_the_hold_before_the_worker_comes(self, store: Store) -> None:
+        """It is recorded once, and the fold that comes later publishes what it sees."""
+        await before_the_upgrade(store, "A")
+        at = desk(store, at=20)
+        for _ in range(2):
+            await hold_if_due(at, ["A", "unheard-of"])
+            assert await hold_records(store) == [HELD_A]
+        await started(at)
+        assert await told(store) == [OF_BEFORE, AS_HELD]
+        assert await hold_records(store) == [HELD_A]
+
+    async def test_a_release_publishes(self, store: Store) -> None:
+        """The record says who, the trail why; the next fold tells the shop; the next upgrade holds
+        nothing of it."""
+        await before_the_upgrade(store, "A", "B")
+        await started(desk(store, at=20))
+        assert await release(desk(store, at=30), ["A"], reason="rules_changed", why="shipped") == 1
+        await folded(desk(store, at=31))
+        assert (await told(store))[-1] == AS_RELEASED
+        assert (await explain_order(desk(store, at=32), "A")).fulfillable
+        held, released, _ = await hold_records(store)
+        assert held == HELD_A
+        assert released[:3] == ("A", "released", "rules_changed")
+        assert released[3].startswith("account:")
+        (deed,) = await rows(store, "SELECT action, subject, reason, facts FROM audit")
+        assert deed == (
+            "orders_released", "A", "shipped", '{"held_for": "rules_changed", "orders": 1}',
+        )  # fmt: skip
+        await refold_all(desk(store, at=40), progress=quiet)
+        assert [each[0] for each in await told(store)].count("A") == 3
+
+    async def test_what_is_not_held_is_not_released(self, store: Store) -> None:
+        """Nothing is released then: not what stands beside it, for another reason, or twice."""
+        await before_the_upgrade(store, "A")
+        await started(desk(store, at=20))
+        at = desk(store, at=30)
+        with pytest.raises(NotFoundError, match=r"^C is not held \(rules_changed\)"):
+            await release(at, ["A", "C"], reason="rules_changed")
+        with pytest.raises(NotFoundError, match=r"^A is not held \(poisoned_delivery\)"):
+            await release(at, ["A"], reason="poisoned_delivery")
+        assert await hold_records(store) == [HELD_A]
+        assert await rows(store, "SELECT * FROM audit") == []
+        await release(at, ["A"], reason="rules_changed")
+        with pytest.raises(NotFoundError, match=r"^A, B are not held \(rules_changed\)"):
+            await release(at, ["A", "B"], reason="rules_changed")
+
+    async def test_a_release_before_the_worker_came(self, store: Store) -> None:
+        """What reads as held can be released: hold and release stand beside each other."""
+        await before_the_upgrade(store, "A")
+        assert await release(desk(store, at=20), ["A"], reason="rules_changed") == 1
+        await started(desk(store, at=21))
+        assert [each[1] for each in await hold_records(store)] == ["held", "released"]
+        assert await told(store) == [OF_BEFORE, AS_RELEASED]
+
+    async def test_all_are_released_some_at_a_time(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each part is an act of its own in the trail; other reasons stay."""
+        monkeypatch.setattr(holds, "MOST_RELEASED", 2)
+        monkeypatch.setattr(pace, "SHORT_S", 3_600.0)
+        await before_the_upgrade(store, *"ABCDE")
+        await started(desk(store, at=20))
+        at = desk(store, at=30)
+        assert await release_all(at, reason="poisoned_delivery") == 0
+        assert await release_all(at, reason="rules_changed", by="ann") == 5
+        assert await release_all(at, reason="rules_changed") == 0
+        await folded(desk(store, at=31))
+        assert [each[2] for each in await told(store)] == [0] * 10 + [1] * 5
+        deeds = await rows(store, "SELECT who, subject FROM audit ORDER BY number")
+        assert deeds == [("ann", "A, B"), ("ann", "C, D"), ("ann", "E")]
+
+    async def test_held_orders_raise_an_alarm(self, store: Store) -> None:
+        """With how many there are, in the singular and the plural, until they are released."""
+        await before_the_upgrade(store, "A", "B")
+        await started(desk(store, at=20))
+        at = desk(store, at=30)
+        seen = []
+        for order in ("A", "B"):
+            seen.append((await alarms(Watched(at, RefusedAges())))["held"].sentence)
+            await release(at, [order], reason="rules_changed")
+        assert [each.partition(", and")[0] for each in seen] == [
+            "2 orders are held", "1 order is held",
+        ]  # fmt: skip
+        assert "held" not in await alarms(Watched(at, RefusedAges()))
+        async with store.reading() as connection:
+            assert await count_held(connection) == 0
+
+    async def test_an_earlier_version_cannot_publish_beside_this_one(self, store: Store) -> None:
+        """Its statement does not say by which rules it folds, so the database refuses it: new rows
+        and such as replace one."""
+        await before_the_upgrade(store, "A")
+        for order in ("A", "N"):
+            with pytest.raises(Exception, match=r"(?i)not.null"):
+                async with store.writing() as connection:
+                    await connection.exec_driver_sql(
+                        "INSERT INTO ledgers (order_key, as_of, outcome, fulfillable, findings, "
+                        f"substance, next_decision_at) VALUES ('{order}', {T}, 'succeeded', 1, '', "
+                        "'', NULL) ON CONFLICT (order_key) DO UPDATE SET as_of=excluded.as_of"
+                    )

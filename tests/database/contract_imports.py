@@ -1,0 +1,217 @@
+"""What every database must do with order books and statements: what was known when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from app.finance import import_writing
+from app.finance.book_line_store import book_lines_of, book_rows, compare_book, write_book
+from app.finance.book_phone_store import LineKey, empty_lines, lines_with, old_lines
+from app.finance.import_kinds import Imported
+from app.finance.import_store import Import, begin_import, go_on, imports, under_way
+from app.finance.imports import Request, import_book, import_statement
+from app.finance.statement_store import statement_lines_of, statement_rows
+from app.receiving.store import Store
+from reconcile.instants import LATEST
+from tests.database.builders import arrival, desk, keep, rows, said
+from tests.reconcile.build import seconds
+
+BOOK = "reference,amount,currency,status,phone,group\n"
+STATEMENT = "payment_reference,order_reference,gross,fee,currency,payout,type\n"
+
+
+async def book(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported:
+    """Import an order book of these lines, `at` seconds after T."""
+    path = folder / "book.csv"
+    path.write_text(BOOK + "".join(f"{line}\n" for line in lines))
+    return await import_book(desk(store, at=at), Request(path=path))
+
+
+async def statement(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported:
+    """The same with a statement of the source `shop`."""
+    path = folder / "statement.csv"
+    path.write_text(STATEMENT + "".join(f"{line}\n" for line in lines))
+    return await import_statement(desk(store, at=at), Request(path=path), source="shop")
+
+
+def counts(done: Imported) -> tuple[int, int, int]:
+    """New, changed, unchanged."""
+    assert not done.problems
+    return done.new, done.changed, done.unchanged
+
+
+async def streamed(store: Store, stream: Any, *, at: int | None = None, **within: Any) -> list[Any]:
+    """All rows of a stream as known `at` seconds after T; None: ever."""
+    as_of = LATEST if at is None else seconds(at)
+    async with store.reading() as connection:
+        return [row async for part in stream(connection, as_of=as_of, **within) for row in part]
+
+
+def column(found: Sequence[Sequence[Any]], place: int) -> list[Any]:
+    return [row[place] for row in found]
+
+
+class ImportContract:
+    """Order books and statements. A subclass gives `url`."""
+
+    async def test_a_book_is_read_in_the_order_of_its_keys(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """And by ranges of them, which together are the whole."""
+        lines = ["b 1,1.00,KES,,,", "A-2,2.00,KES,paid,,G", "a_10,3.00,KES,,,", "Ö,4.00,KES,,,g"]
+        assert counts(await book(store, tmp_path, *lines)) == (4, 0, 0)
+        found = await streamed(store, book_rows)
+        assert column(found, 0) == ["a10", "a2", "b1", "ö"]
+        assert found[1][2:] == ("A-2", "order", 200, "KES", None, "paid", "G")
+        first = await streamed(store, book_rows, beyond="a2")
+        rest = await streamed(store, book_rows, first="a2")
+        assert (len(first), first + rest) == (1, found)
+
+    async def test_the_same_book_again_changes_nothing_and_a_changed_row_is_a_new_version(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """The old one stays, and is what was known before; what stands before the id's dot, too."""
+        lines = [f"R{n},{n}.00,KES,unpaid,,G" for n in range(1, 9)]
+        assert counts(await book(store, tmp_path, *lines, at=1)) == (8, 0, 0)
+        assert counts(await book(store, tmp_path, *reversed(lines), at=2)) == (0, 0, 8)
+        changed = ["r-3,3.00,KES,unpaid,,G", "R4,4.00,KES,paid,,G", "R9,9.00,KES,,,"]
+        assert counts(await book(store, tmp_path, *changed, at=3)) == (1, 2, 0)
+        before, now = [await streamed(store, book_rows, at=at) for at in (2, 3)]
+        assert (len(before), len(now)) == (8, 9)
+        assert column(before, 7) == ["unpaid"] * 8
+        assert column(now, 7) == ["unpaid"] * 3 + ["paid"] + ["unpaid"] * 4 + [None]
+        assert [now[2][2], now[3][1].split(".")] == ["r-3", [before[3][1].split(".")[0], "3"]]
+        assert await streamed(store, book_rows, at=0) == []
+        async with store.reading() as connection:
+            found = await book_lines_of(connection, ["r3", "g"], as_of=seconds(2))
+            assert [line.reference for _, line in found] == [f"R{n}" for n in range(1, 9)]
+
+    async def test_one_reference_may_be_of_several_kinds(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """Each is a line of its own."""
+        path = tmp_path / "kinds.csv"
+        path.write_text("reference,kind,amount,currency\nR,order,1.00,KES\nR,invoice,2.00,KES\n")
+        for expected in ((2, 0, 0), (0, 0, 2)):
+            assert counts(await import_book(desk(store), Request(path=path))) == expected
+        assert column(await streamed(store, book_rows), 3) == ["invoice", "order"]
+
+    async def test_an_import_that_is_not_published_is_seen_by_nobody(
+        self, store: Store, tmp_path: Path, monkeypatch: Any
+    ) -> None:
+        """Neither what it adds nor what it supersedes; the next one undoes it, and stops it."""
+        monkeypatch.setattr(import_writing, "SILENT_S", 0.01)
+        await book(store, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
+        known = await streamed(store, book_rows)
+        killed = Import(kind="book", file="k", sha256="0", who="x", started_at=seconds(5))
+        row = ("a", "order", "A", 999, "KES", None, None, None, None, None)
+        async with store.writing() as connection:
+            begun, another = await begin_import(connection, killed)
+            assert (begun.number, another) == (2, False)
+            await write_book(connection, [row, ("c", *row[1:])], number=begun.number)
+            assert await go_on(connection, begun, written=2)
+        assert await streamed(store, book_rows) == known
+        assert len(await rows(store, "SELECT 1 FROM book_lines")) == 4
+        assert counts(await book(store, tmp_path, "A,1.00,KES,,,", "D,1.00,KES,,,", at=9)) == (
+            1,
+            0,
+            1,
+        )
+        assert column(await streamed(store, book_rows), 0) == ["a", "b", "d"]
+        async with store.writing() as connection:
+            assert await under_way(connection) is None
+            assert not await go_on(connection, begun, written=3)
+            assert (await compare_book(connection, [row])).changed == 1
+
+    async def test_undoing_walks_through_all_lines(
+        self, store: Store, tmp_path: Path, monkeypatch: Any
+    ) -> None:
+        """Some at a time, whatever the killed import was of."""
+        monkeypatch.setattr("app.finance.import_store.UNDOING", 3)
+        monkeypatch.setattr(import_writing, "SILENT_S", 0.01)
+        await statement(store, tmp_path, *(f"p{n},,1.00,,KES,,refund" for n in range(10)))
+        known = await rows(store, "SELECT * FROM statement_lines ORDER BY subject")
+        async with store.writing() as connection:
+            killed = Import(kind="statement", file="k", sha256="0", who="x", started_at=1)
+            begun, _ = await begin_import(connection, killed)
+            await connection.exec_driver_sql(
+                f"UPDATE statement_lines SET until={begun.number} WHERE subject > 'p:p3'"
+            )
+        await book(store, tmp_path, "A,1.00,KES,,,")
+        assert await rows(store, "SELECT * FROM statement_lines ORDER BY subject") == known
+
+    async def test_two_equal_refunds_are_two_lines_and_the_same_file_again_none(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """A third one in another payout is a third; the amount of a payment may be corrected."""
+        lines = ["p1,O-1,100.00,3.00,KES,po_1,payment", *["p1,O-1,20.00,,KES,po_1,refund"] * 2]
+        assert counts(await statement(store, tmp_path, *lines, at=1)) == (3, 0, 0)
+        assert counts(await statement(store, tmp_path, *lines, at=2)) == (0, 0, 3)
+        more = ["p1,O-1,20.00,,KES,po_2,refund", "p1,O-1,110.00,3.00,KES,po_1,payment"]
+        assert counts(await statement(store, tmp_path, *more, at=3)) == (1, 1, 0)
+        before, now = [await streamed(store, statement_rows, at=at) for at in (2, 3)]
+        assert sorted(column(before, 6)) == [-2000, -2000, 10000]
+        assert sorted(column(now, 6)) == [-2000, -2000, -2000, 11000]
+        assert len({row[1].split(".")[0] for row in now}) == 4
+        assert {row[1].split(".")[0] for row in before} < {row[1].split(".")[0] for row in now}
+
+    async def test_a_line_that_names_only_a_payment_has_the_key_of_its_order(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """As soon as events tell; nothing for a payment of nobody, or of another source."""
+        lines = ["p2,,5.00,,KES,,", "p1,ORD 7,5.00,,KES,,", "p3,,5.00,,KES,,", ",ORD-3,5.00,,KES,,"]
+        await statement(store, tmp_path, *lines, at=1)
+        await keep(store, arrival(said("e1", "succeeded", order="ORD-5", payment="p2"), at=5))
+        other = said("e2", "succeeded", order="ORD-6", payment="p3", source="other")
+        await keep(store, arrival(other, at=6))
+        early, late = [await streamed(store, statement_rows, at=at) for at in (4, 6)]
+        nobody, named = ("", "p3", None), [("ord3", None, "ORD-3"), ("ord7", "p1", "ORD 7")]
+        assert sorted(row[:1] + row[2:4] for row in early[:2]) == [("", "p2", None), nobody]
+        assert [row[:1] + row[2:4] for row in early[2:]] == named
+        assert [row[:1] + row[2:4] for row in late] == [
+            nobody, named[0], ("ord5", "p2", None), named[1],
+        ]  # fmt: skip
+        cut = await streamed(store, statement_rows, at=6, first="ord4", beyond="ord6")
+        assert column(cut, 0) == ["ord5"]
+        async with store.reading() as connection:
+            found = await statement_lines_of(connection, ["ord3"], payments=["p2"], as_of=LATEST)
+        assert {(line.order, line.payment) for line in found} == {("ORD-3", None), (None, "p2")}
+
+    async def test_an_erased_phone_does_not_come_back(self, store: Store, tmp_path: Path) -> None:
+        """Neither with the same file nor with a new version."""
+        line = "A,1.00,KES,unpaid,254700000001,"
+        await book(store, tmp_path, line)
+        async with store.writing() as connection:
+            await empty_lines(connection, await lines_with(connection, phones=["254700000001"]))
+        assert counts(await book(store, tmp_path, line)) == (0, 0, 1)
+        assert counts(await book(store, tmp_path, line.replace("unpaid", "paid"))) == (0, 1, 0)
+        assert await rows(store, "SELECT DISTINCT phone FROM book_lines") == [("",)]
+
+    async def test_old_phones_are_met_once_each_however_they_are_paged(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """Versions and kinds of one reference among them."""
+        for line in ("A,1.00,KES,unpaid,254700000001,", "A,2.00,KES,unpaid,254700000001,"):
+            await book(store, tmp_path, line, at=7)
+        await book(store, tmp_path, "B,1.00,KES,,254700000002,", at=7)
+        found, after = list[LineKey](), None
+        async with store.reading() as connection:
+            while page := await old_lines(connection, before=seconds(9), after=after, limit=1):
+                found += page
+                after = page[-1]
+        assert found == [("a", "order", 1), ("a", "order", 2), ("b", "order", 3)]
+
+    async def test_imports_are_listed_newest_first_each_after_the_one_before(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """Even where the clock stands still: what was known at an instant stays what was known."""
+        for line in ("A,1.00,KES,,,", "A,2.00,KES,,,"):
+            await book(store, tmp_path, line, at=7)
+        async with store.reading() as connection:
+            found = await imports(connection, kind="book", limit=9)
+        assert [(each.number, each.published_at, each.changed) for each in found] == [
+            (2, seconds(7) + 1, 1), (1, seconds(7), 0),
+        ]  # fmt: skip
+        assert column(await streamed(store, book_rows, at=7), 4) == [100]

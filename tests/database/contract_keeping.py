@@ -1,0 +1,285 @@
+"""What every database must keep or let go: rejections, tokens, the stamp, the schema."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from app.access.operators import trail
+from app.access.tokens import (
+    TOKEN_SCOPES,
+    ending_soon,
+    issue_token,
+    known_tokens,
+    token_of,
+    withdraw_token,
+)
+from app.core.clock import SetClock
+from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
+from app.database import schema, writer
+from app.database.mapping import delivery_of, record_of
+from app.database.statements import run
+from app.database.tables import metadata
+from app.monitoring.health import refusal
+from app.receiving import inbox_queue
+from app.receiving.refusal_store import Rejection, RejectionRing
+from app.receiving.store import Store, StoreSettings, open_store
+from reconcile.instants import DAY, HOUR, format_instant
+from tests.database.builders import (
+    arrival,
+    desk,
+    differences,
+    dump,
+    keep,
+    opened,
+    rejection,
+    rows,
+    said,
+    submit,
+)
+from tests.reconcile.build import T
+from tests.waiting import soon
+
+MAX_COUNT, MAX_BYTES = 20, 30_000
+SIZES = [10, 100, 3_000]
+
+
+async def kept_in_ring(store: Store) -> tuple[int, int, list[str]]:
+    """How many rejections are kept, of how many bytes of body and headers, and which."""
+    found = await rows(store, "SELECT id, body, headers FROM rejections ORDER BY id")
+    size = sum(len(body) + len(headers.encode()) for _, body, headers in found)
+    return len(found), size, [row[0] for row in found]
+
+
+class KeepingContract:
+    """Rejections, tokens, the stamp and the schema. A subclass gives `url`."""
+
+    async def test_a_write_that_takes_too_long_keeps_no_sender_waiting(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All are told to come again, and nothing more is taken. What had been begun is stored in
+        the end, what had not been is not; and nobody is told twice."""
+        monkeypatch.setattr(inbox_queue, "PATIENCE_S", 0.2)
+        begun, behind, late = (arrival(said(name, order="A")) for name in ("e1", "e2", "e3"))
+        async with opened(url) as store:
+            inbox = store.receiving.inbox.writer
+            async with inbox.transaction():  # as long as a disk that hangs
+                first = asyncio.create_task(submit(store, begun))
+                for _ in range(20):
+                    await asyncio.sleep(0)  # until it is a batch
+                second = asyncio.create_task(submit(store, behind))
+                for each in (first, second):
+                    with pytest.raises(StoreUnavailable, match="not finished a write"):
+                        await each
+                with pytest.raises(StoreUnavailable, match="not finished a write"):
+                    await submit(store, late)
+                assert store.journal.depth == 0
+                assert await refusal(desk(store)) == store.journal.stalled
+            await soon(lambda: store.journal.stalled is None)
+            rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
+            kept = [item for row in rows for item in row.items or ()]
+            assert [item.delivery_id for item in kept] == [begun.delivery_id]
+            assert await refusal(desk(store)) is None
+            assert await submit(store, behind) == "accepted"
+
+    async def test_nobody_waits_for_a_writer_that_does_not_end(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever has something to write is told to come again; once the other has ended, it is
+        written."""
+        monkeypatch.setattr(writer, "TURN_S", 0.05)
+        async with store.writing():
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match="another write has not ended"):
+                    await issue_token(desk(store), name="shop")
+        assert await issue_token(desk(store), name="shop")
+
+    async def test_nobody_waits_for_a_writer_that_has_just_been_given_its_turn(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever asks as one writer ends and the next is to begin waits no longer than others."""
+        monkeypatch.setattr(writer, "TURN_S", 0.05)
+        over = asyncio.Event()
+
+        async def hang() -> None:
+            async with store.writing():
+                await over.wait()
+
+        async with store.writer._alone():
+            next_one = asyncio.create_task(hang())
+            await asyncio.sleep(0)
+        try:
+            with pytest.raises(StoreUnavailable, match="another write has not ended"):
+                async with asyncio.timeout(1):
+                    await issue_token(desk(store), name="shop")
+        finally:
+            over.set()
+            await next_one
+
+    async def test_the_ring_is_bounded(self, url: str) -> None:
+        """After every commit the ring holds no more than its count and bytes, the newest last."""
+        chance = random.Random(5)
+        bounds = {"rejections_max_count": MAX_COUNT, "rejections_max_bytes": MAX_BYTES}
+        async with opened(url, **bounds) as store:
+            kept: list[Rejection] = []
+            for _ in range(40):
+                new = [
+                    rejection(
+                        body=b"x" * chance.choice([0, 100, 6_000]),
+                        headers="é" * chance.choice([10, 3_000]),
+                    )
+                    for _ in range(chance.randint(1, 6))
+                ]
+                kept += new
+                await keep(store, *new)
+                count, size, names = await kept_in_ring(store)
+                assert count <= MAX_COUNT
+                assert size <= MAX_BYTES
+                assert names == [each.delivery_id for each in kept[len(kept) - count :]]
+                assert names, "the ring was emptied"
+
+    async def test_the_ring_keeps_what_fits(self, url: str) -> None:
+        """A ring that is not over a bound lets nothing go, also after it was opened again."""
+        for _ in range(2):
+            async with opened(url, rejections_max_count=MAX_COUNT) as store:
+                await keep(store, *(rejection() for _ in range(MAX_COUNT // 2)))
+        async with opened(url, rejections_max_count=MAX_COUNT) as store:
+            assert (await kept_in_ring(store))[0] == MAX_COUNT
+            await keep(store, rejection())
+            assert 1 < (await kept_in_ring(store))[0] <= MAX_COUNT
+
+    @pytest.mark.parametrize("bound", ["rejections_max_count", "rejections_max_bytes"])
+    async def test_a_ring_of_nothing(self, url: str, bound: str) -> None:
+        """Bounds of zero keep no rejection and stop nothing."""
+        async with opened(url, **{bound: 0}) as store:
+            assert await keep(store, rejection(), arrival(said("e1", order="A"))) == ["stored"] * 2
+            assert (await kept_in_ring(store))[0] == 0
+
+    async def test_what_was_not_committed_pushes_nothing_out(self, store: Store) -> None:
+        """Rejections whose transaction failed do not count against those that are kept."""
+        ring = RejectionRing(max_count=MAX_COUNT, max_bytes=10**6)
+        for number in range(MAX_COUNT):
+            with suppress(RuntimeError):
+                async with store.writing() as connection:
+                    await run(connection, ring.append, [rejection()])
+                    if number >= 5:
+                        raise RuntimeError("planned")
+        async with store.writing() as connection:
+            await run(connection, ring.append, [rejection()])
+        assert (await kept_in_ring(store))[0] == 6
+
+    async def test_tokens(self, store: Store) -> None:
+        """A token opens until it is revoked; its name is used once; no other text opens."""
+        at = desk(store)
+        token = await issue_token(at, name="shop")
+        assert token.startswith("thk_sandbox_")
+        known = await token_of(at, token)
+        assert known is not None
+        assert (known.name, known.in_force(at.clock.now())) == ("shop", True)
+        for text in ("", token[:-1], token + "x", token.upper(), "\ud800", "shop"):
+            assert await token_of(at, text) is None
+        with pytest.raises(UsageError):
+            await issue_token(at, name="shop")
+        await withdraw_token(at, name="shop")
+        known = await token_of(at, token)
+        assert known is not None
+        assert not known.in_force(at.clock.now())
+        for name in ("shop", "nobody"):
+            with pytest.raises(NotFoundError):
+                await withdraw_token(at, name=name)
+        with pytest.raises(UsageError):
+            await issue_token(at, name="shop")
+        (entry,) = await known_tokens(at)
+        assert (entry.name, entry.revoked_at) == ("shop", at.clock.now())
+        assert entry.changed_at == entry.revoked_at
+
+    async def test_what_a_token_is_for(self, store: Store) -> None:
+        """Without a name for them, three scopes; named, those alone; making and revoking one is in
+        the trail with them."""
+        at = desk(store)
+        await issue_token(at, name="a")
+        await issue_token(at, name="b", scopes=["finance", "read", "read"], until="1d")
+        await issue_token(at, name="c", scopes=TOKEN_SCOPES)
+        assert [each.scopes for each in await known_tokens(at)] == [
+            ("read", "orders", "checkout"),
+            ("read", "finance"),
+            ("read", "orders", "checkout", "finance", "evidence"),
+        ]
+        await withdraw_token(at, name="b")
+        told = {"scopes": "read finance", "until": format_instant(at.clock.now() + DAY)}
+        facts = [(deed.action, dict(deed.facts)) for deed in await trail(at, subject="b", limit=9)]
+        assert facts == [("token_added", told), ("token_revoked", told)]
+
+    async def test_the_end_of_a_token(self, store: Store) -> None:
+        """It opens until just before it. What ends within two weeks is found, the first first;
+        what has ended or was revoked is not."""
+        clock, now = SetClock(T), T
+        at = replace(desk(store), clock=clock)
+        ends = {"a": "15d", "b": "13d", "c": format_instant(now + 2 * HOUR), "d": "1h", "e": "3h"}
+        tokens = {name: await issue_token(at, name=name, until=end) for name, end in ends.items()}
+        await issue_token(at, name="f")
+        await withdraw_token(at, name="e")
+        clock.put(now + HOUR)
+        assert [each.name for each in await ending_soon(at)] == ["c", "b"]
+        entry = await token_of(at, tokens["c"])
+        assert entry is not None
+        assert entry.in_force(now + 2 * HOUR - 1)
+        assert not entry.in_force(now + 2 * HOUR)
+
+    @pytest.mark.parametrize(
+        "until",
+        ["", "0d", "90", "d", "-1d", "2020-01-01T00:00:00Z", "2027-01-01", "1d ", "99999999d"],
+    )
+    async def test_an_end_that_is_none(self, store: Store, until: str) -> None:
+        with pytest.raises(UsageError, match="--until"):
+            await issue_token(desk(store), name="shop", until=until)
+        assert await known_tokens(desk(store)) == []
+
+    @pytest.mark.parametrize("name", ["", "a b", "x" * 61, "é", "a\n"])
+    async def test_token_names(self, store: Store, name: str) -> None:
+        """A name that could not be typed or listed is refused."""
+        with pytest.raises(UsageError):
+            await issue_token(desk(store), name=name)
+
+    @pytest.mark.parametrize(("own", "other"), [("sandbox", "live"), ("live", "sandbox")])
+    @pytest.mark.parametrize("purpose", ["serving", "writing", "reading"])
+    async def test_the_stamp(self, url: str, own: str, other: str, purpose: str) -> None:
+        """A database that served one environment refuses the other, whatever it is opened for."""
+        async with opened(url, environment=own):
+            pass
+        with pytest.raises(ConfigurationError, match=f"belongs to {own}"):
+            async with open_store(StoreSettings(url=url, environment=other), purpose=purpose):
+                pass
+        async with open_store(StoreSettings(url=url), purpose=purpose) as store:
+            assert store.environment == own
+
+    async def test_a_new_database_must_be_given_an_environment(self, url: str) -> None:
+        """A new database is not made without saying what it is for."""
+        with pytest.raises(ConfigurationError, match="TALLYHOOK_ENVIRONMENT"):
+            async with open_store(StoreSettings(url=url), purpose="writing"):
+                pass
+
+    async def test_migrations_make_the_tables(self, store: Store) -> None:
+        """A database made by the migrations is the one that the tables describe."""
+        async with store.reading() as connection:
+            assert await schema.current_version(connection) == schema.newest_version()
+            assert await connection.run_sync(differences) == []
+
+    async def test_upgrading_again_changes_nothing(self, store: Store) -> None:
+        """An upgrade of an up-to-date database changes neither the version nor a row."""
+        await keep(store, arrival(said("e1", order="A")), rejection())
+        before = await dump(store, *metadata.tables)
+        newest = schema.newest_version()
+        assert await store.upgrade() == (newest, newest)
+        assert await dump(store, *metadata.tables) == before
+
+    async def test_mapping_refuses_what_is_not_ours(self) -> None:
+        """A stored claim or kind outside the vocabulary is an error, not a value."""
+        with pytest.raises(ValueError, match="none of ours"):
+            delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 14))
+        with pytest.raises(ValueError, match="none of ours"):
+            record_of(("r", 1, "order_paid", "A", 1, *[None] * 10))

@@ -1,0 +1,343 @@
+"""What every database must do with folds: due marks, revisions, the feed, the caches."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.orders import refold
+from app.orders.counter_store import differing_tallies, outcome_counts
+from app.orders.ledger_store import feed, latest_positions, listed_orders, publish
+from app.orders.published_store import Published
+from app.orders.rebuild import refold_all
+from app.orders.refold import call_up_early, refold_due, refold_until_quiet
+from app.receiving.context import Desk
+from app.receiving.due_store import NEXT_DUE, count_due, due_orders, next_due
+from app.receiving.store import Store
+from reconcile.instants import MINUTE
+from reconcile.ledger.events import ClaimKind
+from reconcile.ledger.fold import fold
+from reconcile.ledger.revise import position_of
+from tests.database.builders import arrival, desk, dump, histories, keep, rows, said
+from tests.reconcile.build import DUE, T, seconds
+
+WINDOW_S = 35 * 60
+"""The payment window and the grace of the default policy."""
+
+
+def quiet(count: int) -> None:
+    """Progress that nobody watches."""
+
+
+async def folded(at: Desk) -> int:
+    """Fold until nothing is due."""
+    return await refold_until_quiet(at, limit=3, progress=quiet)
+
+
+async def revisions(store: Store, *, after: int = 0, limit: int = 1000) -> list[Published]:
+    """A page of the feed."""
+    async with store.reading() as connection:
+        return await feed(connection, after=after, limit=limit)
+
+
+def paid(order: str, *, event_id: str | None = None) -> Any:
+    """The event that pays an order in full."""
+    return said(
+        event_id or f"paid-{order}", "succeeded", order=order, payment=f"p-{order}",
+        money=DUE, order_money=DUE, occurred_at=T,
+    )  # fmt: skip
+
+
+async def mark(store: Store, order: str) -> tuple[Any, ...]:
+    """(due_at, generation) of an order."""
+    (found,) = await rows(
+        store, "SELECT due_at, generation FROM order_due WHERE order_key = :order", order=order
+    )
+    return found
+
+
+class LedgerContract:
+    """Due marks, publishing and the feed. A subclass gives `url`."""
+
+    async def test_new_evidence_sets_its_order_due(self, store: Store) -> None:
+        """Every arrival for an order, a redelivery too, sets it due and counts a generation; one
+        that is due already keeps its place before those that came later."""
+        await keep(store, arrival(said("e1", order="A"), at=1))
+        assert await mark(store, "A") == (seconds(1), 1)
+        await keep(store, arrival(said("e1", order="A"), at=2))
+        assert await mark(store, "A") == (seconds(1), 2)
+        async with store.reading() as connection:
+            assert await next_due(connection) == seconds(1)
+            assert await count_due(connection, now=seconds(0), enough=9) == 0
+            assert await count_due(connection, now=seconds(1), enough=9) == 1
+            assert await count_due(connection, now=seconds(1), enough=0) == 0
+
+    async def test_the_next_due_order_is_found_by_its_index(self, store: Store) -> None:
+        """When the next one is due is asked all the time, and never of every order's mark."""
+        async with store.reading() as connection:
+            explain = "EXPLAIN"
+            if connection.dialect.name == "sqlite":
+                explain += " QUERY PLAN"
+            else:  # which reads a table as small as this one from end to end
+                await connection.execute(text("SET LOCAL enable_seqscan = off"))
+            rows = await connection.execute(text(f"{explain} {NEXT_DUE}"))
+            assert "ix_order_due_due_at" in "\n".join(str(row) for row in rows)
+
+    async def test_new_evidence_does_not_wait_for_the_deadline(self, store: Store) -> None:
+        """An order that waits for its deadline is due at once when something new is said."""
+        await keep(store, arrival(said("e1", order="A")))
+        await folded(desk(store, at=1))
+        await keep(store, arrival(paid("A"), at=2))
+        assert (await mark(store, "A"))[0] == seconds(2)
+
+    async def test_news_of_a_contested_payment_sets_both_orders_due(self, store: Store) -> None:
+        """What names another order and the payment of this one is news of this one, too."""
+        await keep(store, arrival(said("a", order="A", payment="p")))
+        await folded(desk(store, at=1))
+        await keep(store, arrival(said("b", order="B", payment="p"), at=2))
+        assert (await mark(store, "A"))[0] == seconds(2)
+        assert (await mark(store, "B"))[0] == seconds(2)
+
+    async def test_a_fold_moves_the_mark_to_the_deadline(self, store: Store) -> None:
+        """After a fold an open order is due at its deadline, and a settled one never."""
+        await keep(store, arrival(said("e1", order="A")), arrival(paid("B")))
+        assert await folded(desk(store, at=1)) == 2
+        assert (await mark(store, "A"))[0] == T + 35 * MINUTE
+        assert (await mark(store, "B"))[0] is None
+        async with store.reading() as connection:
+            assert await next_due(connection) == T + 35 * MINUTE
+
+    async def test_what_waits_for_a_clock_that_was_ahead_is_called_up(self, store: Store) -> None:
+        """Evidence that was dated ahead is folded now; a deadline that is ahead stays."""
+        await keep(store, arrival(said("e1", order="A")))
+        await folded(desk(store, at=1))
+        deadline = await mark(store, "A")
+        await keep(store, *(arrival(paid(order), at=9_000) for order in "BCD"))
+        now = desk(store, at=1)
+        assert await folded(now) == 0
+        assert await call_up_early(now) == 3
+        assert await folded(now) == 3
+        assert await mark(store, "A") == deadline
+        assert await call_up_early(now) == 0
+        assert sorted(each.order for each in await revisions(store)) == list("ABCD")
+
+    async def test_the_deadline_is_published_without_an_event(self, store: Store) -> None:
+        """Past its deadline an order is folded again, and says timed_out, once."""
+        await keep(store, arrival(said("e1", order="A")))
+        outcomes = []
+        for at in (1, WINDOW_S - 1, WINDOW_S, WINDOW_S + 1, WINDOW_S + 99):
+            await folded(desk(store, at=at))
+            outcomes.append([r.outcome for r in await revisions(store)])
+        assert outcomes == [["pending"], ["pending"], *[["pending", "timed_out"]] * 3]
+
+    async def test_due_orders_come_longest_waiting_first(self, store: Store) -> None:
+        """The order that has waited longest is folded first, and no more than asked for."""
+        for order, at in (("A", 3), ("B", 1), ("C", 2), ("D", 9)):
+            await keep(store, arrival(said(order, order=order), at=at))
+        async with store.reading() as connection:
+            due = await due_orders(connection, now=seconds(5), limit=2)
+        assert [each.order for each in due] == ["B", "C"]
+
+    async def test_evidence_between_fold_and_publishing_keeps_the_order_due(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What arrives while an order is being folded is folded in the next round, never missed."""
+        await keep(store, arrival(said("e1", order="A")))
+        gather = refold.gather
+
+        async def late(*arguments: Any) -> Any:
+            found = await gather(*arguments)
+            monkeypatch.setattr(refold, "gather", gather)
+            await keep(store, arrival(paid("A")))
+            return found
+
+        monkeypatch.setattr(refold, "gather", late)
+        at = desk(store, at=1)
+        await refold_due(at, limit=10)
+        assert (await mark(store, "A"))[0] is not None
+        await folded(at)
+        assert [r.outcome for r in await revisions(store)][-1] == "succeeded"
+        assert (await mark(store, "A"))[0] is None
+
+    async def test_two_folders_of_one_order_publish_once(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A fold that was overtaken by another one of the same order publishes nothing."""
+        await keep(store, arrival(said("e1", order="A")))
+        gather = refold.gather
+
+        async def overtaken(*arguments: Any) -> Any:
+            found = await gather(*arguments)
+            monkeypatch.setattr(refold, "gather", gather)
+            await folded(desk(store, at=WINDOW_S + 5))
+            return found
+
+        monkeypatch.setattr(refold, "gather", overtaken)
+        await refold_due(desk(store, at=1), limit=10)
+        assert [r.outcome for r in await revisions(store)] == ["timed_out"]
+        assert (await outcomes_in(store)) == {"timed_out": 1}
+
+    async def test_revisions_have_no_gaps(self, store: Store) -> None:
+        """Numbers run from 1 without a gap, also where a publishing transaction failed."""
+        for number in range(7):
+            await keep(store, arrival(said(f"e{number}", order=f"O{number}"), at=number))
+        with pytest.raises(RuntimeError, match="planned"):
+            await published_then_failing(store, "O0")
+        await folded(desk(store, at=10))
+        await keep(store, *(arrival(paid(f"O{number}")) for number in range(5)))
+        await folded(desk(store, at=20))
+        found = await revisions(store)
+        assert [r.seq for r in found] == list(range(1, 13))
+        assert [r.order for r in found[:7]] == [f"O{number}" for number in range(7)]
+        assert {r.before_outcome for r in found[7:]} == {"pending"}
+
+    async def test_concurrent_publishers_share_one_numbering(self, store: Store) -> None:
+        """Several publishers at once take numbers without a gap and without sharing one."""
+        names = [f"O{number:02}" for number in range(30)]
+        await keep(store, *(arrival(said(name, order=name)) for name in names))
+        await asyncio.gather(*(refold_due(desk(store, at=1), limit=7) for _ in range(8)))
+        await folded(desk(store, at=1))
+        found = await revisions(store)
+        assert [r.seq for r in found] == list(range(1, 31))
+        assert sorted(r.order for r in found) == names
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 100])
+    async def test_paging_through_the_feed(self, store: Store, limit: int) -> None:
+        """Pages of any size, each from the last cursor, are together the whole feed."""
+        await keep(store, *(arrival(said(f"e{n}", order=f"O{n}")) for n in range(7)))
+        await folded(desk(store, at=1))
+        found: list[Published] = []
+        while page := await revisions(store, after=found[-1].seq if found else 0, limit=limit):
+            assert len(page) <= limit
+            found += page
+        assert found == await revisions(store)
+        assert len(found) == 7
+
+    async def test_latest_positions(self, store: Store) -> None:
+        """The latest position is what the last revision of the order said; none for others."""
+        await keep(store, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
+        await folded(desk(store, at=1))
+        await keep(store, arrival(paid("A")))
+        await folded(desk(store, at=2))
+        found = await histories(store, ["A", "B"])
+        at = desk(store)
+        async with store.reading() as connection:
+            positions = await latest_positions(connection, ["A", "B", "C"])
+        assert positions == {
+            order: position_of(fold(found[order], policy=at.policy, as_of=seconds(2)))
+            for order in ("A", "B")
+        }
+
+    async def test_listing_by_outcome_and_finding(self, store: Store) -> None:
+        """Orders are listed in key order, after a key, by outcome and by finding."""
+        for order in ("B", "A", "D", "C"):
+            await keep(store, arrival(said(order, order=order)))
+        await keep(store, arrival(paid("A")), arrival(paid("C")), arrival(paid("C")))
+        await folded(desk(store, at=1))
+        async with store.reading() as connection:
+            found = [
+                await listed_orders(connection, **{"after": "", "limit": 10, **words})
+                for words in LISTINGS
+            ]
+            assert await outcome_counts(connection) == {"pending": 2, "succeeded": 2}
+        listed = ["".join(names) for names in found]
+        assert listed == ["ABCD", "BCD", "CD", "AB", "AC", "C", "C", ""]
+
+    @pytest.mark.parametrize("seed", range(5))
+    async def test_the_counters_of_orders_are_what_a_full_count_gives(
+        self, store: Store, seed: int
+    ) -> None:
+        """After generated histories, whatever was folded between; and after a rebuild."""
+        chosen = random.Random(seed)
+        claims: tuple[ClaimKind, ...] = ("pending", "succeeded", "declined", "refunded", "disputed")
+        for at in range(1, 25):
+            order, number = chosen.choice("ABCDE"), chosen.randrange(15)
+            event = said(f"e{number}", chosen.choice(claims), order=order, payment=f"p{number % 7}")
+            await keep(store, arrival(event, at=at))
+            if chosen.random() < 0.4:
+                await folded(desk(store, at=at))
+                await full_count_agrees(store)
+        await folded(desk(store, at=WINDOW_S + 99))
+        await full_count_agrees(store)
+        counted = await outcomes_in(store)
+        assert counted.keys() - {"pending"}
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("DELETE FROM ledgers")
+            assert len(await differing_tallies(connection)) >= len(counted)
+        await refold_all(desk(store, at=WINDOW_S + 99), progress=quiet)
+        await full_count_agrees(store)
+        assert await outcomes_in(store) == counted
+
+    async def test_a_publication_that_fails_counts_nothing(self, store: Store) -> None:
+        """What is counted commits with the ledgers, or not at all."""
+        await keep(store, arrival(said("e1", order="A")))
+        with pytest.raises(RuntimeError, match="planned"):
+            await published_then_failing(store, "A")
+        assert await outcomes_in(store) == {}
+        await full_count_agrees(store)
+
+    async def test_rebuilding_the_caches(self, store: Store) -> None:
+        """Dropping every ledger and folding all again gives equal rows, and publishes nothing."""
+        for number in range(6):
+            await keep(store, arrival(said(f"e{number}", order=f"O{number}"), at=number))
+        await keep(store, arrival(paid("O1")), arrival(paid("O4")), arrival(paid("O4")))
+        await folded(desk(store, at=10))
+        before = await dump(store, "ledgers", "revisions", "order_due", "events", "deliveries")
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("DELETE FROM ledgers")
+        counted: list[int] = []
+        assert await refold_all(desk(store, at=10), progress=counted.append) == 6
+        assert sum(counted) == 6
+        after = await dump(store, "ledgers", "revisions", "order_due", "events", "deliveries")
+        assert after == before
+
+    async def test_rebuilding_publishes_what_differs(self, store: Store) -> None:
+        """Where a rebuilt ledger says something else than was published, a revision says so."""
+        await keep(store, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
+        await folded(desk(store, at=1))
+        await refold_all(desk(store, at=WINDOW_S), progress=quiet)
+        found = await revisions(store)
+        assert [(r.seq, r.order, r.outcome) for r in found[2:]] == [
+            (3, "A", "timed_out"),
+            (4, "B", "timed_out"),
+        ]
+
+
+LISTINGS: list[dict[str, Any]] = [
+    {},
+    {"after": "A"},
+    {"after": "B", "limit": 2},
+    {"limit": 2},
+    {"outcome": "succeeded"},
+    {"outcome": "succeeded", "after": "A"},
+    {"finding": "redelivered"},
+    {"finding": "paid_twice"},
+]
+
+
+async def full_count_agrees(store: Store) -> None:
+    """The counters of orders are what the ledgers give."""
+    async with store.reading() as connection:
+        assert await differing_tallies(connection) == []
+
+
+async def outcomes_in(store: Store) -> dict[str, int]:
+    """How many orders have each outcome."""
+    async with store.reading() as connection:
+        return await outcome_counts(connection)
+
+
+async def published_then_failing(store: Store, order: str) -> None:
+    """Publish a revision in a transaction that then fails."""
+    at = desk(store, at=10)
+    history = (await histories(store, [order]))[order]
+    ledger = fold(history, policy=at.policy, as_of=seconds(10))
+    decided: Callable[..., Any] = refold.decided
+    async with store.writing() as connection:
+        await publish(connection, [decided(ledger, None, rules="v2-any")])
+        raise RuntimeError("planned")

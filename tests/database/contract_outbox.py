@@ -1,0 +1,149 @@
+"""What every database must do with the outbox of notifications."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.orders import refold
+from app.orders.notification_store import (
+    Fate,
+    Notification,
+    notification_counts,
+    notifications_in,
+    send_again,
+    settle_notifications,
+    take_notifications,
+)
+from app.orders.rebuild import refold_all
+from app.orders.refold import refold_due
+from app.receiving.store import Store
+from reconcile.instants import SECOND
+from tests.database.builders import arrival, desk, keep, rows, said
+from tests.database.contract_ledgers import paid, quiet
+from tests.reconcile.build import seconds
+
+LEASE = 60 * SECOND
+
+
+async def told(store: Store, *orders: str, at: int = 0) -> None:
+    """Two revisions of each order, pending and succeeded, of which the shop is to be told."""
+    store.notifies = True
+    for make in (lambda order: said(f"e-{order}", order=order, payment=f"p-{order}"), paid):
+        await keep(store, *(arrival(make(order), at=at) for order in orders))
+        await refold_due(desk(store, at=at), limit=100)
+
+
+async def take(store: Store, *, at: int = 0, limit: int = 100) -> list[Notification]:
+    """What one worker gets."""
+    async with store.writing() as connection:
+        return await take_notifications(connection, now=seconds(at), limit=limit, lease=LEASE)
+
+
+async def settle(store: Store, *fates: Fate, at: int = 0) -> None:
+    """What became of it."""
+    async with store.writing() as connection:
+        await settle_notifications(connection, fates, now=seconds(at))
+
+
+def names(taken: list[Notification]) -> list[tuple[str, str]]:
+    """(order, outcome) of each, sorted."""
+    return sorted((each.published.order, each.published.outcome) for each in taken)
+
+
+async def counts(store: Store, *, enough: int = 9) -> tuple[int, int]:
+    """(waiting, given up)"""
+    async with store.reading() as connection:
+        return await notification_counts(connection, enough=enough)
+
+
+class OutboxContract:
+    """Rows are written with their revisions, taken once, and in the order of each order's."""
+
+    async def test_a_revision_and_its_notification_are_one_transaction(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where publishing fails at its end, there is neither; where it succeeds, there are both;
+        and none where no shop is to be told."""
+        store.notifies = True
+        await keep(store, arrival(paid("A")))
+        publish = refold.publish
+
+        async def fail_after(*arguments: object, **words: object) -> None:
+            await publish(*arguments, **words)  # type: ignore[arg-type]
+            raise RuntimeError("planned")
+
+        monkeypatch.setattr(refold, "publish", fail_after)
+        with pytest.raises(RuntimeError, match="planned"):
+            await refold_due(desk(store, at=99), limit=9)
+        both = "SELECT seq FROM revisions UNION ALL SELECT seq FROM notifications"
+        assert await rows(store, both) == []
+        monkeypatch.setattr(refold, "publish", publish)
+        await refold_all(desk(store, at=100), progress=quiet)
+        assert await rows(store, both) == [(1,), (1,)]
+        store.notifies = False
+        await keep(store, arrival(paid("B"), at=101))
+        await refold_all(desk(store, at=101), progress=quiet)
+        assert sorted(await rows(store, both)) == [(1,), (1,), (2,)]
+
+    async def test_an_order_is_told_in_order(self, store: Store) -> None:
+        """Only the first of an order is given out, until it was delivered or given up."""
+        await told(store, "A", "B")
+        first = await take(store)
+        assert names(first) == [("A", "pending"), ("B", "pending")]
+        assert await take(store) == []
+        await settle(
+            store,
+            Fate(sent=first[0], delivered=True),
+            Fate(sent=first[1], problem="timed_out", again_at=seconds(20)),
+            at=1,
+        )
+        second = await take(store, at=1)
+        assert names(second) == [(first[0].published.order, "succeeded")]
+        again = await take(store, at=20)
+        assert [each.tries for each in again] == [1]
+        await settle(store, Fate(sent=again[0], problem="status_500"), at=21)
+        assert names(await take(store, at=21)) == [(first[1].published.order, "succeeded")]
+
+    async def test_who_dies_loses_the_lease(self, store: Store) -> None:
+        """After the lease another gets the same, and what the first says late changes nothing."""
+        await told(store, "A")
+        (lost,) = await take(store)
+        (found,) = await take(store, at=60)
+        assert found.published == lost.published
+        await settle(store, Fate(sent=lost, delivered=True), at=61)
+        assert await counts(store) == (2, 0)
+        assert await counts(store, enough=1) == (1, 0)
+        await settle(store, Fate(sent=found, delivered=True), at=62)
+        assert await counts(store) == (1, 0)
+        async with store.reading() as connection:
+            waits, there = await notifications_in(connection, state=None, limit=9)
+        assert (waits.due_at, waits.delivered_at) == (seconds(62), None)
+        assert (there.due_at, there.delivered_at) == (None, seconds(62))
+        assert (there.published_at, there.problem) == (seconds(0), None)
+
+    async def test_several_share_the_work(self, store: Store) -> None:
+        """Whoever takes at the same time never gets the same."""
+        await told(store, *(f"O{n}" for n in range(12)))
+        parts = await asyncio.gather(*(take(store, limit=4) for _ in range(4)))
+        taken = [each.published.seq for part in parts for each in part]
+        assert len(taken) == len(set(taken)) > 3
+        rest = [each.published.seq for _ in range(3) for each in await take(store, limit=4)]
+        assert len({*taken, *rest}) == len(taken) + len(rest) == 12
+
+    async def test_what_was_given_up_is_listed_and_sent_again(self, store: Store) -> None:
+        """A dead letter stays, with its problem, until somebody asks for it again."""
+        await told(store, "A")
+        (sent,) = await take(store)
+        await settle(store, Fate(sent=sent, problem="status_410"))
+        async with store.reading() as connection:
+            (dead,) = await notifications_in(connection, state="dead", limit=9)
+            listed = await notifications_in(connection, state=None, limit=9)
+        assert (dead.seq, dead.problem, dead.tries) == (1, "status_410", 1)
+        assert [each.state for each in listed] == ["waiting", "dead"]
+        async with store.writing() as connection:
+            assert await send_again(connection, now=seconds(9), revisions=None) == 1
+            assert await send_again(connection, now=seconds(9), revisions=[7]) == 0
+        (again,) = await take(store, at=9)
+        assert (again.published, again.tries, again.since) == (sent.published, 0, seconds(9))

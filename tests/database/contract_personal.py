@@ -1,0 +1,294 @@
+"""What every database must keep of customers, and let go when it is asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from app.access.audit_store import Deed, add_deed
+from app.core.errors import ConfigurationError, NotFoundError
+from app.core.phone_key import PhoneKey
+from app.database.temporary_database import scratch_database
+from app.orders.find_orders import find_orders
+from app.orders.refold import refold_until_quiet
+from app.orders.retention_store import prune
+from app.privacy.consistency_store import phones_not_noted
+from app.privacy.erase import Asked, erase
+from app.privacy.erase_finding import Erasing, Erasure
+from app.privacy.erase_rules import Rules
+from app.privacy.erase_store import UNREADABLE as UNREADABLE_TEXTS
+from app.privacy.erasure_journal import make_journal
+from app.privacy.erasure_store import note_carried_out
+from app.privacy.replay_erasures import Again, journal_state, replay_after_restore
+from app.receiving.append_store import Whole
+from app.receiving.context import Desk
+from app.receiving.correlation_store import ORPHANS
+from app.receiving.phone_store import (
+    NOTES_OF,
+    drop_notes,
+    drop_other_keys,
+    has_other_keys,
+    note_phones,
+    notes_of,
+    old_notes,
+    orders_by_phone,
+)
+from app.receiving.store import Store
+from reconcile.instants import DAY, SECOND
+from reconcile.ledger.events import Event
+from reconcile.money import Money
+from tests.database.builders import arrival, desk, keep, rejection, rows, said
+from tests.database.contract_checking import quiet
+from tests.reconcile.build import T
+
+KEY = PhoneKey(b"k" * 32)
+PHONE = "254711223344"
+DIGEST = KEY.digest(PHONE)
+PRICE = Money(minor=150_000, currency="KES")
+
+
+def paid(event_id: str, order: str, payment: str = "p1") -> Event:
+    """An event after which nothing of the order waits."""
+    return said(event_id, "succeeded", order=order, payment=payment, money=PRICE, order_money=PRICE)
+
+
+def of_customer(event_id: str, digest: bytes = DIGEST, **words: Any) -> Any:
+    """An arrival whose event names a customer."""
+    body = f'{{"{event_id}": "{PHONE}"}}'.encode()
+    return arrival(said(event_id, **words), body=body, customer=digest)
+
+
+def a_month_later(store: Store, folder: Path) -> Desk:
+    """A desk that may erase."""
+    later = desk(store, at=40 * DAY // SECOND)
+    return replace(later, phone_key=KEY, erasure_journal=folder / "erasures")
+
+
+def erasing(then: Desk, phone: str = PHONE) -> Awaitable[Erasure]:
+    """An erasure as a person asks for it."""
+    asked = Asked(phone=f"+{phone}", reason="asked", by="Ann")
+    return erase(then, asked, sources={}, rules=Rules(), dry_run=False, progress=quiet)
+
+
+def again(then: Desk) -> Again:
+    """Who erases again."""
+    return Again(then, sources={}, rules=Rules(), progress=quiet)
+
+
+async def with_bodies(store: Store) -> list[str]:
+    """The events of which the bodies are there."""
+    sql = "SELECT event_id FROM deliveries WHERE body IS NOT NULL ORDER BY 1"
+    return [row[0] for row in await rows(store, sql)]
+
+
+FOUND_BY: dict[str, tuple[str, dict[str, Any], str]] = {
+    "the notes of an order": (NOTES_OF.format("'A', 'B'"), {}, "ix_phones_thing"),
+    "what could not be read": (
+        UNREADABLE_TEXTS,
+        {"after": "dlv_0", "limit": 500},
+        "ix_deliveries_unreadable",
+    ),
+}
+"""What an erasure asks of a large table, and the index that answers it."""
+
+ORPHANED = {
+    f"{kind}s of no order": (f"{ORPHANS}{kind} IN ('a', 'b')", {}, f"ix_events_orphaned_{kind}")
+    for kind in ("payment", "session")
+}
+OF_ORDERS = "SELECT event_id FROM events WHERE order_key IN ('A', 'B')"
+FOUND_BY |= ORPHANED | {"events of an order": (OF_ORDERS, {}, "ix_events_order_key")}
+"""What every batch of deliveries and every fold asks."""
+
+
+class PersonalContract:
+    """Phones by digest, erasure, and tables that are only added to; `store` is the fixture."""
+
+    async def test_an_order_is_found_by_its_customers_digest(self, store: Store) -> None:
+        """Of its own event, and of one that found its order later."""
+        await keep(store, of_customer("e1", order="A", payment="p1"))
+        await keep(store, of_customer("e1", order="A", payment="p1"))
+        await keep(store, of_customer("e2", payment="p2"))
+        async with store.reading() as connection:
+            assert await orders_by_phone(connection, DIGEST, limit=9) == ["A"]
+        await keep(store, arrival(said("e3", order="B", payment="p2")))
+        async with store.reading() as connection:
+            assert await orders_by_phone(connection, DIGEST, limit=9) == ["A", "B"]
+            assert await orders_by_phone(connection, DIGEST, limit=1) == ["A"]
+            assert await orders_by_phone(connection, KEY.digest("1234567890"), limit=9) == []
+            assert len(await notes_of(connection, ["A", "B"])) == 1
+            assert await old_notes(connection, before=T - 1, after=None, limit=9) == []
+            first, *others = await old_notes(connection, before=T + DAY, after=None, limit=9)
+            assert await old_notes(connection, before=T + DAY, after=first, limit=9) == others
+
+    @pytest.mark.parametrize("asked", FOUND_BY)
+    async def test_large_tables_are_asked_by_index(self, store: Store, asked: str) -> None:
+        """Nobody looks through what millions of deliveries have left."""
+        sql, values, index = FOUND_BY[asked]
+        async with store.reading() as connection:
+            explain = "EXPLAIN"
+            if connection.dialect.name == "sqlite":
+                explain += " QUERY PLAN"
+            else:  # which reads a table as small as this one from end to end
+                await connection.execute(text("SET LOCAL enable_seqscan = off"))
+            found = await connection.execute(text(f"{explain} {sql}"), values)
+            assert index in "\n".join(str(row) for row in found)
+
+    async def test_digests_of_another_key_are_told_apart(self, store: Store) -> None:
+        await keep(store, of_customer("e1", order="A"))
+        other = PhoneKey(b"o" * 32)
+        async with store.writing() as connection:
+            assert not await has_other_keys(connection, KEY.name)
+            assert await has_other_keys(connection, other.name)
+            await drop_other_keys(connection, other.name)
+            assert not await has_other_keys(connection, other.name)
+
+    async def test_numbers_that_are_not_noted_are_counted(self, store: Store) -> None:
+        """Each once for each order; one that is noted for the delivery is noted for its order."""
+        await keep(store, of_customer("e1", order="A"))
+        other = PhoneKey(b"o" * 32).digest(PHONE)
+        named = [(DIGEST, "order", "A", T), (DIGEST, "order", "B", T), (other, "order", "A", T)]
+        async with store.writing() as connection, scratch_database() as scratch:
+            await note_phones(scratch, named)
+            assert await phones_not_noted(connection, scratch) == 2
+            (note,) = await notes_of(connection, ["A"])
+            await drop_notes(connection, [note])
+            assert await phones_not_noted(connection, scratch) == 3
+            owner = await connection.scalar(text("SELECT id FROM deliveries"))
+            await note_phones(connection, [(DIGEST, "delivery", owner, T)])
+            assert await phones_not_noted(connection, scratch) == 2
+
+    async def test_an_order_is_found_by_amount_and_day(self, store: Store) -> None:
+        await keep(store, arrival(paid("e1", "A")))
+        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        for text_, orders in (("1500.00", ["A"]), ("KES 1500", ["A"]), ("1500.01", [])):
+            found = await find_orders(desk(store), text_, sources={}, limit=5)
+            assert [hit["order"] for hit in found.hits] == orders
+        found = await find_orders(desk(store), "A", sources={}, limit=5)
+        assert found.hits[0]["found"] == "this is its reference"
+
+    async def test_what_is_erased_is_empty(self, store: Store, tmp_path: Path) -> None:
+        refused = rejection(body=PHONE.encode())
+        body = f'{{"phone": "{PHONE}"}}'.encode()
+        await keep(store, arrival(paid("e1", "A"), body=body, customer=DIGEST), refused)
+        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        erasure = await erase(
+            a_month_later(store, tmp_path),
+            Asked(phone=f"+{PHONE}", reason="asked", by="Ann"),
+            sources={},
+            rules=Rules(),
+            dry_run=False,
+            progress=quiet,
+        )
+        assert (erasure.kept, erasure.tidied, erasure.counts()["orders"]) == ([], True, 1)
+        found = await rows(store, "SELECT body, headers FROM deliveries")
+        assert found == [(None, "")]
+        for table in ("phones", "rejections"):
+            assert await rows(store, f"SELECT 1 FROM {table}") == []
+
+    async def test_what_is_not_read_yet_keeps_the_body_that_it_shares(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """Then the whole body does not come back with what nobody can read."""
+        body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Whole("d" * 64, PHONE.encode())
+        event = paid("e1", "A")
+        unread, parts = arrival(None, whole=whole), {"body": body, "whole": whole}
+        await keep(store, arrival(event, customer=DIGEST, **parts), unread)
+        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        words: dict[str, Any] = {"sources": {}, "rules": Rules(), "progress": quiet}
+        then, asked = a_month_later(store, tmp_path), Asked(phone=PHONE, reason="-", by="Ann")
+        erasure = await erase(then, asked, dry_run=False, **words)
+        assert [(each.what, each.why) for each in erasure.kept] == [("A", "beside_unread")]
+        async with store.writing() as connection:
+            await prune(connection, [unread.delivery_id], now=T)
+        erasure = await erase(then, asked, dry_run=False, **words)
+        assert (erasure.kept, [each.order for each in erasure.orders]) == ([], ["A"])
+        for again, kept in (
+            ([arrival(event, **parts), arrival(None, whole=whole)], 0),
+            ([arrival(said("e2", order="B"), whole=whole)], 1),
+        ):
+            await keep(store, *again)
+            assert await rows(store, "SELECT count(body) FROM envelopes") == [(kept,)]
+
+    async def test_nobody_is_erased_without_a_journal(self, store: Store) -> None:
+        """On PostgreSQL it has no place unless it is given one."""
+        await keep(store, of_customer("e1", order="A"))
+        with pytest.raises(ConfigurationError, match="TALLYHOOK_ERASURE_JOURNAL: is not set"):
+            await erasing(desk(store, at=40 * DAY // SECOND))
+        assert await with_bodies(store) == ["e1"]
+        state = await journal_state(desk(store))
+        assert (state.problem, state.begun) == (None, False)
+
+    async def test_who_is_in_the_journal_is_erased_again(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """As after a restore: what was there then goes, what came afterwards stays."""
+        then = a_month_later(store, tmp_path)
+        journal = make_journal(tmp_path / "erasures", at=T)
+        journal.append([("phone", PHONE), ("phone_note", DIGEST.hex())], at=T + DAY)
+        journal.append([("order", "C"), ("order", "nobody's")], at=T + DAY)
+        bodies = {"A": f"phone=+{PHONE[:3]} {PHONE[3:]}", "B": "-", "C": "-", "D": f"{PHONE}"}
+        for name, body in bodies.items():
+            event = paid(f"e-{name}", name, f"p-{name}")
+            at = 2 * DAY // SECOND if name == "D" else 0
+            await keep(store, arrival(event, body=f"{name} {body}".encode(), at=at))
+        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        replayed = await replay_after_restore(again(then), without=None)
+        assert (replayed.lines, replayed.subjects, replayed.kept) == (4, 2, [])
+        assert await with_bodies(store) == ["e-B", "e-D"]
+        state = await journal_state(then)
+        assert (state.begun, state.pending, state.problem) == (True, 0, None)
+        assert len(await rows(store, "SELECT 1 FROM erasures")) == 5
+
+    async def test_an_erasure_that_was_cut_short_is_ended_by_the_next(
+        self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its line is in the journal before the first row is touched."""
+        other = "254799888777"
+        for name, phone in (("A", PHONE), ("B", other)):
+            event = paid(f"e-{name}", name, f"p-{name}")
+            await keep(store, arrival(event, body=f"{name} {phone}".encode()))
+        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        then = a_month_later(store, tmp_path)
+
+        async def crash(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Erasing, "run", crash)
+            with pytest.raises(KeyboardInterrupt):
+                await erasing(then)
+        assert await with_bodies(store) == ["e-A", "e-B"]
+        assert (await journal_state(then)).pending == 2
+        await erasing(then, other)
+        assert await with_bodies(store) == []
+        assert (await journal_state(then)).pending == 0
+        with pytest.raises(NotFoundError):
+            await erasing(then)
+
+    @pytest.mark.parametrize("table", ["audit", "records", "revisions", "signoffs", "erasures"])
+    async def test_some_rows_can_only_be_added(self, store: Store, table: str) -> None:
+        """The database itself refuses, whoever asks."""
+        async with store.writing() as connection:
+            await add_deed(
+                connection, Deed(at=T, who="Ann", role="admin", action="erased", subject="A")
+            )
+        await keep(store, arrival(said("e1", order="A", payment="p1")))
+        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        async with store.writing() as connection:
+            await note_carried_out(connection, "j", [(0, "a line")])
+        columns = {"signoffs": "item", "audit": "subject", "erasures": "line"}
+        column = columns.get(table, "order_key")
+        before = await rows(store, f"SELECT {column} FROM {table}")
+        for deed in (f"UPDATE {table} SET {column} = 'x'", f"DELETE FROM {table}"):
+            if not before and store.path is not None:
+                continue  # SQLite asks row by row
+            with pytest.raises(DBAPIError, match="only added"):
+                async with store.writing() as connection:
+                    await connection.execute(text(deed))
+        assert await rows(store, f"SELECT {column} FROM {table}") == before

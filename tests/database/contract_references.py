@@ -1,0 +1,163 @@
+"""What every database must keep of payments and sessions that the shop names for its orders."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.access.operators import trail
+from app.orders.order_facts import Reference, ReferenceTaken, Told, tell_order
+from app.orders.refold import refold_until_quiet
+from app.orders.reindex import reindex
+from app.privacy.check import check_database
+from app.receiving.store import Store
+from reconcile.money import Money
+from tests.database.builders import (
+    SOURCES,
+    arrival,
+    desk,
+    events_in,
+    histories,
+    keep,
+    rows,
+    said,
+    session_opened,
+)
+from tests.database.contract_checking import of_the_builders
+from tests.database.contract_histories import tell
+from tests.reconcile.build import seconds
+
+PRICE = Money(minor=1_500, currency="KES")
+
+
+def told(order: str, *references: Reference, minor: int = 1_500) -> Told:
+    """An order at its price, with what it was paid by."""
+    money = Money(minor=minor, currency="KES")
+    return Told(order=order, money=money, references=references)
+
+
+PAYMENT = Reference(source="shop", payment="p")
+SESSION = Reference(source="shop", session="s")
+
+
+class ReferenceContract:
+    """References that the shop names, and who told what. A subclass gives `url`."""
+
+    @pytest.mark.parametrize("reference", [PAYMENT, SESSION])
+    @pytest.mark.parametrize("event_first", [True, False])
+    async def test_a_reference_leads_an_event_to_its_order(
+        self, store: Store, reference: Reference, event_first: bool
+    ) -> None:
+        """Whichever came first, the order is due and folded with it; the index that is built again
+        is the same."""
+        at = desk(store, at=5)
+        event = arrival(said("n", "succeeded", payment="p", session="s", money=PRICE))
+        if event_first:
+            await keep(store, event)
+            await tell_order(at, told("A", reference))
+        else:
+            await tell_order(at, told("A", reference))
+            await refold_until_quiet(at, limit=10, progress=lambda count: None)
+            await keep(store, event)
+        await refold_until_quiet(at, limit=10, progress=lambda count: None)
+        assert await rows(store, "SELECT order_key, outcome, fulfillable FROM ledgers") == [
+            ("A", "succeeded", 1)
+        ]
+        report = await check_database(at, sources=SOURCES, progress=lambda count: None)
+        assert [each for each in report.problems if not of_the_builders(each)] == []
+        links = await rows(store, "SELECT * FROM links ORDER BY kind")
+        assert len(links) == 2
+        await reindex(at, sources=SOURCES, progress=lambda count: None)
+        assert await rows(store, "SELECT * FROM links ORDER BY kind") == links
+        assert len(events_in((await histories(store, ["A"]))["A"])) == 1
+
+    @pytest.mark.parametrize("opened_first", [True, False])
+    async def test_an_opened_session_leads_its_events_to_its_order(
+        self, store: Store, opened_first: bool
+    ) -> None:
+        """Nobody has to name it."""
+        event = said("n", "succeeded", session="s", money=PRICE)
+        opened = session_opened("A", "s")
+        await tell(store, [opened, event] if opened_first else [event, opened])
+        await tell_order(desk(store, at=5), told("A"))
+        await refold_until_quiet(desk(store, at=5), limit=10, progress=lambda count: None)
+        assert await rows(store, "SELECT order_key, outcome FROM ledgers") == [("A", "succeeded")]
+
+    async def test_a_reference_is_of_one_order(self, store: Store) -> None:
+        """Named before, opened as a session, or said by the provider's own event: another order is
+        refused it, is told whose it is, and nothing of what it told is written."""
+        at = desk(store, at=5)
+        await tell_order(at, told("A", PAYMENT))
+        await tell(store, [session_opened("B", "s"), said("c", order="C", payment="q")])
+        for reference, owner in (
+            (PAYMENT, "A"),
+            (SESSION, "B"),
+            (Reference(source="shop", payment="q"), "C"),
+        ):
+            with pytest.raises(ReferenceTaken, match=f"belongs to order {owner}") as raised:
+                await tell_order(at, told("D", Reference(source="shop", payment="mine"), reference))
+            assert (raised.value.order, raised.value.reference) == (owner, reference)
+            assert len(await tell_order(at, told(owner, reference))) <= 2
+        assert await rows(store, "SELECT id FROM records WHERE order_key='D'") == []
+        assert await rows(store, "SELECT order_key FROM links WHERE order_key='D'") == []
+        elsewhere = (Reference(source="other", payment="p"), Reference(source="shop", session="p"))
+        assert len(await tell_order(at, told("D", *elsewhere))) == 3
+
+    async def test_the_same_again_is_no_news(self, store: Store) -> None:
+        """Named twice in one call, or in two, by whomever: one record."""
+        at = desk(store, at=5)
+        assert len(await tell_order(at, told("A", PAYMENT, PAYMENT, SESSION))) == 3
+        assert await tell_order(at, told("A", SESSION, PAYMENT), author="token:other") == []
+        await tell(store, [session_opened("B", "t")])
+        fresh = await tell_order(at, told("B", Reference(source="shop", session="t")))
+        assert [record.kind for record in fresh] == ["order_placed"]
+
+    async def test_of_many_at_once_one_order_gets_it(self, store: Store) -> None:
+        """All others are refused, and the payment ships one order at most."""
+        at = desk(store, at=5)
+        calls = [tell_order(at, told(f"O{n}", PAYMENT)) for n in range(8)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        refused = [each for each in found if isinstance(each, ReferenceTaken)]
+        assert len(refused) == 7
+        assert len([each for each in found if isinstance(each, list)]) == 1
+        assert len(await rows(store, "SELECT order_key FROM links")) == 1
+
+    async def test_who_told_is_kept_and_another_price_is_in_the_trail(self, store: Store) -> None:
+        """Of each record its author; of a change of price both, once, with who did it."""
+        at = desk(store, at=5)
+        await tell_order(at, told("A", PAYMENT), author="token:shop")
+        await tell_order(at, told("A", PAYMENT), author="token:other")
+        await tell_order(at, told("A", minor=100), author="token:other")
+        await tell_order(at, told("A", minor=100), author="token:other")
+        authors = await rows(store, "SELECT kind, author FROM records ORDER BY recorded_at, kind")
+        assert authors == [
+            ("order_placed", "token:shop"),
+            ("reference_named", "token:shop"),
+            ("order_placed", "token:other"),
+        ]
+        (deed,) = await trail(at, subject="A", limit=9)
+        assert (deed.who, deed.role, deed.action) == ("token:other", "token", "price_changed")
+        assert dict(deed.facts) == {"before": "KES 15.00", "after": "KES 1.00"}
+        assert deed.at == seconds(5)
+        named = [r for r in (await histories(store, ["A"]))["A"].records if r.payment is not None]
+        assert [(r.source, r.payment, r.author) for r in named] == [("shop", "p", "token:shop")]
+
+    async def test_an_unconfirmed_event_leads_nobody_anywhere(self, store: Store) -> None:
+        """A stranger's unsigned event that names a payment for an order of his own, before or after
+        the genuine one, neither takes the payment's nameless events to it nor makes orders meet."""
+        for place, early in enumerate((True, False)):
+            payment, victim, thief = f"pay_{place}", f"VICTIM-{place}", f"THIEF-{place}"
+            forged = said(
+                f"forged_{place}", "pending", order=thief, payment=payment, standing="unconfirmed"
+            )
+            named = said(f"named_{place}", "pending", order=victim, payment=payment)
+            paid = said(f"paid_{place}", "succeeded", order=None, payment=payment)
+            order = [forged, paid, named] if early else [named, paid, forged]
+            for each in order:
+                await keep(store, arrival(each))
+            found = await histories(store, [victim, thief])
+            told = {d.event.event_id for d in found[victim].deliveries}
+            assert told == {named.event_id, paid.event_id}
+            assert {d.event.event_id for d in found[thief].deliveries} == {forged.event_id}
+        assert await rows(store, "SELECT * FROM contested") == []

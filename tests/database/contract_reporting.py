@@ -1,0 +1,234 @@
+"""What every database must give a report: changed outcomes, accepted breaks, sums that tie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import UsageError
+from app.finance.break_acts import accept_break
+from app.finance.import_store import Import, begin_import, publish_import
+from app.finance.reconcile_period import Asked, reconcile_period
+from app.finance.report_journal import report_journal
+from app.finance.report_period import report_period
+from app.finance.reporting_store import changed_outcomes
+from app.finance.reports.render import render
+from app.finance.statement_line_store import write_statement
+from app.receiving.store import Store
+from reconcile.instants import DAY, SECOND
+from reconcile.matching.breaks import Break
+from reconcile.money import Money
+from reconcile.reporting.journal import Transaction
+from reconcile.reporting.report import Basis, Scope
+from tests.database.builders import arrival, desk, keep, said
+from tests.database.contract_breaks import missing, run
+from tests.database.contract_imports import book
+from tests.database.contract_ledgers import folded, paid, quiet
+from tests.reconcile.build import DUE, T, seconds
+
+LATER = 40 * DAY // SECOND
+"""Seconds after T: when everything has happened."""
+
+
+def scope(basis: Basis = "captured", **changes: Any) -> Scope:
+    """From T on for ten days, as known in the end."""
+    given = {"start": T, "end": T + 10 * DAY, "as_of": seconds(LATER), "basis": basis}
+    return Scope(**{**given, "environment": "sandbox", **changes})
+
+
+def declined(order: str, at: int) -> Any:
+    """An attempt that failed `at` seconds after T."""
+    return said(f"no-{order}", "declined", order=order, payment=f"n-{order}", order_money=DUE,
+                occurred_at=seconds(at))  # fmt: skip
+
+
+async def settle(store: Store, *payments: str, at: int) -> None:
+    """A statement of these payments, imported and settled `at` seconds after T."""
+    minor, fee = DUE.minor, 1_000
+    rows = [
+        (f"p:{each}", "payment", "shop", None, each, None, DUE.currency, minor, fee, minor - fee,
+         seconds(at), "po_1")
+        for each in sorted(payments)
+    ]  # fmt: skip
+    given = Import(number=1, kind="statement", file="s", sha256="0", who="x", started_at=T)
+    async with store.writing() as connection:
+        await begin_import(connection, given)
+        await write_statement(connection, rows, number=1)
+        await publish_import(connection, given, now=seconds(at))
+
+
+def unsettled(minor: int) -> Break:
+    """A capture that no statement holds."""
+    money = Money(minor=minor, currency="KES")
+    return Break(
+        cause="not_settled",
+        order="A",
+        payment="p",
+        subject=None,
+        money=money,
+        since=T,
+        cites=("e",),
+    )
+
+
+async def booked(store: Store, *, at: int, start: int, end: int) -> list[tuple[str, int, int]]:
+    """(what, change of clearing, when) of the journal of a stretch of time, as of `at`."""
+    found: list[Transaction] = []
+    wanted = scope(start=start, end=end, as_of=seconds(at))
+    await report_journal(desk(store, at=LATER), wanted, write=found.append, progress=quiet)
+    return [(each.what, each.postings[0].minor, each.at) for each in found]
+
+
+class ReportingContract:
+    """What reports read. A subclass gives `url`."""
+
+    async def test_an_outcome_that_changed_within_a_period_is_told_with_its_ends(
+        self, store: Store
+    ) -> None:
+        """Only where it was final at the start; whatever happened between, it is one change."""
+        back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
+        await keep(store, arrival(declined("A", 1), at=1), arrival(declined("B", 1), at=1))
+        await folded(desk(store, at=2))
+        await keep(store, arrival(paid("A"), at=90), arrival(paid("C"), at=90))
+        await folded(desk(store, at=91))
+        await keep(store, arrival(back, at=95))
+        await folded(desk(store, at=96))
+        found = []
+        async with store.reading() as connection:
+            for start, end, as_of in ((50, 200, 500), (50, 93, 500), (50, 200, 93), (0, 200, 500)):
+                found.append(
+                    [
+                        (each.order, each.before, each.after, each.at)
+                        async for each in changed_outcomes(
+                            connection, start=seconds(start), end=seconds(end), as_of=seconds(as_of)
+                        )
+                    ]
+                )
+        early = [("A", "failed", "succeeded", seconds(91))]
+        assert found == [[("A", "failed", "refunded", seconds(96))], early, early, []]
+
+    async def test_what_was_written_off_is_told_as_it_was_then_whatever_came_since(
+        self, store: Store
+    ) -> None:
+        """At the money of then, in the period of then; what ends it is a transaction of its own."""
+        some, more = unsettled(100), unsettled(120)
+        await run(store, some, missing("B"), at=10)
+        for at in (20, 30):
+            now = desk(store, at=at)
+            await accept_break(now, some.identity, reason="small", by=None, second=None)
+        first = {"start": seconds(0), "end": seconds(40)}
+        then = await booked(store, at=40, **first)
+        assert then == [("written off: not_settled", -100, seconds(20))]
+        await run(store, more, at=50)
+        await accept_break(
+            desk(store, at=60), some.identity, reason="so be it", by=None, second=None
+        )
+        await run(store, at=70)
+        assert await booked(store, at=40, **first) == then == await booked(store, at=99, **first)
+        assert await booked(store, at=99, start=seconds(40), end=seconds(99)) == [
+            ("write-off taken back: not_settled", 100, seconds(50)),
+            ("written off: not_settled", -120, seconds(60)),
+            ("write-off taken back: not_settled", 120, seconds(70)),
+        ]
+
+    async def test_a_break_without_a_date_is_as_old_as_the_run_that_saw_it_first(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        """A report of its own looks anew, and would find it born a moment ago."""
+        await book(store, tmp_path, "A,1.00,KES,paid,,", at=0)
+        ages = []
+        for day in (1, 3):
+            at = day * DAY // SECOND
+            report = await report_period(
+                desk(store, at=at), scope(as_of=seconds(at)), progress=quiet
+            )
+            ages += [(line.cause, line.age_days) for line in report.break_lines]
+            await reconcile_period(desk(store, at=at), Asked(), progress=quiet)
+        assert ages == [("book_paid_not_received", 0), ("book_paid_not_received", 2)]
+
+    async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, store: Store) -> None:
+        """What came since the last run may have made it another break than was accepted."""
+        second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
+        await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
+        await reconcile_period(desk(store, at=100), Asked(), progress=quiet)
+        report = await report_period(desk(store, at=200), scope(as_of=seconds(200)), progress=quiet)
+        (line,) = report.break_lines
+        await accept_break(
+            desk(store, at=250), line.identity, reason="agreed", by=None, second=None
+        )
+        third = said("third", "succeeded", order="A", payment="r", money=DUE, order_money=DUE)
+        await keep(store, arrival(third, at=260))
+        report = await report_period(desk(store, at=300), scope(as_of=seconds(300)), progress=quiet)
+        assert [(each.identity, each.state) for each in report.break_lines] == [
+            (line.identity, "open")
+        ]
+
+    async def test_a_report_is_the_same_bytes_whatever_came_after_its_instant(
+        self, store: Store
+    ) -> None:
+        """Money, fees and outcomes of one moment; what comes later changes later reports."""
+        await keep(store, *(arrival(paid(name), at=5) for name in ("A", "B")))
+        await keep(store, arrival(declined("C", 3), at=6))
+        await settle(store, "p-A", at=60)
+        then = scope(as_of=seconds(3_600))
+        report = await report_period(desk(store, at=3_600), then, progress=quiet)
+        money = {row.flow: row.sum for row in report.money}
+        assert report.ties_hold
+        assert (money["captured"], money["fees"]) == (2 * DUE.minor, 1_000)
+        assert (money["settled"], money["not_settled"]) == (DUE.minor - 1_000, DUE.minor)
+        assert {row.outcome: row.orders for row in report.outcomes} == {"succeeded": 2, "failed": 1}
+        made = render(report, "json")
+        back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
+        await keep(store, arrival(back, at=7_200), arrival(paid("C"), at=7_200))
+        again = await report_period(desk(store, at=9_000), then, progress=quiet)
+        assert render(again, "json") == made
+        now = await report_period(desk(store, at=LATER), scope(), progress=quiet)
+        assert {row.flow: row.sum for row in now.money}["captured"] == 3 * DUE.minor
+        assert now.ties_hold
+
+    async def test_breaks_of_a_report_carry_what_people_made_of_them(self, store: Store) -> None:
+        """Paid twice, and accepted by a person before the report's instant."""
+        second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
+        await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
+        await reconcile_period(desk(store, at=100), Asked(), progress=quiet)
+        seen = []
+        for at in (200, 300):
+            now = desk(store, at=at)
+            report = await report_period(now, scope(as_of=seconds(at)), progress=quiet)
+            (line,) = report.break_lines
+            assert (line.cause, line.order) == ("paid_twice", "A")
+            assert line.sentence.startswith("Paid more than once")
+            seen.append([line.state, *(row.state for row in report.breaks)])
+            await accept_break(now, line.identity, reason="agreed", by=None, second=None)
+        assert seen == [["open", "open"], ["accepted", "accepted"]]
+
+    async def test_a_journal_has_every_movement_and_line_once(self, store: Store) -> None:
+        """Captures on the provider's date, settlement on the statement's."""
+        await keep(store, *(arrival(paid(name), at=5) for name in ("A", "B")))
+        await settle(store, "p-A", "p-unknown", at=60)
+        written: list[Transaction] = []
+        totals = await report_journal(
+            desk(store, at=LATER), scope(), write=written.append, progress=quiet
+        )
+        assert [(each.what, each.order) for each in written] == [
+            ("settled payment", None),
+            ("captured", "A"),
+            ("settled payment", "A"),
+            ("captured", "B"),
+        ]
+        assert totals.transactions == 4
+        assert totals.sums["clearing", "KES"] == 0
+        assert totals.sums["fees", "KES"] == 2_000
+
+    async def test_a_period_that_is_none_is_refused(self, store: Store) -> None:
+        """In one sentence that says what to do."""
+        for changes, said_so in (
+            ({"end": T}, "--from must be before --to"),
+            ({"as_of": seconds(LATER + 1)}, "--as-of lies in the future"),
+            ({"as_of": T - 1}, "had not begun"),
+            ({"end": T + 4_000 * DAY}, "at most 120 months"),
+        ):
+            with pytest.raises(UsageError, match=said_so):
+                await report_period(desk(store, at=LATER), scope(**changes), progress=quiet)

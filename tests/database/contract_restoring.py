@@ -1,0 +1,312 @@
+"""What every database must keep after it was put back: numbers that never go back, and a schema
+that is the migrations' own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from app.access.operators import register_operator, retire_operator, trail
+from app.access.tokens import issue_token, withdraw_token
+from app.core.errors import StrangeSchema
+from app.database import schema, schema_objects
+from app.monitoring.health import refusal
+from app.orders.published_store import (
+    AHEAD,
+    feed_gaps,
+    head_of,
+)
+from app.orders.read_feed import read_feed, read_from
+from app.orders.refold import refold_until_quiet
+from app.privacy.erase_rules import Rules
+from app.privacy.replay_erasures import Again
+from app.privacy.restore import Followed, after_restore
+from app.receiving.store import Store
+from app.sealing.log_queue_store import count_unsealed
+from reconcile.instants import SECOND
+from tests.database.builders import arrival, desk, keep, rows, said, seal, tamper
+from tests.reconcile.build import T
+
+SECONDS = T // SECOND
+
+
+def quiet(count: int) -> None:
+    """Progress that nobody watches."""
+
+
+async def publish_orders(store: Store, *orders: str) -> None:
+    """One paid order for each reference, folded and published."""
+    events = [said(f"e-{o}", "succeeded", order=o, payment=f"p-{o}") for o in orders]
+    await keep(store, *(arrival(each) for each in events))
+    await refold_until_quiet(desk(store), limit=100, progress=quiet)
+
+
+async def numbers(store: Store) -> list[int]:
+    """The numbers that the feed has given."""
+    return [each.seq for each in await read_feed(desk(store), after=0, limit=1_000, wait_s=0)]
+
+
+async def head(store: Store) -> int:
+    """The last place of the feed."""
+    async with store.reading() as connection:
+        return await head_of(connection)
+
+
+async def gaps(store: Store) -> list[str]:
+    """What is wrong with the numbers."""
+    async with store.reading() as connection:
+        return await feed_gaps(connection)
+
+
+PLANTED: dict[str, dict[str, tuple[list[str], str]]] = {
+    "sqlite": {
+        "a trigger": (
+            [
+                "CREATE TRIGGER gift AFTER INSERT ON events BEGIN "
+                "UPDATE events SET claim='succeeded' WHERE rowid = new.rowid; END"
+            ],
+            "trigger gift of table events is none of Tallyhook's",
+        ),
+        "an index": (
+            ["CREATE INDEX mine ON events (kind)"],
+            "index mine of table events is none of Tallyhook's",
+        ),
+        "a view": (["CREATE VIEW mine AS SELECT 1"], "view mine is none of Tallyhook's"),
+        "a table": (["CREATE TABLE mine (a)"], "table mine is none of Tallyhook's"),
+        "a column": (
+            ["ALTER TABLE meta ADD COLUMN more TEXT"],
+            "table meta is not as Tallyhook makes it",
+        ),
+        "a trigger that is gone": (
+            ["DROP TRIGGER audit_no_update"],
+            "trigger audit_no_update of table audit is missing",
+        ),
+        "another trigger of its name": (
+            [
+                "DROP TRIGGER audit_no_update",
+                "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT 1; END",
+            ],
+            "trigger audit_no_update of table audit is not as Tallyhook makes it",
+        ),
+        "an index that is gone": (
+            ["DROP INDEX ix_deliveries_unreadable"],
+            "index ix_deliveries_unreadable of table deliveries is missing",
+        ),
+    },
+    "postgresql": {
+        "a trigger": (
+            [
+                "CREATE FUNCTION gift() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN new.claim := 'succeeded'; RETURN new; END $$",
+                "CREATE TRIGGER gift BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION gift()",
+            ],
+            "function gift() is none of Tallyhook's",
+        ),
+        "a trigger that is off": (
+            ["ALTER TABLE audit DISABLE TRIGGER USER"],
+            "trigger audit_only_added_to of table audit is not as Tallyhook makes it",
+        ),
+        "another function of its name": (
+            [
+                "CREATE OR REPLACE FUNCTION only_added_to() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN RETURN new; END $$"
+            ],
+            "function only_added_to() is not as Tallyhook makes it",
+        ),
+        "an index": (
+            ["CREATE INDEX mine ON events (kind)"],
+            "index mine of table events is none of Tallyhook's",
+        ),
+        "a view": (["CREATE VIEW mine AS SELECT 1"], "view mine is none of Tallyhook's"),
+        "a rule": (
+            ["CREATE RULE mine AS ON DELETE TO events DO INSTEAD NOTHING"],
+            "rule mine of table events is none of Tallyhook's",
+        ),
+        "a policy": (
+            ["ALTER TABLE events ENABLE ROW LEVEL SECURITY"],
+            "table events is not as Tallyhook makes it",
+        ),
+        "a column": (
+            ["ALTER TABLE meta ADD COLUMN more text"],
+            "column more of table meta is none of Tallyhook's",
+        ),
+        "a default": (
+            ["ALTER TABLE events ALTER COLUMN claim SET DEFAULT 'succeeded'"],
+            "column claim of table events is not as Tallyhook makes it",
+        ),
+        "a constraint": (
+            ["ALTER TABLE events ADD CONSTRAINT mine CHECK (claim <> 'refunded')"],
+            "constraint mine of table events is none of Tallyhook's",
+        ),
+        "a child": (
+            ["CREATE TABLE mine () INHERITS (events)"],
+            "child table mine of table events is none of Tallyhook's",
+        ),
+    },
+}
+
+
+async def put_back(store: Store) -> Followed:
+    """What `db restored` does, where nobody was ever erased."""
+    then = desk(store)
+    again = Again(then, sources={}, rules=Rules(), progress=lambda count: None)
+    followed, _ = await after_restore(then, again, without=None)
+    return followed
+
+
+class _TakenBack(Exception):
+    """Ends a transaction of which nothing is to stay."""
+
+
+class RestoringContract:
+    """Numbers, people and schema after a restore. A subclass gives `store`."""
+
+    # --- numbers ---------------------------------------------------------------------------------
+
+    async def test_numbers_never_go_back(self, store: Store) -> None:
+        """The next one is the larger of two; the head is the one before it, and nothing is a gap
+        but what is missing."""
+        await publish_orders(store, "A", "B")
+        done = await put_back(store)
+        assert (done.head, done.first) == (2, max(2 + 2**40, SECONDS * 2**20))
+        assert await head(store) == done.first - 1
+        assert await gaps(store) == []
+        await publish_orders(store, "C")
+        assert await numbers(store) == [1, 2, done.first]
+        again = await put_back(store)
+        assert again.head == done.first
+        assert again.first == done.first + AHEAD
+        await publish_orders(store, "D")
+        assert await numbers(store) == [1, 2, done.first, again.first]
+        assert await gaps(store) == []
+        await tamper(store, "revisions", f"DELETE FROM revisions WHERE seq = {done.first}")
+        assert await gaps(store) == ["the outcome feed has gaps"]
+
+    async def test_what_is_sealed_after_a_restore(self, store: Store) -> None:
+        """Numbers that were left out are not waited for."""
+        await publish_orders(store, "A")
+        await seal(store)
+        await put_back(store)
+        await publish_orders(store, "B")
+        async with store.reading() as connection:
+            assert await count_unsealed(connection) == 3  # a delivery, a revision, an audit entry
+        await seal(store)
+        async with store.reading() as connection:
+            assert await count_unsealed(connection) == 0
+
+    async def test_a_cursor_beyond_the_head(self, store: Store) -> None:
+        """It is told from where to read on; one up to the head is not."""
+        await publish_orders(store, "A", "B")
+        assert await read_from(desk(store), after=2) is None
+        assert await read_from(desk(store), after=3) == 0, "no restore was noted"
+        first = (await put_back(store)).first
+        for after in (0, 2, 3, first - 1):
+            assert await read_from(desk(store), after=after) is None
+        place = await read_from(desk(store), after=first)
+        assert place == first - 1
+        await publish_orders(store, "C")
+        (found,) = await read_feed(desk(store), after=place, limit=10, wait_s=0)
+        assert found.order == "C"
+
+    # --- people ----------------------------------------------------------------------------------
+
+    async def test_who_may_come_in_is_told(self, store: Store) -> None:
+        """All tokens and operators in force; what was done is in the trail."""
+        at = desk(store)
+        for name in ("old", "new"):
+            await issue_token(at, name=name)
+        await withdraw_token(at, name="old")
+        await register_operator(at, name="Ann", role="admin", by=None)
+        await register_operator(at, name="Bob", role="viewer", by="Ann")
+        await retire_operator(at, name="Bob", by="Ann")
+        again = Again(at, sources={}, rules=Rules(), progress=lambda count: None)
+        done, _ = await after_restore(at, again, without=None)
+        assert (done.may.tokens, done.may.operators, done.gone) == (("new",), ("Ann",), None)
+        assert _words(done, "These tokens are in force: new", "These operators are in force: Ann")
+        (deed,) = await trail(at, action="restored", limit=10)
+        assert (deed.role, deed.facts) == ("account", {"head": 0, "first": done.first})
+
+    # --- schema ----------------------------------------------------------------------------------
+
+    async def test_the_kept_digest_is_what_the_migrations_make(self, store: Store) -> None:
+        """Else each start would run them all."""
+        async with store.reading() as connection:
+            found = schema_objects.digest_of(await schema_objects.things_of(connection))
+            assert await schema.is_known(connection), (
+                f"write {found} into app.database.schema_objects"
+            )
+        assert await store.strange_objects() == []
+
+    async def test_a_digest_that_was_forgotten_refuses_nobody(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Then the migrations are run, and what they make is compared."""
+        monkeypatch.setitem(schema_objects.MADE, store.writer.dialect, "0")
+        assert await store.strange_objects() == []
+        async with store.writing() as connection:
+            await schema.require_own(connection, schema.newest_version())
+
+    async def test_what_was_planted_is_found(self, store: Store) -> None:
+        """Each object that is no migration's, or is missing, is named, and nothing is served."""
+        for name, (statements, told) in PLANTED[store.writer.dialect].items():
+            found: Any = None
+            try:
+                async with store.writing() as connection:
+                    for sql in statements:
+                        await connection.exec_driver_sql(sql)
+                    found = await schema.strange_objects(connection)
+                    with pytest.raises(StrangeSchema):
+                        await schema.require_own(connection, schema.newest_version())
+                    raise _TakenBack
+            except _TakenBack:
+                assert any(told in each for each in found), (name, found)
+        assert await store.strange_objects() == []
+
+    # --- writes that fail ------------------------------------------------------------------------
+
+    async def test_writes_that_fail_again_and_again(self, store: Store) -> None:
+        """After some in a row it is told, until one succeeds, or would."""
+        broken, mended = _REFUSING[store.writer.dialect]
+        await _do(store, *broken)
+        try:
+            for number in range(3):
+                assert await refusal(desk(store)) is None, number
+                with pytest.raises(DBAPIError):
+                    await keep(store, arrival(said(f"e{number}", order=f"O{number}")))
+            told = await refusal(desk(store))
+            assert told is not None
+            assert "deliveries that were accepted cannot be appended" in told
+        finally:
+            await _do(store, *mended)
+        before = await rows(store, "SELECT count(*) FROM deliveries")
+        assert await refusal(desk(store)) is None
+        assert store.append_faults == 0
+        assert await rows(store, "SELECT count(*) FROM deliveries") == before, "nothing is kept"
+        await keep(store, arrival(said("later", order="later")))
+
+
+_REFUSING = {
+    "sqlite": (
+        ["CREATE TRIGGER no BEFORE INSERT ON links BEGIN SELECT RAISE(ABORT, 'no'); END",
+         "CREATE TRIGGER never BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END"],
+        ["DROP TRIGGER no", "DROP TRIGGER never"],
+    ),
+    "postgresql": (
+        ["CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS "
+         "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
+         "CREATE TRIGGER no BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no()"],
+        ["DROP TRIGGER no ON events", "DROP FUNCTION no()"],
+    ),
+}  # fmt: skip
+
+
+async def _do(store: Store, *statements: str) -> None:
+    async with store.writing() as connection:
+        for sql in statements:
+            await connection.exec_driver_sql(sql)
+
+
+def _words(done: Followed, *wanted: str) -> bool:
+    return all(any(each in sentence for sentence in done.sentences()) for each in wanted)

@@ -1,0 +1,299 @@
+"""What every database must keep when bodies are let go, and what a redelivery then finds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from alembic import command
+from sqlalchemy import inspect
+
+from app.access.audit_store import deeds
+from app.core.errors import StoreUnavailable
+from app.database import schema
+from app.database.tables import metadata
+from app.orders.prove import prove_orders
+from app.orders.rebuild import refold_all
+from app.orders.refold import refold_until_quiet
+from app.orders.reindex import reindex
+from app.privacy.check import check_database
+from app.privacy.prune import (
+    Pruning,
+    prune_by_hand,
+    prune_orders,
+    prune_settled,
+    settled_orders,
+)
+from app.privacy.retention import Retention
+from app.receiving.store import Store, StoreSettings
+from reconcile.instants import DAY, SECOND
+from reconcile.money import Money
+from tests.database.builders import (
+    SIGNER,
+    SOURCES,
+    arrival,
+    desk,
+    differences,
+    dump,
+    histories,
+    keep,
+    rejection,
+    rows,
+    said,
+    seal,
+    session_opened,
+)
+from tests.database.contract_checking import of_the_builders, quiet
+from tests.database.contract_histories import Part, tell
+from tests.reconcile.build import T
+
+MONTH = 30 * DAY
+RETENTION = Retention(quiet=MONTH, phones=MONTH, rejections=MONTH, sources=frozenset({"shop"}))
+LATER = 40 * DAY // SECOND
+"""Seconds after T: the month is over for what came at T."""
+
+TRUTH = ("deliveries", "events", "links", "contested", "records", "revisions")
+PRICE = Money(minor=150_000, currency="KES")
+PAID: dict[str, Any] = {"order": "A", "payment": "p", "session": "s", "money": PRICE}
+
+NOT_BEFORE = ("inbox", "id")
+"""Facts of a database that no earlier version knew."""
+
+
+async def pruned(store: Store, *, at: int = LATER, dry_run: bool = False) -> Pruning:
+    """Fold what is due, seal it, then one pass, all `at` seconds after T."""
+    then = desk(store, at=at)
+    await refold_until_quiet(then, limit=100, progress=quiet)
+    await seal(store)
+    return await prune_settled(then, RETENTION, dry_run=dry_run, keep=10, progress=quiet)
+
+
+async def emptied(store: Store) -> set[str]:
+    """The event ids of deliveries that were pruned; every row is whole or empty."""
+    found = await rows(store, "SELECT event_id, body, headers, pruned_at, verdict FROM deliveries")
+    for _, body, headers, pruned_at, verdict in found:
+        assert (pruned_at is not None) == (headers == "")
+        assert (body is None) == (pruned_at is not None or verdict == "duplicate")
+    return {row[0] for row in found if row[3] is not None}
+
+
+UNSETTLED: dict[str, list[Part]] = {
+    "disputed": [said("e1", "succeeded", **PAID), said("e2", "disputed", **PAID)],
+    "authorized": [said("e1", "authorized", **PAID)],
+    "unresolved": [said("e1", "refunded", **PAID)],
+    "two bodies": [said("e1", "succeeded", **PAID), said("e1", "declined", **PAID)],
+    "paid twice": [said("e1", "succeeded", **PAID, order_money=PRICE),
+                   said("e2", "succeeded", **{**PAID, "payment": "q"}, order_money=PRICE)],
+    "another's payment": [said("e1", "succeeded", **PAID),
+                          said("e2", "pending", **{**PAID, "order": "B"})],
+    "another's claim": [
+        said("e1", "declined", **PAID),
+        said("e2", "declined", **{**PAID, "order": "B"}),
+    ],
+    "no order": [said("e1", "succeeded", payment="p", money=PRICE)],
+    "a source of which nothing is known": [said("e1", "declined", **PAID, source="other")],
+}  # fmt: skip
+
+
+class RetentionContract:
+    """Pruning. A subclass gives `url`."""
+
+    async def test_what_is_kept_and_what_goes(self, store: Store) -> None:
+        """Bodies and headers of all deliveries of a settled order go; everything else stays."""
+        paid, declined = said("e1", "succeeded", **PAID), said("e2", "declined", **PAID)
+        await tell(store, [paid, declined, paid, session_opened("A", "s")])
+        await keep(store, arrival(None), rejection())
+        await keep(store, arrival(said("e9", "declined", order="N"), at=LATER - 60))
+        await refold_until_quiet(desk(store, at=LATER), limit=100, progress=quiet)
+        gone = ["body", "headers", "pruned_at"]
+        before = await dump(store, *TRUTH, "ledgers", "order_due", leave_out=gone)
+        known = await histories(store, ["A"])
+        would = await pruned(store, dry_run=True)
+        assert await emptied(store) == set()
+        did = await pruned(store)
+        assert await emptied(store) == {"e1", "e2"}
+        assert would.document() == did.document()
+        assert (did.orders, did.deliveries, did.others["rejections"]) == (1, 3, 1)
+        assert did.size == sum(len("webhook-id: x") for _ in range(3)) + 2 * 64
+        assert await dump(store, *TRUTH, "ledgers", "order_due", leave_out=gone) == before
+        assert await histories(store, ["A"]) == known
+        assert await rows(store, "SELECT count(*) FROM rejections") == [(0,)]
+        assert (await pruned(store)).document()["deliveries"] == 0
+
+    async def test_what_was_let_go_is_in_the_trail_however_the_pass_ended(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A disk that fails in the middle of it, for example."""
+
+        async def failing(*_: Any, **__: Any) -> AsyncIterator[tuple[str, int]]:
+            raise StoreUnavailable("the disk")
+            yield
+
+        await keep(store, arrival(said("e1", "succeeded", **PAID)))
+        then = desk(store, at=LATER)
+        await refold_until_quiet(then, limit=100, progress=quiet)
+        monkeypatch.setattr("app.privacy.prune.prune_others", failing)
+        with pytest.raises(StoreUnavailable):
+            await prune_by_hand(then, RETENTION, by="ann", signer=SIGNER, keep=0, progress=quiet)
+        assert await emptied(store) == {"e1"}
+        async with store.reading() as connection:
+            (deed,) = await deeds(connection, limit=9)
+        assert (deed.who, deed.action, deed.facts) == ("ann", "pruned", {"bodies": 1})
+
+    async def test_never_too_early(self, store: Store) -> None:
+        """A month after the last word and not a second before; a redelivery is a word, too."""
+        event = said("e1", "declined", **PAID)
+        await keep(store, arrival(event))
+        await keep(store, arrival(event, at=5 * DAY // SECOND))
+        last = 35 * DAY // SECOND
+        assert (await pruned(store, at=last - 1)).orders == 0
+        assert (await pruned(store, at=last)).orders == 1
+
+    @pytest.mark.parametrize("kind", UNSETTLED)
+    async def test_what_is_not_settled_is_kept(self, store: Store, kind: str) -> None:
+        """Whatever waits for somebody, is wrong, or cannot be judged keeps its bodies."""
+        await tell(store, UNSETTLED[kind])
+        assert (await pruned(store)).orders == 0
+        assert await emptied(store) == set()
+
+    async def test_evidence_in_between(self, store: Store) -> None:
+        """What is said of an order after it was looked at keeps its bodies."""
+        await keep(store, arrival(said("e1", "succeeded", **PAID)))
+        then = desk(store, at=LATER)
+        await refold_until_quiet(then, limit=100, progress=quiet)
+        assert not any([found async for _, found in settled_orders(then, RETENTION)])
+        await seal(store)
+        pages = [found async for _, found in settled_orders(then, RETENTION)]
+        await keep(store, arrival(said("e2", "refunded", **PAID), at=LATER))
+        assert [await prune_orders(then, found) for found in pages if found] == [[]]
+        assert await emptied(store) == set()
+
+    async def test_redeliveries_of_what_was_pruned(self, store: Store) -> None:
+        """The same is a duplicate, another body is told apart, and news is judged with the rest."""
+        paid = said("e1", "succeeded", **PAID)
+        await keep(store, arrival(paid))
+        assert (await pruned(store)).orders == 1
+        assert await keep(store, arrival(paid, at=LATER)) == ["duplicate"]
+        other = said("e1", "declined", **PAID)
+        assert await keep(store, arrival(other, at=LATER)) == ["duplicate_with_different_body"]
+        refund = said("e2", "refunded", **PAID, movement="r")
+        assert await keep(store, arrival(refund, at=LATER)) == ["stored"]
+        history = (await histories(store, ["A"]))["A"]
+        assert len(history.deliveries) == 4
+
+    async def test_everything_can_be_rebuilt(self, store: Store) -> None:
+        """After reindex and refold --all nothing of a pruned order is lost or changed."""
+        paid = said("e1", "succeeded", **PAID)
+        nameless = said("n1", "pending", payment="p")
+        await tell(store, [nameless, paid, session_opened("A", "s"), paid])
+        assert (await pruned(store)).deliveries == 3
+        await keep(store, arrival(said("e2", "refunded", **PAID, movement="r"), at=LATER))
+        then = desk(store, at=LATER)
+        await refold_until_quiet(then, limit=100, progress=quiet)
+        before = await dump(store, *TRUTH, "ledgers", leave_out=["row"])
+        done = await reindex(then, sources=SOURCES, progress=quiet)
+        assert (done.read, done.events, done.unreadable) == (3, 3, 0)
+        await refold_all(then, progress=quiet)
+        assert await dump(store, *TRUTH, "ledgers", leave_out=["row"]) == before
+        report = await check_database(then, sources=SOURCES, progress=quiet)
+        assert [each for each in report.problems if not of_the_builders(each)] == []
+        assert (report.bodies, report.pruned) == (1, 2)
+        proof = await prove_orders(then, None, shuffles=20, seed=1, progress=quiet)
+        assert proof.counter_examples == ()
+
+    async def test_the_check_knows_what_was_pruned(self, store: Store) -> None:
+        """A body that is gone without having been pruned, and a pruned event that is lost."""
+        await keep(store, arrival(said("e1", "succeeded", **PAID)))
+        await pruned(store)
+        then = desk(store, at=LATER)
+        for sql, words in (
+            ("UPDATE deliveries SET pruned_at=NULL", "is gone, and was not pruned"),
+            ("UPDATE deliveries SET pruned_at=1", None),
+            ("DELETE FROM events", "was pruned, and its event is gone"),
+        ):
+            async with store.writing() as connection:
+                await connection.exec_driver_sql(sql)
+            report = await check_database(then, sources=SOURCES, progress=quiet)
+            told = [each for each in report.problems if words is not None and words in each]
+            assert len(told) == (words is not None), report.problems
+
+    async def test_many_deliveries_of_one_order(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Pages and transactions of two rows prune all of it, and count each order once."""
+        for name in ("PAGE", "PRUNED_AT_ONCE"):
+            monkeypatch.setattr(f"app.privacy.prune.{name}", 2)
+        events = [said(f"e{n}", "declined", **{**PAID, "payment": f"p{n}"}) for n in range(7)]
+        await tell(store, [*events, *events, said("f", "declined", order="F", payment="f")])
+        would = await pruned(store, dry_run=True)
+        did = await pruned(store)
+        assert would.document() == did.document()
+        assert (did.orders, did.deliveries) == (2, 15)
+        assert len(await emptied(store)) == 8
+
+    async def test_an_upgrade_from_the_first_version(self, url: str) -> None:
+        """A database made at 0001 has every row after the upgrade, and nothing counts as pruned."""
+        store = Store(StoreSettings(url=url, environment="sandbox"))
+        try:
+            async with store.writing() as connection:
+                await connection.run_sync(to_first_version)
+                made = await connection.run_sync(lambda plain: inspect(plain).get_table_names())
+                old = [name for name in metadata.tables if name in made]
+                await schema.stamp_environment(connection, "sandbox")
+                await connection.run_sync(fill_first_version)
+            before = await dump(store, *old, leave_out=NEW_COLUMNS)
+            assert await store.upgrade() == ("0001", schema.newest_version())
+            after = await dump(store, *old, leave_out=NEW_COLUMNS)
+            after["meta"] = [row for row in after["meta"] if row[0] not in NOT_BEFORE]
+            assert after == before
+            assert await rows(store, "SELECT DISTINCT pruned_at FROM deliveries") == [(None,)]
+            async with store.reading() as connection:
+                assert await connection.run_sync(differences) == []
+            assert (await pruned(store)).deliveries == 2
+        finally:
+            await store.close()
+
+
+NEW_COLUMNS = (
+    "deliveries.pruned_at", "deliveries.envelope", "events.standing", "events.capture",
+    "events.refunded_total", "events.refunded_currency", "records.payment", "records.author",
+    "ledgers.rules", "tokens.scopes", "tokens.until",
+)  # fmt: skip
+"""Columns of its tables that later versions have added."""
+
+
+def to_first_version(connection: Any) -> None:
+    """Nothing but the first version's tables, whatever was there before."""
+    if connection.dialect.name == "sqlite":
+        metadata.drop_all(connection)
+        connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
+    else:  # functions and types would outlive their tables
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+        connection.exec_driver_sql("CREATE SCHEMA public")
+    config = schema.alembic_config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "0001")
+
+
+def fill_first_version(connection: Any) -> None:
+    """A declined order that came twice, with its ledger folded, and what belongs to it."""
+    delivery = "('{}', {}, 'shop', '{}', 'e1', 'digest', 4, 'webhook-id: x', {})"
+    first = delivery.format("d1", T, "stored", _BLOB[connection.dialect.name])
+    for sql in (
+        "INSERT INTO deliveries (id, received_at, source, verdict, event_id, digest, size, "
+        f"headers, body) VALUES {first}, {delivery.format('d2', T + 1, 'duplicate', 'NULL')}",
+        "INSERT INTO events (order_key, source, event_id, digest, delivery_id, received_at, kind, "
+        f"claim, occurred_at, order_ref, payment) VALUES ('A', 'shop', 'e1', 'digest', 'd1', {T}, "
+        f"'payment.declined', 'declined', {T}, 'A', 'p')",
+        "INSERT INTO links (reference, kind, source, order_key) "
+        "VALUES ('p', 'payment', 'shop', 'A')",
+        "INSERT INTO records (id, recorded_at, kind, order_key, at) "
+        f"VALUES ('r1', {T}, 'order_canceled', 'A', {T})",
+        f"INSERT INTO order_due (order_key, due_at, generation) VALUES ('A', {T}, 2)",
+        "INSERT INTO tokens (name, hash, created_at) VALUES ('shop', 'hash', 1)",
+    ):
+        connection.exec_driver_sql(sql)
+
+
+_BLOB = {"sqlite": "x'7b7d'", "postgresql": "'\\x7b7d'"}

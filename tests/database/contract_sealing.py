@@ -1,0 +1,227 @@
+"""What every database must keep of the log: everything has a leaf, once, whoever seals and when."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.access.audit_store import Deed, add_deed
+from app.core.errors import NotFoundError
+from app.evidence.checkpoint import verified_checkpoint
+from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
+from app.evidence.seal import Sealer, seal_all
+from app.evidence.verify_log import verify_log
+from app.orders.record_store import add_records
+from app.orders.refold import refold_until_quiet
+from app.receiving.append_store import Arrival, keep_arrivals
+from app.receiving.store import Store
+from app.sealing import log_queue_store
+from app.sealing.log_queue_store import count_unsealed, without_leaf
+from app.sealing.log_store import begin_log, leaves_after, newest_head
+from reconcile.canonical import canonical_json
+from reconcile.ledger.records import Record
+from reconcile.money import Money
+from reconcile.transparency.merkle import consistency_holds, inclusion_holds, leaf_hash
+from tests.database.builders import SIGNER, arrival, desk, keep, rows, said, seal
+from tests.database.contract_checking import quiet
+from tests.reconcile.build import T
+
+TABLES = "deliveries", "records", "revisions", "audit"
+
+
+def genuine(event_id: str, **fields: Any) -> Arrival:
+    """A delivery whose digest is that of its body."""
+    found = arrival(said(event_id, "succeeded", **fields))
+    digest = hashlib.sha256(found.body).hexdigest()
+    assert found.event is not None
+    return replace(found, digest=digest, event=replace(found.event, digest=digest))
+
+
+def placed(number: int, order: str = "A") -> Record:
+    """A record of the shop's."""
+    return Record(
+        record_id=f"rec_{number:08}",
+        recorded_at=T,
+        kind="order_placed",
+        order=order,
+        at=T,
+        money=Money(minor=1_500, currency="KES"),
+    )
+
+
+async def begin(store: Store) -> None:
+    """Say whose log it is, as a start does."""
+    public = SIGNER.key.public.raw.hex()
+    async with store.writing() as connection:
+        await begin_log(connection, origin=SIGNER.origin, public=public, now=T)
+
+
+async def some_of_each(store: Store) -> None:
+    """Deliveries of several verdicts, a record, a deed, and the revisions of a fold."""
+    again = genuine("e1", order="A")
+    await keep(store, again, replace(again, delivery_id="dlv_again"), arrival(None))
+    async with store.writing() as connection:
+        await add_records(connection, [placed(1)], details='{"answer": "kept"}')
+        await add_deed(connection, Deed(at=T, who="ann", role="admin", action="x", subject="A"))
+    await refold_until_quiet(desk(store), limit=100, progress=quiet)
+
+
+async def everything_is_sealed_once(store: Store) -> int:
+    """As many leaves as rows, numbered without gaps, all of them verified. Returns how many."""
+    counts = [await rows(store, f"SELECT count(*) FROM {table}") for table in TABLES]
+    total = sum(count for ((count,),) in counts)
+    numbers = await rows(store, "SELECT number FROM log_leaves ORDER BY number")
+    assert [number for (number,) in numbers] == list(range(total))
+    found = await verify_log(desk(store), progress=lambda done, of: None)
+    assert (found.problems, found.leaves, found.waiting) == ([], total, 0)
+    return total
+
+
+class SealingContract:
+    """Sealing, with one sealer and with several."""
+
+    async def test_everything_is_sealed(self, store: Store) -> None:
+        """Deliveries of every verdict, records, revisions and deeds; and then nothing is left."""
+        await begin(store)
+        await some_of_each(store)
+        async with store.reading() as connection:
+            assert await count_unsealed(connection) == 6
+            assert await without_leaf(connection, ["dlv_again"]) == {"dlv_again"}
+        await seal(store)
+        assert await everything_is_sealed_once(store) == 6
+        async with store.reading() as connection:
+            assert await count_unsealed(connection) == 0
+            assert await without_leaf(connection, ["dlv_again", "no"]) == {"no"}
+            head = await newest_head(connection)
+        assert head is not None
+        signed = verified_checkpoint(head.note, origin=SIGNER.origin, public=SIGNER.key.public)
+        assert (signed.size, signed.head) == (6, head.head)
+        assert await seal(store) == 0
+
+    async def test_rows_of_before_the_log(self, store: Store) -> None:
+        """What nothing has marked is found by its id, in steps, while marked rows come in."""
+        await begin(store)
+        await keep(store, *(genuine(f"e{n}", order="A") for n in range(30)))
+        async with store.writing() as connection:
+            await add_records(connection, [placed(n) for n in range(5)])
+            await connection.exec_driver_sql("DELETE FROM unsealed")
+        await keep(store, genuine("later", order="B"))
+        assert await seal(store) >= 36
+        assert await everything_is_sealed_once(store) == 36
+
+    async def test_a_row_that_lost_its_mark(self, store: Store) -> None:
+        """Once the sweep is over it is told as a stray, and sealed by a sweep that is asked for."""
+        await begin(store)
+        await keep(store, genuine("e1", order="A"))
+        await seal(store)
+        await keep(store, genuine("e2", order="A"))
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("DELETE FROM unsealed")
+        assert await seal(store) == 0
+        found = await verify_log(desk(store), progress=lambda done, of: None)
+        assert found.found == 1
+        assert "has no leaf" in found.problems[0]
+        await seal_all(desk(store), SIGNER, sweep=True)
+        assert await everything_is_sealed_once(store) == 2
+
+    async def test_a_mark_of_what_is_sealed_already(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The sweep comes to rows whose marks have not been read yet: each is sealed once."""
+        monkeypatch.setattr(log_queue_store, "MARKS_AT_ONCE", 2)
+        await begin(store)
+        for number in range(5):
+            await keep(store, genuine(f"e{number}", order="A"))
+        await seal(store)
+        assert await everything_is_sealed_once(store) == 5
+        assert await rows(store, "SELECT * FROM unsealed") == []
+
+    async def test_several_that_seal_at_once(self, store: Store) -> None:
+        """Whoever is second writes nothing; together they seal everything once."""
+        await begin(store)
+        for part in range(6):
+            await keep(store, *(genuine(f"e{part}.{n}", order="A") for n in range(50)))
+            sealers = [Sealer(desk(store), SIGNER) for _ in range(3)]
+            await asyncio.gather(*(sealer.seal_some() for sealer in sealers))
+        await seal(store)
+        assert await everything_is_sealed_once(store) == 300
+
+    async def test_ids_that_do_not_come_in_order(self, store: Store) -> None:
+        """A row with a lower id than all that are sealed is sealed all the same."""
+        await begin(store)
+        late = genuine("late", order="A")
+        await keep(store, *(genuine(f"e{n}", order="A") for n in range(3)))
+        await seal(store)
+        async with store.writing() as connection:
+            await keep_arrivals(connection, [late])
+        assert await seal(store) == 1
+        assert await everything_is_sealed_once(store) == 4
+
+    async def test_proofs(self, store: Store) -> None:
+        """Every leaf is proved by the newest checkpoint, and by the first that covers it, which
+        stays the same; and each checkpoint is proved to have grown from the ones before."""
+        await begin(store)
+        await some_of_each(store)
+        await seal(store)
+        first = await self._proofs(store)
+        await keep(store, *(genuine(f"later{n}", order="C") for n in range(300)))
+        await seal(store)
+        newest = await self._proofs(store)
+        assert await self._proofs(store, earliest=True) == first
+        assert (first["size"], newest["size"]) == (6, 306)
+        grown = await prove_growth(desk(store), old=6, new=306)
+        assert consistency_holds(
+            old=6,
+            old_head=first["head"],
+            size=306,
+            head=newest["head"],
+            proof=[bytes.fromhex(each) for each in grown["path"]],
+        )
+
+    async def _proofs(self, store: Store, *, earliest: bool = False) -> dict[str, Any]:
+        subjects = ["dlv_again", "rec_00000001", "revision:1", "deed:1"]
+        async with store.reading() as connection:
+            found = await proofs_of(connection, subjects, earliest=earliest)
+        head, size = found.checkpoint.head, found.checkpoint.size
+        for proof in found.proofs:
+            assert leaf_hash(canonical_json(proof.leaf)) == proof.leaf_hash
+            assert inclusion_holds(
+                proof.leaf_hash, index=proof.number, size=size, proof=proof.path, head=head
+            )
+        documents = {proof.subject: proof.document() for proof in found.proofs}
+        assert set(documents) == set(subjects)
+        return {"size": size, "head": head, "note": found.note, "proofs": documents}
+
+    async def test_what_there_is_no_proof_of(self, store: Store) -> None:
+        """What is not sealed is not proved, and says what to do."""
+        await begin(store)
+        waiting = genuine("e1", order="A")
+        await keep(store, waiting)
+        for subject in (waiting.delivery_id, "deed:7", "no"):
+            with pytest.raises(NotFoundError, match="log seal"):
+                await prove_sealed(desk(store), subject)
+
+    async def test_a_long_log(self, store: Store) -> None:
+        """Over several tiles, kept hashes are as few as they must be, and every proof holds."""
+        await begin(store)
+        for part in range(3):
+            await keep(store, *(genuine(f"e{part}.{n}", order="A") for n in range(250)))
+            await seal(store)
+        assert await rows(store, "SELECT level, place FROM log_nodes ORDER BY place") == [
+            (8, 0),
+            (8, 1),
+        ]
+        async with store.reading() as connection:
+            leaves = await leaves_after(connection, 0, limit=1_000)
+            head = await newest_head(connection)
+            assert head is not None
+            for leaf in leaves[::37]:
+                proof = await path_to(connection, leaf.number, size=head.size)
+                assert inclusion_holds(
+                    leaf.hash, index=leaf.number, size=750, proof=proof, head=head.head
+                )
+        assert await everything_is_sealed_once(store) == 750

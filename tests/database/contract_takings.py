@@ -1,0 +1,221 @@
+"""What every database must do with takings: cached or folded, they are the same."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.finance import ledger_lines
+from app.finance.ledger_line_store import KeyRange, flat_takings
+from app.finance.ledger_lines import overlay_of, refresh_takings, takings_now, takings_then
+from app.orders.history_store import scan
+from app.orders.rebuild import refold_all
+from app.privacy.check import check_database
+from app.receiving.store import Store
+from reconcile.instants import Instant
+from reconcile.ledger.fold import fold
+from reconcile.ledger.policy import Policy
+from reconcile.matching.ledger_lines_of import taking
+from reconcile.matching.rows import TakingRow, taking_row
+from reconcile.money import Money
+from tests.database.builders import SOURCES, arrival, desk, keep, rows, said
+from tests.database.contract_ledgers import WINDOW_S, paid, quiet
+from tests.reconcile.build import DUE, seconds
+
+
+async def folded(store: Store, *, at: int) -> list[TakingRow]:
+    """What folding every history `at` seconds after T gives, without any cache."""
+    found = []
+    async with store.reading() as connection:
+        async for part in scan(connection):
+            for history in part:
+                ledger = fold(history, policy=Policy(), as_of=seconds(at))
+                if (one := taking(ledger)) is not None:
+                    found.append(taking_row(one))
+    return sorted(found, key=lambda row: row[:2])
+
+
+async def cached(store: Store, *, at: int, within: Any = None) -> list[TakingRow]:
+    """What a run reads now, with what is stale in its snapshot folded anew."""
+    found, now = [], seconds(at)
+    async with store.reading() as connection:
+        overlay = await overlay_of(desk(store, at=at), connection, now=now)
+        ranged = {} if within is None else {"within": within}
+        async for part in takings_now(connection, overlay, as_of=now, **ranged):
+            found += part
+    return found
+
+
+async def then(store: Store, *, at: Instant) -> list[TakingRow]:
+    """What a run as of the past reads."""
+    found = []
+    async with takings_then(desk(store, at=99_999), as_of=seconds(at), progress=quiet) as scratch:
+        async for part in flat_takings(scratch, as_of=seconds(at)):
+            found += part
+    return found
+
+
+async def several(store: Store) -> None:
+    """Orders of every shape, whose keys are in another order than their references."""
+    yen = Money(minor=7, currency="JPY")
+    refund = said("r", "refunded", order="b-1", payment="p-b-1", movement="re", money=DUE)
+    await keep(
+        store,
+        arrival(paid("b-1"), at=1),
+        arrival(paid("A 2"), at=2),
+        arrival(said("d", "declined", order="B-3", payment="p3", order_money=DUE), at=3),
+        arrival(said("w", order="c4", payment="p4", order_money=DUE), at=4),
+        arrival(refund, at=5),
+        arrival(said("x", "succeeded", order="É5", payment="p|5", money=yen)),
+    )
+
+
+class TakingsContract:
+    """A cache that is never wrong. A subclass gives `url`."""
+
+    async def test_takings_read_from_the_cache_are_those_that_folding_gives(
+        self, store: Store
+    ) -> None:
+        """Before the cache is filled, when it is, and when evidence or time has gone past it; each
+        row of the matcher once, in key order."""
+        await several(store)
+        assert await cached(store, at=9) == await folded(store, at=9)
+        assert await refresh_takings(desk(store, at=9), progress=quiet) == 5
+        assert await refresh_takings(desk(store, at=9), progress=quiet) == 0
+        stored = await cached(store, at=9)
+        assert stored == await folded(store, at=9)
+        assert [row.order for row in stored] == ["A 2", "b-1", "B-3", "c4", "É5"]
+        await keep(store, arrival(paid("B-3"), at=10), arrival(paid("a0"), at=11))
+        newer = await cached(store, at=12)
+        assert newer == await folded(store, at=12)
+        assert len(newer) == 6
+        assert newer != stored
+
+    async def test_a_deadline_that_passes_makes_a_taking_stale(self, store: Store) -> None:
+        """What waited when it was cached has timed out when its time has come, though nothing was
+        said; before that it stands."""
+        await keep(store, arrival(said("w", order="A", payment="p", order_money=DUE)))
+        await refresh_takings(desk(store), progress=quiet)
+        async with store.reading() as connection:
+            early = await overlay_of(desk(store), connection, now=seconds(WINDOW_S - 1))
+            late = await overlay_of(desk(store), connection, now=seconds(WINDOW_S))
+        assert (early.orders, late.orders) == (frozenset(), {"A"})
+        assert await refresh_takings(desk(store, at=WINDOW_S), progress=quiet) == 1
+        assert "timed_out" in (await rows(store, "SELECT told FROM takings"))[0][0]
+
+    async def test_an_order_that_shares_evidence_is_folded_with_it(self, store: Store) -> None:
+        """A payment that two orders claim pays neither, though only one of them was spoken of."""
+        await keep(store, arrival(paid("A"), at=1))
+        await refresh_takings(desk(store, at=2), progress=quiet)
+        await keep(
+            store, arrival(said("e", "succeeded", order="B", payment="p-A", money=DUE), at=3)
+        )
+        assert await cached(store, at=4) == await folded(store, at=4)
+        await refresh_takings(desk(store, at=4), progress=quiet)
+        assert await cached(store, at=4) == await folded(store, at=4)
+        assert [row.whole is None for row in await cached(store, at=4)] == [False, False]
+
+    async def test_an_event_that_names_no_order_reaches_all_that_share_its_payment(
+        self, store: Store
+    ) -> None:
+        """It is kept under one of them; the taking of the other is not stale by itself."""
+        both = [said(f"e-{order}", order=order, payment="p", order_money=DUE) for order in "AB"]
+        await keep(store, arrival(both[0], at=1))
+        await keep(store, arrival(both[1], at=1))
+        await refresh_takings(desk(store, at=2), progress=quiet)
+        before = await cached(store, at=3)
+        await keep(store, arrival(said("n", "succeeded", payment="p", money=DUE), at=3))
+        after = await cached(store, at=3)
+        assert after == await folded(store, at=3)
+        assert [old != new for old, new in zip(before, after, strict=True)] == [True, True]
+
+    async def test_takings_of_the_past_are_those_of_what_was_known(self, store: Store) -> None:
+        """An order of which nothing had arrived is not among them."""
+        await several(store)
+        assert [row.order for row in await then(store, at=2)] == ["A 2", "b-1", "É5"]
+        for at in (0, 2, 4, 9, WINDOW_S + 9):
+            assert await then(store, at=at) == await folded(store, at=at)
+
+    async def test_ranges_of_keys_together_are_everything(self, store: Store) -> None:
+        """Each row is in exactly one of two ranges, those of stale orders too."""
+        await several(store)
+        await refresh_takings(desk(store, at=9), progress=quiet)
+        await keep(store, arrival(paid("B-3"), at=10), arrival(paid("a0"), at=11))
+        low = await cached(store, at=12, within=KeyRange(beyond="b3"))
+        high = await cached(store, at=12, within=KeyRange(first="b3"))
+        assert low + high == await cached(store, at=12)
+        assert len(low) == 3
+
+    async def test_a_rebuild_drops_the_cache(self, store: Store) -> None:
+        """A changed policy shows in a rebuild of all ledgers, so takings are made anew after it."""
+        await several(store)
+        await refresh_takings(desk(store, at=9), progress=quiet)
+        await refold_all(desk(store, at=9), progress=quiet)
+        assert await rows(store, "SELECT order_key FROM takings") == []
+
+    async def test_an_upgrade_forgets_takings_that_do_not_say_what_is_in_doubt(
+        self, store: Store
+    ) -> None:
+        """Those of unresolved orders; the next run makes them anew, and no others."""
+        less = {"order": "A", "payment": "p", "money": Money(minor=1, currency="KES")}
+        bodies = [said("e", "succeeded", **less), said("e", "succeeded", **less | {"money": DUE})]
+        await keep(store, *map(arrival, [*bodies, paid("B")]))
+        await refresh_takings(desk(store, at=9), progress=quiet)
+        version = import_module(
+            "app.database.migrations.versions.0015_takings_of_unresolved_orders"
+        )
+        async with store.writing() as connection:
+            await connection.execute(text(version.FORGET))
+        assert await rows(store, "SELECT order_key FROM takings") == [("B",)]
+
+    async def test_an_upgrade_forgets_takings_that_do_not_say_what_is_owed_back(
+        self, store: Store
+    ) -> None:
+        """All of them: they are written in another form. The next run makes them anew."""
+        await several(store)
+        await refresh_takings(desk(store, at=9), progress=quiet)
+        before = await cached(store, at=9)
+        version = import_module(
+            "app.database.migrations.versions.0022_takings_with_what_is_owed_and_in_doubt"
+        )
+        async with store.writing() as connection:
+            old = '["A",null,"succeeded"]'
+            await connection.execute(text("UPDATE takings SET told = :old"), {"old": old})
+            await connection.execute(text(version.FORGET))
+        await refresh_takings(desk(store, at=9), progress=quiet)
+        assert await cached(store, at=9) == before
+
+    async def test_an_order_that_cannot_be_folded_stops_no_other(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It stays stale, and has no taking until it can be."""
+        await several(store)
+        honest = ledger_lines.fold_or_log
+
+        def broken(history: Any, **asked: Any) -> Any:
+            return None if history.order == "c4" else honest(history, **asked)
+
+        monkeypatch.setattr(ledger_lines, "fold_or_log", broken)
+        await refresh_takings(desk(store, at=9), progress=quiet)
+        assert len(await cached(store, at=9)) == 4
+        monkeypatch.setattr(ledger_lines, "fold_or_log", honest)
+        assert len(await cached(store, at=9)) == 5
+
+    async def test_the_check_finds_a_cached_taking_that_is_wrong(self, store: Store) -> None:
+        """And has nothing to say of those that are right, or only behind."""
+        await several(store)
+        at = desk(store, at=9)
+        await refold_all(at, progress=quiet)
+        await refresh_takings(at, progress=quiet)
+        async with store.writing() as connection:
+            await connection.execute(text("UPDATE takings SET minor=minor+1 WHERE order_key='A 2'"))
+        report = await check_database(at, sources=SOURCES, progress=quiet)
+        told = [each for each in report.problems if "taking" in each]
+        assert told == ["the taking of A 2 is not what its history gives"]
+        await keep(store, arrival(paid("A 2"), at=9))
+        await refold_all(at, progress=quiet)
+        report = await check_database(at, sources=SOURCES, progress=quiet)
+        assert not [each for each in report.problems if "taking" in each]

@@ -1,0 +1,104 @@
+"""What every database must keep when bringing it up to date is cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+
+from app.core.errors import StoreUnavailable
+from app.database import schema
+from app.receiving.store import Store, StoreSettings
+from tests.database.builders import differences
+from tests.database.old_versions import VERSIONS, contents, make_version, version_of
+
+
+class CutShort(Exception):
+    """The statement that was never run."""
+
+
+@contextmanager
+def before_each_statement(
+    store: Store, then: Callable[[int, Connection], None], *others: str
+) -> Iterator[None]:
+    """Call `then` with 1, 2, … before each statement of the writer, and before other events."""
+    engine = store.writer._engine.sync_engine
+    numbers = count(1)
+
+    def hear(connection: Connection, *_: Any) -> None:
+        then(next(numbers), connection)
+
+    events = ("before_cursor_execute", *others)
+    for name in events:
+        event.listen(engine, name, hear)
+    try:
+        yield
+    finally:
+        for name in events:
+            event.remove(engine, name, hear)
+
+
+async def cut_short(store: Store, number: int) -> bool:
+    """Upgrade as far as before the statement of this number. False where it came to its end."""
+
+    def then(reached: int, connection: Connection) -> None:
+        if reached != number:
+            return
+        if store.shared:  # all that a server sees of a client that is killed
+            connection.connection.driver_connection._transport.abort()
+        else:
+            raise CutShort
+
+    with before_each_statement(store, then):
+        try:
+            await store.upgrade()
+        except (CutShort, StoreUnavailable):
+            return True
+    return False
+
+
+class UpgradingContract:
+    """A database stays whole when bringing it up to date is cut short. A subclass gives `old_url`,
+    a database without any table."""
+
+    statements_between = 1
+    """From one statement that the upgrade is cut short before to the next."""
+
+    async def test_an_upgrade_that_is_cut_short(self, old_url: str) -> None:
+        """Before whichever statement it ends, each row is there in the old version; the next
+        upgrade comes further, and the last one to its end."""
+        store = Store(StoreSettings(url=old_url, environment="sandbox"))
+        try:
+            await always_whole(store, VERSIONS[0], between=self.statements_between)
+        finally:
+            await store.close()
+
+    @pytest.mark.soak
+    async def test_an_upgrade_from_each_version_that_is_cut_short(self, old_url: str) -> None:
+        """The long form: from each version, before every statement."""
+        store = Store(StoreSettings(url=old_url, environment="sandbox"))
+        try:
+            cuts = sum([await always_whole(store, old, between=1) for old in VERSIONS])
+        finally:
+            await store.close()
+        print(f"cut short {cuts} times on the way from {len(VERSIONS)} versions: no row lost")
+
+
+async def always_whole(store: Store, version: str, *, between: int) -> int:
+    """Cut short on its way from this version, again and again. Returns how often."""
+    before = await make_version(store, version)
+    number, cuts = 1, 0
+    while await cut_short(store, number):
+        assert await version_of(store) == version, number
+        assert await contents(store, before) == before, number
+        number, cuts = number + between, cuts + 1
+    assert number > len([each for each in VERSIONS if each > version])
+    assert await version_of(store) == schema.newest_version()
+    assert await contents(store, before) == before
+    async with store.reading() as connection:
+        assert await connection.run_sync(differences) == []
+    return cuts

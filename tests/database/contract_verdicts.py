@@ -1,0 +1,194 @@
+"""What every database must do with arrivals: verdicts, rows, values at their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from app.database import statements
+from app.receiving.delivery_log_store import find_in_diary, list_diary
+from app.receiving.store import Store
+from reconcile.money import Money
+from tests.database.builders import arrival, events_in, histories, keep, rejection, rows, said
+from tests.reconcile.build import seconds
+
+CASES = [
+    ("one", [["a"]], [["stored"]]),
+    ("twice in one batch", [["a", "a"]], [["stored", "duplicate"]]),
+    ("twice in two batches", [["a"], ["a"]], [["stored"], ["duplicate"]]),
+    ("another body in one batch", [["a", "A"]], [["stored", "duplicate_with_different_body"]]),
+    ("another body later", [["a"], ["A"]], [["stored"], ["duplicate_with_different_body"]]),
+    (
+        "both bodies again",
+        [["a", "A"], ["A", "a"]],
+        [["stored", "duplicate_with_different_body"], ["duplicate", "duplicate"]],
+    ),
+    ("no event", [["-", "-"], ["-"]], [["unreadable", "unreadable"], ["unreadable"]]),
+    ("an id of another source", [["a"], ["b"]], [["stored"], ["stored"]]),
+]
+
+EVENTS = {
+    "a": said("evt_1", order="ORD-1"),
+    "A": said("evt_1", order="ORD-1", payment="pay_9"),
+    "b": said("evt_1", order="ORD-1", source="other"),
+    "-": None,
+}
+
+
+class VerdictContract:
+    """Verdicts and rows. A subclass gives `url`."""
+
+    @pytest.mark.parametrize(
+        ("batches", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+    )
+    async def test_verdict(
+        self, store: Store, batches: list[list[str]], expected: list[list[str]]
+    ) -> None:
+        """Each arrival is judged against all that came before it, in its batch and in others."""
+        found = [await keep(store, *(arrival(EVENTS[name]) for name in b)) for b in batches]
+        assert found == expected
+
+    async def test_every_arrival_is_kept_and_one_body_of_each(self, store: Store) -> None:
+        """Every arrival has a row; the same bytes are kept once, every other body whole."""
+        arrivals = [arrival(EVENTS[name]) for name in ("a", "a", "A", "-")]
+        await keep(store, *arrivals)
+        await keep(store, arrival(EVENTS["a"]))
+        kept = await rows(store, "SELECT verdict, body, size FROM deliveries ORDER BY id")
+        assert kept == [
+            ("stored", arrivals[0].body, len(arrivals[0].body)),
+            ("duplicate", None, len(arrivals[0].body)),
+            ("duplicate_with_different_body", arrivals[2].body, len(arrivals[2].body)),
+            ("unreadable", arrivals[3].body, len(arrivals[3].body)),
+            ("duplicate", None, len(arrivals[0].body)),
+        ]
+
+    async def test_history_counts_redeliveries(self, store: Store) -> None:
+        """Every redelivery is in the history, each with its own time of arrival."""
+        await keep(store, arrival(EVENTS["a"], at=1), arrival(EVENTS["a"], at=2))
+        await keep(store, arrival(EVENTS["A"], at=3), arrival(EVENTS["a"], at=4))
+        await keep(store, arrival(EVENTS["A"], at=5))
+        history = (await histories(store, ["ORD-1"]))["ORD-1"]
+        arrived = sorted((d.received_at, d.event) for d in history.deliveries)
+        assert arrived == [
+            (seconds(1), EVENTS["a"]),
+            (seconds(2), EVENTS["a"]),
+            (seconds(3), EVENTS["A"]),
+            (seconds(4), EVENTS["a"]),
+            (seconds(5), EVENTS["A"]),
+        ]
+
+    @pytest.mark.parametrize("minor", [0, 1, -1, 2**63 - 1, -(2**63)])
+    async def test_money_comes_back_exactly(self, store: Store, minor: int) -> None:
+        """Amounts up to the last of 64 bits come back as they went in."""
+        money, due = Money(minor=minor, currency="KES"), Money(minor=-minor - 1, currency="JPY")
+        event = said("evt_1", "succeeded", order="ORD-1", money=money, order_money=due)
+        await keep(store, arrival(event))
+        (delivery,) = (await histories(store, ["ORD-1"]))["ORD-1"].deliveries
+        assert delivery.event == event
+
+    async def test_every_field_comes_back(self, store: Store) -> None:
+        """All that an event says comes back, beyond ASCII too, and what it leaves unsaid."""
+        full = said(
+            "evt_1", "refunded", order="Ü/ñ 注文", session="cs 'x'", payment='p"y', movement="re",
+            reason="𝔷", money=Money(minor=1, currency="KES"), occurred_at=seconds(-5),
+        )  # fmt: skip
+        empty = said("evt_2", "unrecognized", order="Ü/ñ 注文", occurred_at=None)
+        await keep(store, arrival(full), arrival(empty))
+        history = (await histories(store, ["Ü/ñ 注文"]))["Ü/ñ 注文"]
+        assert {delivery.event for delivery in history.deliveries} == {full, empty}
+
+    @pytest.mark.parametrize("limit", [1, 22, 23, 40])
+    async def test_batches_beyond_the_parameter_limit(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, limit: int
+    ) -> None:
+        """A batch that needs several statements loses no row and reads back whole."""
+        monkeypatch.setattr(statements, "MAX_PARAMETERS", max(limit, 22))
+        orders = [f"ORD-{n}" for n in range(50)]
+        events = [said(f"evt_{n}", order=order, payment=f"p{n}") for n, order in enumerate(orders)]
+        known = said("known", order="ORD-0")
+        await keep(store, arrival(known))
+        for verdict in ("stored", "duplicate"):
+            verdicts = await keep(store, arrival(known), *map(arrival, events))
+            assert verdicts == ["duplicate", *[verdict] * 50]
+        found = await histories(store, orders)
+        assert [len(found[order].deliveries) for order in orders] == [5, *[2] * 49]
+
+    @pytest.mark.parametrize("width", [1, 3, 18, 19])
+    def test_no_statement_goes_beyond_the_limit(self, width: int) -> None:
+        """However many rows there are, a statement has no more parameters than SQLite allows."""
+        columns = tuple(f"c{number}" for number in range(width))
+        rows = [(number,) * width for number in range(70_000 // width)]
+        sizes: list[int] = []
+
+        class Counting:
+            dialect = "sqlite"
+
+            def ask(self, _sql: str, values: Sequence[Any] = ()) -> statements.Rows:
+                sizes.append(len(values))
+                return []
+
+        statements.insert_rows(Counting(), table="t", columns=columns, rows=rows)
+        assert sum(sizes) == len(rows) * width
+        assert max(sizes) <= statements.MAX_PARAMETERS
+
+    async def test_the_real_parameter_limit(self, store: Store) -> None:
+        """The database takes statements of the size that we believe it takes."""
+        count = 2 * statements.MAX_PARAMETERS // 3 + 7
+        table = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
+        marks = [(f"ORD-{n}", n, 1) for n in range(count)]
+        async with store.writing() as connection:
+            await statements.run(connection, statements.insert_rows, rows=marks, **table)
+        async with store.reading() as connection:
+            found = await statements.select_in(
+                connection,
+                sql="SELECT order_key, due_at, generation FROM order_due WHERE order_key IN ({})",
+                values=[f"ORD-{n}" for n in range(statements.MAX_PARAMETERS + 10)],
+            )
+        assert sorted(found) == sorted(marks)
+
+    async def test_a_refused_row_leaves_nothing_of_its_transaction(self, store: Store) -> None:
+        """Neither the rows before it nor what came earlier; and the next transaction is taken."""
+        table = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
+        for at, keys in enumerate((["a"], ["b", "c", "b"], ["d"])):
+            with nullcontext() if at != 1 else pytest.raises(DBAPIError):
+                async with store.writing() as connection:
+                    await connection.execute(
+                        text("UPDATE order_due SET generation=:at"), {"at": at}
+                    )
+                    rows = [(key, at, at) for key in keys]
+                    await statements.run(connection, statements.insert_rows, rows=rows, **table)
+        async with store.reading() as connection:
+            rows = await connection.execute(text("SELECT order_key, generation FROM order_due"))
+            assert sorted(map(tuple, rows)) == [("a", 2), ("d", 2)]
+
+    async def test_diary_shows_deliveries_and_rejections(self, store: Store) -> None:
+        """The diary lists both kinds of arrival newest first, all of them or one verdict's."""
+        first, refused, last = arrival(EVENTS["a"]), rejection(), arrival(None)
+        for item in (first, refused, last):
+            await keep(store, item)
+        async with store.reading() as connection:
+            diary = await list_diary(connection, verdict=None, limit=10)
+            assert [e.delivery_id for e in diary] == [
+                last.delivery_id,
+                refused.delivery_id,
+                first.delivery_id,
+            ]
+            assert len(await list_diary(connection, verdict=None, limit=2)) == 2
+            (entry,) = await list_diary(connection, verdict="signature_mismatch", limit=10)
+            assert (entry.problem, entry.event_id) == ("not genuine", None)
+            found = await find_in_diary(connection, first.delivery_id)
+            assert found is not None
+            assert (found.verdict, found.event_id) == ("stored", "evt_1")
+            assert await find_in_diary(connection, "dlv_none") is None
+
+    async def test_events_without_an_order_are_in_no_history(self, store: Store) -> None:
+        """An event that nothing ties to an order is kept and shown in no order's history."""
+        await keep(store, arrival(said("evt_1", payment="pay_1")), arrival(EVENTS["b"]))
+        found = await histories(store, ["ORD-1", ""])
+        assert events_in(found["ORD-1"]) == {EVENTS["b"].key}
+        assert not found[""].deliveries

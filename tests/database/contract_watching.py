@@ -1,0 +1,154 @@
+"""What every database must do with what the watchdog and the checklist look at."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from app.core.ids import first_id, new_id
+from app.database.facts import database_facts
+from app.golive.signoff_store import Signoff, add_signoff, signoffs
+from app.monitoring.monitoring_store import (
+    UNREADABLE,
+    deliveries_between,
+    last_delivery,
+    paid_until,
+    sessions_since,
+    tied_since,
+    unreadable_since,
+)
+from app.orders.counter_store import finding_counts
+from app.orders.record_store import add_records
+from app.receiving.store import Store
+from reconcile.ledger.records import Record
+from tests.database.builders import arrival, desk, keep, said
+from tests.database.contract_ledgers import folded
+from tests.reconcile.build import T, seconds
+
+CODES = ("same_id_different_body", "paid_twice")
+
+
+class WatchingContract:
+    """Stretches of time, sessions, findings and statements. A subclass gives `url`."""
+
+    async def test_deliveries_of_a_stretch(self, store: Store) -> None:
+        """From the first moment until before the last, and no more than were asked for."""
+        async with store.reading() as connection:
+            assert await last_delivery(connection) is None
+        for at in range(5):
+            await keep(
+                store,
+                arrival(said(f"e{at}"), at=at, delivery_id=new_id("dlv_", seconds(at))),
+            )
+        async with store.reading() as connection:
+            assert await last_delivery(connection) == seconds(4)
+            for start, end, enough, count in (
+                (1, 4, 9, 3),
+                (0, 99, 9, 5),
+                (0, 99, 2, 2),
+                (5, 9, 9, 0),
+            ):
+                found = await deliveries_between(
+                    connection, seconds(start), seconds(end), enough=enough
+                )
+                assert found == count
+
+    async def test_deliveries_that_could_not_be_read(self, store: Store) -> None:
+        """By source, from the first moment on; the latest of them, where only so many are asked
+        for; what could be read does not count."""
+        for at, source in enumerate(("shop", "shop", "other", "shop")):
+            name = new_id("dlv_", seconds(at))
+            await keep(store, arrival(None, at=at, delivery_id=name, source=source))
+        await keep(store, arrival(said("e1"), at=9, delivery_id=new_id("dlv_", seconds(9))))
+        async with store.reading() as connection:
+            for start, enough, found in (
+                (0, 9, {"shop": 3, "other": 1}),
+                (1, 9, {"shop": 2, "other": 1}),
+                (0, 2, {"shop": 1, "other": 1}),
+                (4, 9, {}),
+            ):
+                counted = await unreadable_since(connection, seconds(start), enough=enough)
+                assert counted == found
+
+    async def test_they_are_found_by_their_index(self, store: Store) -> None:
+        """The look for what could not be read passes over all other deliveries."""
+        values = {"start": first_id("dlv_", T), "enough": 9}
+        async with store.reading() as connection:
+            explain = "EXPLAIN"
+            if connection.dialect.name == "sqlite":
+                explain += " QUERY PLAN"
+            else:  # which reads a table as small as this one from end to end
+                await connection.execute(text("SET LOCAL enable_seqscan = off"))
+            rows = await connection.execute(text(f"{explain} {UNREADABLE}"), values)
+            assert "ix_deliveries_unreadable" in "\n".join(str(row) for row in rows)
+
+    async def test_payments_until_a_moment(self, store: Store) -> None:
+        """Only what says that one succeeded, of the last deliveries before; each event once."""
+        events = [
+            said("e0", "succeeded", order="A", payment="p0"),
+            said("e1", "succeeded", payment="p1"),
+            said("e2", "declined", payment="p2"),
+            said("e3", "succeeded", session="s3"),
+            said("e4", "succeeded"),
+        ]
+        for at, event in enumerate((*events, events[1])):
+            name = new_id("dlv_", seconds(at))
+            await keep(store, arrival(event, at=at, delivery_id=name))
+        wanted = [
+            ("e4", seconds(4), False), ("s3", seconds(3), False),
+            ("p1", seconds(1), False), ("p0", seconds(0), True),
+        ]  # fmt: skip
+        async with store.reading() as connection:
+            for until, looked_at, found in ((9, 9, wanted), (9, 3, wanted[:2]), (4, 9, wanted[1:])):
+                rows = await paid_until(connection, seconds(until), looked_at=looked_at)
+                assert [(row[1], *row[3:]) for row in rows] == found
+                assert {row[0] for row in rows} == {"shop"}
+            assert await tied_since(connection, seconds(0), looked_at=5) == {"shop"}
+            assert await tied_since(connection, seconds(1), looked_at=5) == set()
+            assert await tied_since(connection, seconds(0), looked_at=4) == set()
+
+    async def test_sessions_after_a_moment(self, store: Store) -> None:
+        """The first that were opened after it; other records do not count."""
+        kinds = ("session_opened", "session_opened", "order_canceled", "session_opened")
+        records = [
+            Record(
+                record_id=new_id("rec_", seconds(at)), recorded_at=seconds(at), kind=kind,
+                order="A", at=seconds(at), session="cs" if kind == "session_opened" else None,
+                source="shop" if kind == "session_opened" else None,
+            )
+            for at, kind in enumerate(kinds)
+        ]  # fmt: skip
+        async with store.writing() as connection:
+            await add_records(connection, records)
+        async with store.reading() as connection:
+            assert await sessions_since(connection, T, enough=9) == [seconds(1), seconds(3)]
+            assert await sessions_since(connection, T - 1, enough=2) == [T, seconds(1)]
+
+    async def test_orders_with_a_finding(self, store: Store) -> None:
+        """Counted by the whole code."""
+        for order in ("A", "B"):
+            for claim in ("succeeded", "declined"):
+                await keep(store, arrival(said(f"e-{order}", claim, order=order, payment=order)))
+        await folded(desk(store, at=1))
+        async with store.reading() as connection:
+            found = await finding_counts(connection, CODES)
+        assert found == {"same_id_different_body": 2, "paid_twice": 0}
+
+    async def test_statements_are_added(self, store: Store) -> None:
+        """In their order, the same item again too."""
+        said_ = [
+            Signoff(item=item, state="passed", at=T, signer=signer, note="ö\n")
+            for item, signer in (("rollback", "Ann"), ("rehearsal", "Ben"), ("rollback", "Ann"))
+        ]
+        for each in said_:
+            async with store.writing() as connection:
+                await add_signoff(connection, each)
+        async with store.reading() as connection:
+            assert await signoffs(connection) == said_
+
+    async def test_the_database_says_what_it_is(self, store: Store) -> None:
+        """A sound database has nothing switched off."""
+        async with store.reading() as connection:
+            facts = await database_facts(connection)
+        assert facts.version > (3, 0)
+        assert (facts.off, facts.standbys) == ((), ())
+        assert facts.journal_mode == ("wal" if facts.kind == "SQLite" else None)

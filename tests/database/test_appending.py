@@ -1,0 +1,98 @@
+"""A batch on SQLite is kept whole or not at all, and nothing of it lies in a temporary file."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from app.core.errors import StoreUnavailable
+from app.database import engine
+from app.receiving.append_store import Arrival, Ready
+from app.receiving.store import Store
+from tests.database.builders import arrival, keep, opened, rows, said
+from tests.database.made import put_new
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A database without a row."""
+    put_new(tmp_path / "t.db")
+    return f"sqlite+aiosqlite:///{tmp_path}/t.db"
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "a wrong kind": {"headers": b"bytes"},
+    "nothing": {"digest": None},
+}
+"""What no table takes, each by another constraint."""
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
+async def test_a_row_that_is_refused_leaves_nothing(store: Store, wrong: dict[str, Any]) -> None:
+    """Neither those before it nor a transaction; all are answered with the error, and later ones
+    are kept."""
+    await keep(store, arrival(said("first", order="A"), delivery_id="dlv_first"))
+    batch = [arrival(said(f"e{n}", order=f"O{n}", payment=f"p{n}")) for n in range(5)]
+    batch[2] = replace(batch[2], **wrong)
+    with pytest.raises((DBAPIError, StoreUnavailable, sqlite3.Error)):
+        await keep(store, *batch)
+    for table in ("deliveries", "events", "order_due", "unsealed"):
+        assert await rows(store, f"SELECT count(*) FROM {table}") == [(1,)], table
+    assert await rows(store, "SELECT * FROM links") == []
+    assert await keep(store, *batch[:2], *batch[3:]) == ["stored"] * 4
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """This process can open no file."""
+    lowest = os.dup(0)
+    os.close(lowest)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def wide(name: str) -> list[Arrival]:
+    """Deliveries of 3 MB in all, for orders whose marks fill many pages."""
+    events = [said(f"{name} {n}", order=f"{n:0200}", payment=f"{name} {n}") for n in range(400)]
+    return [arrival(event, body=event.digest.encode() + b"x" * 7_500) for event in events]
+
+
+async def test_a_batch_needs_no_temporary_file(store: Store) -> None:
+    """What such a file held nobody would erase."""
+    await keep(store, *wide("first"))
+    with no_more_files():
+        assert set(await keep(store, *wide("new"))) == {"stored"}
+        again = [arrival(item.event, body=item.body) for item in wide("new")]
+        assert set(await keep(store, *again)) == {"duplicate"}
+
+
+async def test_a_temporary_file_is_caught(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same sees the file that is made where it is not forbidden."""
+    monkeypatch.setattr(engine, "IN_MEMORY", "PRAGMA temp_store=FILE")
+    async with opened(url) as store:
+        await keep(store, *wide("first"))
+        with no_more_files(), pytest.raises(StoreUnavailable, match="open files"):
+            await keep(store, *wide("new"))
+
+
+async def test_a_known_delivery_is_passed_over(store: Store) -> None:
+    """Its row of the inbox was read before, by a database that was put back since: it is no
+    redelivery, and nothing is written."""
+    first = arrival(said("first", order="A"))
+    await keep(store, first)
+    assert await store.append([Ready(None, [first])]) == []
+    for table in ("deliveries", "events", "unsealed"):
+        assert await rows(store, f"SELECT count(*) FROM {table}") == [(1,)], table

@@ -1,0 +1,285 @@
+"""The inbox of an SQLite database is a file: it is never taken for read when it was not, and what
+has been read leaves it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import ConfigurationError, StoreUnavailable
+from app.orders.set_aside import HOLDING
+from app.privacy.backup import back_up
+from app.privacy.restore import adopt_inbox
+from app.receiving import inbox_writer_store
+from app.receiving.inbox_file_store import InboxFile, path_of
+from app.receiving.reader import ReaderContext, read_some
+from app.receiving.store import Store, StoreSettings, open_store
+from tests.database.builders import SOURCES, arrival, desk, opened, rows, said, submit
+from tests.database.made import put_new
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of a new database."""
+    put_new(tmp_path / "t.db")
+    return tmp_path / "t.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    """Its URL."""
+    return url_of(path)
+
+
+def url_of(path: Path) -> str:
+    """The URL of a database's file."""
+    return f"sqlite+aiosqlite:///{path}"
+
+
+async def read(store: Store) -> list[str]:
+    """Read all that is in the inbox. The events that are stored then."""
+    while await read_some(ReaderContext(desk(store), SOURCES, "sandbox", HOLDING)):
+        pass
+    return await stored(store)
+
+
+async def stored(store: Store) -> list[str]:
+    """The events that are stored, one for each delivery."""
+    return [row[0] for row in await rows(store, "SELECT event_id FROM deliveries ORDER BY 1")]
+
+
+async def take(store: Store, *event_ids: str) -> None:
+    """Take deliveries in, a row each."""
+    for event_id in event_ids:
+        await submit(store, arrival(said(event_id, order="A")))
+
+
+def in_inbox(path: Path, sql: str) -> list[tuple[int]]:
+    """What another program does to the file."""
+    with closing(sqlite3.connect(path_of(path))) as inbox, inbox:
+        return inbox.execute(sql).fetchall()
+
+
+async def test_what_is_kept_is_read_once_and_leaves(url: str, path: Path) -> None:
+    """It is deleted by the commits of what comes after it, and only once it has been read."""
+    async with opened(url) as store:
+        await take(store, "e1", "e2")
+        await store.receiving.inbox._look()
+        await take(store, "e3")
+        assert in_inbox(path, "SELECT count(*) FROM inbox") == [(3,)]
+        assert await read(store) == ["e1", "e2", "e3"]
+        await store.receiving.inbox._look()
+        await take(store, "e4")
+        assert in_inbox(path, "SELECT seq FROM inbox") == [(4,)]
+        assert await read(store) == ["e1", "e2", "e3", "e4"]
+
+
+async def test_where_nothing_comes_it_is_deleted_all_the_same(
+    url: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox_writer_store, "IDLE_S", 0.0)
+    async with opened(url) as store:
+        await take(store, "e1", "e2")
+        await read(store)
+        await store.receiving.inbox._look()
+        assert in_inbox(path, "SELECT count(*) FROM inbox") == [(0,)]
+
+
+async def test_nothing_is_deleted_while_no_reader_has_made_sure_of_the_disk(
+    url: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a reader wrote that ended may be seen, and not be on the disk."""
+    monkeypatch.setattr(inbox_writer_store, "IDLE_S", 0.0)
+    async with opened(url) as store:
+        store.receiving.inbox.may_delete = lambda: False
+        await take(store, "e1")
+        await read(store)
+        await store.receiving.inbox._look()
+        await take(store, "e2")
+        assert in_inbox(path, "SELECT count(*) FROM inbox") == [(2,)]
+
+
+async def test_the_room_that_unread_deliveries_need_is_kept_free(url: str) -> None:
+    """Beside the low water: three times their bytes, or 4 KiB for each, whichever is more."""
+    async with opened(url) as store:
+        inbox = store.receiving.inbox
+        assert inbox.writer.space.reserved() == 0
+        await take(store, "e1", "e2", "e3")
+        assert inbox.writer.space.reserved() == 3 * 4_096
+        await submit(store, arrival(said("large", order="A"), body=b"x" * 100_000))
+        assert 300_000 < inbox.writer.space.reserved() < 310_000
+        await read(store)
+        await inbox._look()
+        assert inbox.writer.space.reserved() == 0
+
+
+async def test_too_much_unread_is_refused(url: str) -> None:
+    async with opened(url, inbox_max_bytes=2_000) as store:
+        await submit(store, arrival(said("large", order="A"), body=b"x" * 2_000))
+        with pytest.raises(StoreUnavailable, match="TALLYHOOK_INBOX_MAX_BYTES"):
+            await take(store, "e1")
+        await read(store)
+        await store.receiving.inbox._look()
+        await take(store, "e1")
+
+
+# --- a file that is not what it was --------------------------------------------------------------
+
+
+def emptied(path: Path) -> None:
+    """Somebody has deleted all rows, and the memory of their numbers."""
+    in_inbox(path, "DELETE FROM inbox")
+    in_inbox(path, "DELETE FROM sqlite_sequence")
+
+
+@pytest.mark.parametrize("given_after", [True, False], ids=["numbers go on", "control"])
+async def test_a_file_that_was_emptied_is_not_taken_for_read(
+    url: str, path: Path, given_after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes next has a number that was never read under. Where it had not, it would be
+    lost."""
+    async with opened(url) as store:
+        await take(store, "e1", "e2", "e3")
+        await read(store)
+    emptied(path)
+
+    async def nothing(file: InboxFile, position: int) -> None:
+        pass
+
+    if not given_after:
+        monkeypatch.setattr(InboxFile, "begin_after", nothing)
+    async with opened(url) as store:
+        await take(store, "e4")
+        assert await read(store) == ["e1", "e2", "e3", *(["e4"] if given_after else [])]
+
+
+async def test_an_older_copy_that_is_put_back_is_read_from_where_it_was(
+    url: str, path: Path, tmp_path: Path
+) -> None:
+    async with opened(url) as store:
+        await take(store, "e1", "e2")
+    shutil.copy(path_of(path), tmp_path / "copy")
+    async with opened(url) as store:
+        await take(store, "e3")
+        await read(store)
+    shutil.copy(tmp_path / "copy", path_of(path))
+    async with opened(url) as store:
+        await take(store, "e4")
+        assert await read(store) == ["e1", "e2", "e3", "e4"]
+
+
+def gone(path: Path) -> None:
+    """Somebody has deleted the file."""
+    path_of(path).unlink()
+
+
+def another(path: Path) -> None:
+    """It is another database's."""
+    in_inbox(path, "UPDATE meta SET value='inbox_other' WHERE name='inbox'")
+
+
+@pytest.mark.parametrize("what", [gone, another])
+async def test_a_file_that_this_database_has_not_read_stops_the_start(
+    url: str, path: Path, what: Callable[[Path], None]
+) -> None:
+    """Until somebody says that it is meant; then all that is in it is read."""
+    async with opened(url) as store:
+        await take(store, "e1", "e2")
+        await read(store)
+        await take(store, "e3")
+    what(path)
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"t\.db\.inbox.*`tallyhook db adopt-inbox`"):
+            async with opened(url):
+                pass
+    async with open_store(StoreSettings(url=url), purpose="alone") as store:
+        records = await adopt_inbox(desk(store))
+    assert records == (0 if what is gone else in_inbox(path, "SELECT count(*) FROM inbox")[0][0])
+    async with opened(url) as store:
+        await take(store, "e4")
+        assert await read(store) == ["e1", "e2", *([] if what is gone else ["e3"]), "e4"]
+
+
+async def test_a_file_of_the_other_environment_stops_the_start(url: str, path: Path) -> None:
+    async with opened(url):
+        pass
+    in_inbox(path, "UPDATE meta SET value='live' WHERE name='environment'")
+    with pytest.raises(ConfigurationError, match="belongs to live"):
+        async with opened(url):
+            pass
+
+
+async def test_a_file_with_a_trigger_of_anybodys_stops_the_start(url: str, path: Path) -> None:
+    async with opened(url):
+        pass
+    in_inbox(path, "CREATE TRIGGER t AFTER INSERT ON inbox BEGIN DELETE FROM inbox; END")
+    with pytest.raises(ConfigurationError, match="no inbox of ours"):
+        async with opened(url):
+            pass
+
+
+# --- backups and erasures ------------------------------------------------------------------------
+
+
+async def test_a_backup_has_what_was_accepted_and_not_read(
+    url: str, path: Path, tmp_path: Path
+) -> None:
+    """It is one file. Put in another's place it is read from there; in its own place, where the
+    inbox has the same, it is read once."""
+    async with opened(url) as store:
+        await take(store, "e1")
+        await read(store)
+        await take(store, "e2", "e3")
+        copy = tmp_path / "copy.db"
+        await back_up(
+            url, copy, environment="sandbox", replace=False, progress=lambda done, total: None
+        )
+        await read(store)
+    with closing(sqlite3.connect(copy)) as database:
+        database.execute("DELETE FROM meta WHERE name='inbox'")  # as `restore` does where none is
+        database.commit()
+    async with opened(url_of(copy)) as store:
+        assert await stored(store) == ["e1"]
+        assert await read(store) == ["e1", "e2", "e3"]
+        assert await rows(store, "SELECT count(*) FROM inbox") == [(0,)]
+    shutil.copy(copy, tmp_path / "again.db")
+
+
+def holding(path: Path, text: str) -> list[str]:
+    """Files of the inbox that hold this. Looked at by another process: to close a file in ours
+    would drop the locks that SQLite holds on it."""
+    files = sorted(path.parent.glob("t.db.inbox*"))
+    found = subprocess.run(
+        ["grep", "-laF", text, *files], capture_output=True, text=True, check=False
+    )
+    return found.stdout.split()
+
+
+async def test_nothing_of_what_was_read_is_left_when_it_is_tidied(url: str, path: Path) -> None:
+    """Neither in the file nor in its log: while a receiver runs, by it; else by who asks."""
+    body = b'{"phone": "+254700000001"}'
+    async with opened(url) as store:
+        await submit(store, arrival(said("e1", order="A"), body=body))
+        await read(store)
+    async with opened(url) as store:
+        task = asyncio.create_task(store.receiving.inbox.watch(store.closing))
+        await submit(store, arrival(said("e2", order="A"), body=body + b" "))
+        assert holding(path, "+254700000001") != []
+        await read(store)
+        assert await store.tidy_inbox()
+        assert holding(path, "+254700000001") == []
+        store.closing.set()
+        await task
+    async with opened(url) as store:
+        await submit(store, arrival(said("e3", order="A"), body=body + b"  "))
+        await read(store)
+    async with open_store(StoreSettings(url=url), purpose="writing") as store:
+        assert await store.tidy_inbox()
+    assert holding(path, "+254700000001") == []

@@ -1,0 +1,159 @@
+"""The write-ahead log does not grow for ever, whoever reads; a long reader holds nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.core.errors import StoreUnavailable
+from app.database import wal
+from app.database.engine import BUSY_TIMEOUT_MS
+from app.database.space import MIB, Space
+from app.database.statements import PlainConnection
+from app.database.wal import LogLength
+from app.receiving.store import Store
+from tests.database.builders import arrival, keep, opened, said
+
+PAGES = 50
+"""The length of the log here."""
+
+BODY = bytes(20_000)
+"""Some six pages with its delivery."""
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database whose log is short, and insisted on at any time."""
+    monkeypatch.setattr(wal, "FOLD_PAGES", PAGES)
+    monkeypatch.setattr(wal, "INSIST_S", 0)
+    return f"sqlite+aiosqlite:///{tmp_path}/t.db"
+
+
+async def look(store: Store, over: asyncio.Event, *, seconds: float | None) -> None:
+    """Read a snapshot, and hold it for so long, or until all is over."""
+    async with store.reading() as connection:
+        await connection.execute(text("SELECT count(*) FROM deliveries"))
+        if seconds is None:
+            await over.wait()
+        else:
+            await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def looked_at(store: Store) -> AsyncIterator[None]:
+    """Short readers, one after another: each has its snapshot before the last lets go of its."""
+    over, reading = asyncio.Event(), asyncio.Event()
+
+    async def one_after_another() -> None:
+        async with AsyncExitStack() as last:
+            while not over.is_set():
+                async with AsyncExitStack() as stack:
+                    connection = await stack.enter_async_context(store.reading())
+                    await connection.execute(text("SELECT count(*) FROM deliveries"))
+                    reading.set()
+                    await last.aclose()
+                    await asyncio.sleep(0.03)
+                    last.push_async_exit(stack.pop_all())
+
+    task = asyncio.create_task(one_after_another())
+    await reading.wait()
+    yield
+    over.set()
+    await task
+
+
+async def longest(store: Store) -> int:
+    """The most pages that the log has while sixty batches are written."""
+    log, pages = store.writer._log, 0
+    assert log is not None
+    for number in range(60):
+        await keep(store, arrival(said(f"e{number}", order=f"O-{number}"), body=BODY))
+        pages = max(pages, log.pages())
+    return pages
+
+
+async def test_readers_that_overlap_do_not_keep_the_log_growing(url: str) -> None:
+    """It comes to twice its length, and to what is written until its readers are done."""
+    async with opened(url) as store, looked_at(store):
+        assert 2 * PAGES <= await longest(store) < 4 * PAGES
+
+
+async def test_without_waiting_for_them_it_grows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same readers, and a service that never waits."""
+    monkeypatch.setattr(LogLength, "_may_insist", lambda log: False)
+    async with opened(url) as store, looked_at(store):
+        assert await longest(store) > 5 * PAGES
+
+
+async def test_a_long_reader_is_waited_for_once_in_a_while(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a backup: deliveries go on, and the log begins anew when it is over."""
+    tried, over = [], asyncio.Event()
+
+    def fold_log(connection: PlainConnection, mode: wal.Mode) -> None:
+        tried.append(mode)
+        wal.fold_log(connection, mode)
+
+    monkeypatch.setattr("app.database.writer.fold_log", fold_log)
+    monkeypatch.setattr(wal, "INSIST_S", 1_000)
+    async with opened(url) as store:
+        reader = asyncio.create_task(look(store, over, seconds=None))
+        await asyncio.sleep(0.05)
+        assert await longest(store) > 5 * PAGES
+        assert (tried.count("RESTART"), tried.count("PASSIVE") > 5) == (1, True)
+        over.set()
+        await reader
+        for number in range(3):
+            await keep(store, arrival(said(f"after-{number}", order="A"), body=BODY))
+        assert store.writer._log is not None
+        assert store.writer._log.pages() < PAGES
+
+
+async def test_a_log_that_is_held_up_takes_room(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has grown by must be free beside the low water, until it can be emptied."""
+    free, over = [2**40], asyncio.Event()
+    monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
+    monkeypatch.setattr(wal, "INSIST_S", 1_000)
+    async with opened(url, disk_low_water_mib=1) as store:
+        log = store.writer._log
+        assert log is not None
+        reader = asyncio.create_task(look(store, over, seconds=None))
+        await asyncio.sleep(0.05)
+        assert await longest(store) > 5 * PAGES
+        free[0] = MIB + log.excess_bytes() - 1
+        with pytest.raises(StoreUnavailable, match="such as a backup"):
+            await keep(store, arrival(said("refused", order="A"), body=BODY))
+        free[0] += 1
+        assert await keep(store, arrival(said("taken", order="A"), body=BODY)) == ["stored"]
+        over.set()
+        await reader
+        free[0] = MIB
+        log._insist_from = 0
+        assert await keep(store, arrival(said("after", order="A"), body=BODY)) == ["stored"]
+
+
+async def test_a_fold_that_fails_leaves_the_writer_as_patient_as_it_was(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for readers for a moment; whoever holds the database later is waited for longer."""
+    monkeypatch.setattr(wal, "ROOM_PAGES", 1)
+    async with opened(url, disk_low_water_mib=1) as store:
+        for number in range(2):
+            await keep(store, arrival(said(f"e{number}", order="A")))
+        assert store.writer._connection is not None
+        raw = await store.writer._connection.get_raw_connection()
+        driver: Any = raw.driver_connection
+        unfinished = await driver.execute("SELECT id FROM deliveries")
+        monkeypatch.setattr(Space, "free_bytes", lambda space: 0)
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.writer.make_room()
+        await unfinished.close()
+        patience = await driver.execute_fetchall("PRAGMA busy_timeout")
+        assert list(patience) == [(BUSY_TIMEOUT_MS,)]

@@ -1,0 +1,235 @@
+"""Opening a database on SQLite while others look at it, and where it cannot be opened at all."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import ConfigurationError, StoreUnavailable
+from app.core.logs import configure_logging
+from app.database import engine
+from app.receiving import store as opening
+from app.receiving.store import Purpose, Store, StoreSettings, open_store
+from tests.database.builders import arrival, keep, opened, rows, said
+
+READER = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("BEGIN")
+database.execute("SELECT count(*) FROM deliveries").fetchone()
+print("looking", flush=True)
+sys.stdin.readline()
+database.execute("ROLLBACK")
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+class Reader:
+    """Another process with the database open: it holds a snapshot until told to let it go."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def heard(self, word: str) -> None:
+        """It says that it has come so far."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().strip() == word
+
+    def let_go(self) -> None:
+        """End its snapshot. It stays connected, so that it does not fold the log itself."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self.heard("done")
+
+
+@contextmanager
+def a_reader(path: Path) -> Iterator[Reader]:
+    """A process that looks at the database as it is now."""
+    words = [sys.executable, "-c", READER, str(path)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            reader = Reader(process)
+            reader.heard("looking")
+            yield reader
+        finally:
+            process.kill()
+
+
+def warnings(log: io.StringIO) -> list[str]:
+    """The warnings in a log."""
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [line["event"] for line in lines if line["level"] == "warning"]
+
+
+async def test_starting_while_another_process_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader's snapshot keeps no service from starting; a later start empties the log."""
+    monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 50)
+    path = tmp_path / "t.db"
+    url, written = f"sqlite+aiosqlite:///{path}", path.with_name("t.db-wal")
+    log = io.StringIO()
+    configure_logging(format="json", level="info", stream=log)
+    async with opened(url) as store:
+        await keep(store, arrival(said("e1", order="A")))
+    with a_reader(path) as reader:
+        async with opened(url) as store:
+            assert warnings(log) == []
+            await keep(store, arrival(said("e2", order="A")))
+        async with opened(url) as store:
+            assert warnings(log) == [
+                "another process is reading the database; its log stays until it ends"
+            ]
+            assert not await store.writer.checkpoint()
+            assert await keep(store, arrival(said("e3", order="A"))) == ["stored"]
+        assert written.stat().st_size > 0
+        reader.let_go()
+        async with opened(url) as store:
+            assert written.stat().st_size == 0
+            assert len(warnings(log)) == 1
+            assert await store.writer.checkpoint()
+            assert await rows(store, "SELECT count(*) FROM deliveries") == [(3,)]
+
+
+@pytest.mark.parametrize("purpose", ["serving", "writing"])
+async def test_a_folder_that_cannot_be_made(tmp_path: Path, purpose: str) -> None:
+    """Where a file stands in the folder's place, the reason is the system's own."""
+    (tmp_path / "file").write_text("in the way")
+    url = f"sqlite+aiosqlite:///{tmp_path}/file/t.db"
+    with pytest.raises(StoreUnavailable, match="cannot be opened: "):
+        async with open_store(StoreSettings(url=url, environment="sandbox"), purpose=purpose):
+            pass
+
+
+PAGE = 4_096
+
+
+def share_cached(path: Path) -> float:
+    """The share of a file that reading would find in the page cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    pages, found, room = range(0, path.stat().st_size, PAGE), 0, bytearray(PAGE)
+    try:
+        for place in pages:
+            try:
+                found += os.preadv(descriptor, [room], place, os.RWF_NOWAIT) > 0
+            except BlockingIOError:
+                continue
+            except OSError:
+                pytest.skip("this file system does not say what is in the page cache")
+    finally:
+        os.close(descriptor)
+    return found / len(pages)
+
+
+async def large(path: Path) -> StoreSettings:
+    """A database of four MB, closed."""
+    url = f"sqlite+aiosqlite:///{path}"
+    async with opened(url) as store:
+        for number in range(16):
+            await keep(store, arrival(said(f"e{number}"), body=bytes(250_000)))
+    return StoreSettings(url=url, environment="sandbox")
+
+
+@pytest.mark.parametrize(("purpose", "whole"), [("alone", True), ("serving", False)])
+async def test_what_reads_everything_has_it_read_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purpose: Purpose, whole: bool
+) -> None:
+    """The start drops the page cache; a command that has the database alone fills it again."""
+    monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
+    path = tmp_path / "t.db"
+    settings = await large(path)
+    found = []
+    for _ in range(3):  # the kernel may keep pages that it is asked to drop, when it is busy
+        async with open_store(settings, purpose=purpose):
+            pass
+        found.append(share_cached(path))
+    assert (min(found) == 1) is whole
+
+
+async def test_more_than_memory_takes_is_not_read_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end would drive out its beginning."""
+    monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
+    path = tmp_path / "t.db"
+    settings = await large(path)
+    memory = path.stat().st_size
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": memory, "SC_PAGE_SIZE": 1}.__getitem__)
+    found = []
+    for _ in range(3):  # as above
+        async with open_store(settings, purpose="alone"):
+            pass
+        found.append(share_cached(path))
+    assert min(found) < 1
+
+
+class Unreadable(io.RawIOBase):
+    """A file on a disk that has failed."""
+
+    def read(self, _size: int = -1) -> bytes:
+        """What every read of it comes to."""
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+async def test_a_disk_that_cannot_be_read_ahead_refuses_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not be rebuilt from either; and nothing is held that the next start needs."""
+    path = tmp_path / "t.db"
+    settings = await large(path)
+    real = Path.open
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            Path,
+            "open",
+            lambda self, *a, **k: Unreadable() if self == path else real(self, *a, **k),
+        )
+        with pytest.raises(StoreUnavailable, match="cannot be opened: Input/output error"):
+            async with open_store(settings, purpose="alone"):
+                pass
+    async with open_store(settings, purpose="alone"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("CREATE TABLE users (a)", "of another program"),
+        ("CREATE TABLE alembic_version AS SELECT '9f3a' AS version_num", "of another program"),
+        ("CREATE TABLE alembic_version AS SELECT '9999' AS version_num", "the newer program"),
+    ],
+)
+async def test_a_database_that_is_not_ours_is_refused_and_left_alone(
+    tmp_path: Path, statement: str, words: str
+) -> None:
+    """Also where it is only looked at, or was named to be brought up to date."""
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(statement)
+    path.chmod(0o600)
+    settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+    purposes: tuple[Purpose, ...] = ("serving", "writing", "reading")
+    for purpose in purposes:
+        with pytest.raises(ConfigurationError, match=words):
+            async with open_store(settings, purpose=purpose):
+                pass
+    store = Store(settings)
+    with pytest.raises(ConfigurationError, match=words):
+        await store.upgrade()
+    await store.close()
+    with closing(sqlite3.connect(path)) as database:
+        assert len(database.execute("SELECT name FROM sqlite_master").fetchall()) == 1

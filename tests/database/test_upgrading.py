@@ -1,0 +1,100 @@
+"""A process that is killed while it brings an SQLite database up to date."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from app.database import schema
+from app.receiving.store import Store, StoreSettings
+from tests.database.contract_upgrading import before_each_statement
+from tests.database.old_versions import VERSIONS, make_version, version_of
+
+
+def open_at(path: Path) -> Store:
+    """A store that has not been brought up to date."""
+    return Store(StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox"))
+
+
+async def killed_at_each_statement(
+    folder: Path, version: str, *, spill: bool
+) -> tuple[str, list[Path]]:
+    """Upgrade a database of this version. Returns what was in it, and what a kill before each
+    statement, and before the commit, would have left: the files as they were then.
+
+    spill  write every changed page into the log at once, as an upgrade of many rows does
+    """
+    found: list[Path] = []
+    (folder / "now").mkdir(parents=True)
+
+    def keep(number: int, _: object) -> None:
+        place = folder / str(number)
+        # By another process: to close the file in this one would drop the locks held on it.
+        subprocess.run(["cp", "-r", str(folder / "now"), str(place)], check=True)
+        found.append(place / "t.db")
+
+    store = open_at(folder / "now" / "t.db")
+    try:
+        await make_version(store, version)
+        before = contents(copied(folder / "now", folder / "before"))
+        if spill:
+            async with store.writer.transaction() as connection:
+                for pragma in ("PRAGMA cache_size=1", "PRAGMA cache_spill=1"):
+                    await connection.exec_driver_sql(pragma)
+        with before_each_statement(store, keep, "commit"):
+            assert await store.upgrade() == (version, schema.newest_version())
+    finally:
+        await store.close()
+    return before, found
+
+
+def copied(folder: Path, place: Path) -> Path:
+    """The database in a copy of the folder."""
+    shutil.copytree(folder, place)
+    return place / "t.db"
+
+
+def contents(path: Path) -> str:
+    """The whole database as SQL, as any program finds it that opens it after the kill."""
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+        return "\n".join(database.iterdump())
+
+
+async def whole_after_any_kill(folder: Path, version: str, *, spill: bool) -> int:
+    """The old version is there to the last row, though half of the new one may be in the log, and
+    the next start brings it up to date. Returns the number of kills."""
+    before, found = await killed_at_each_statement(folder, version, spill=spill)
+    logs = [path.with_name("t.db-wal").stat().st_size for path in found]
+    assert (logs[-1] > logs[0]) == spill
+    assert len(found) > len([each for each in VERSIONS if each > version])
+    for path in found:
+        assert contents(path) == before, path.parent.name
+    store = open_at(found[-1])
+    try:
+        assert await store.upgrade() == (version, schema.newest_version())
+        assert await version_of(store) == schema.newest_version()
+    finally:
+        await store.close()
+    return len(found)
+
+
+@pytest.mark.parametrize("spill", [False, True])
+async def test_a_kill_before_any_statement_of_an_upgrade(tmp_path: Path, spill: bool) -> None:
+    """From the first version, which goes through every migration."""
+    await whole_after_any_kill(tmp_path, VERSIONS[0], spill=spill)
+
+
+@pytest.mark.soak
+async def test_a_kill_before_any_statement_of_an_upgrade_from_each_version(tmp_path: Path) -> None:
+    """The long form: from every version before the newest."""
+    kills = 0
+    for version, spill in product(VERSIONS[:-1], (False, True)):
+        kills += await whole_after_any_kill(tmp_path / f"{version}{spill}", version, spill=spill)
+    print(f"killed {kills} times on the way from {len(VERSIONS) - 1} versions: no row lost")

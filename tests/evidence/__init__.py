@@ -1,0 +1,1 @@
+"""Tests of evidence bundles and the log."""

@@ -1,0 +1,107 @@
+"""One world for all tests of bundles: built once, looked at often."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rfc8785
+
+from app.bootstrap_evidence import evidence_providers, signer_of
+from app.config.settings import load_settings
+from app.evidence import minisign
+from app.evidence.build_evidence import Request, build_evidence
+from app.evidence.bundle import ABOUT, KEY, KEY_PEM
+from app.evidence.keys import EvidenceKey, write_key
+from app.evidence.verify import MANIFEST, SIGNATURE, pack, unpack
+from tests.api.driving import Driver, driving, environ
+from tests.evidence.world import LATER, live_through
+
+
+async def build(driver: Driver, folder: Path, order: str = "ORD-1", **asked: Any) -> bytes:
+    """An order's bundle as of LATER."""
+    settings = load_settings(environ(folder))
+    request = Request(**{"order": order, "as_of": LATER} | asked)
+    signer = await signer_of(driver.desk, settings)
+    built = await build_evidence(
+        driver.desk, request, providers=evidence_providers(settings), signer=signer
+    )
+    return built.archive
+
+
+@dataclass(frozen=True)
+class Bundles:
+    """A redacted and a full bundle of ORD-1, and the redacted one as it is built later on."""
+
+    redacted: bytes
+    full: bytes
+    again: bytes
+
+
+@pytest.fixture(scope="session")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
+    """Built in one service; before the last, more has happened and was sealed."""
+    folder = tmp_path_factory.mktemp("evidence")
+
+    async def world() -> Bundles:
+        async with driving(folder, with_worker=False) as driver:
+            await live_through(driver)
+            redacted = await build(driver, folder)
+            full = await build(driver, folder, reason="dispute 12")
+            driver.clock.put(LATER + 10_000_000)
+            await driver.api("PUT", "/orders/ORD-1", json={"amount": "1501.00", "currency": "KES"})
+            await build(driver, folder, as_of=None)
+            return Bundles(redacted, full, await build(driver, folder))
+
+    return asyncio.run(world())
+
+
+@pytest.fixture(scope="session")
+def forger(tmp_path_factory: pytest.TempPathFactory) -> EvidenceKey:
+    """Somebody else's key."""
+    return write_key(tmp_path_factory.mktemp("forger") / "key", secret=b"f" * 32)
+
+
+Forge = Callable[..., bytes]
+
+
+@pytest.fixture(scope="session")
+def forge(forger: EvidenceKey) -> Forge:
+    """Changes a bundle as whoever has all but the shop's key can: everything fits again."""
+
+    def forging(
+        archive: bytes, change: Callable[[dict[str, bytes]], None], *, pem: str | None = None
+    ) -> bytes:
+        members = copy.copy(unpack(archive))
+        change(members)
+        members[KEY] = minisign.public_key_text(forger.public).encode()
+        members[KEY_PEM] = (pem or forger.public.pem()).encode()
+        manifest = json.loads(members[MANIFEST])
+        manifest["files"] = {
+            name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+            for name, data in members.items()
+            if name not in (MANIFEST, SIGNATURE)
+        }
+        members[MANIFEST] = rfc8785.dumps(manifest)
+        signature = minisign.signed(forger, members[MANIFEST], comment="forged", about=ABOUT)
+        return pack({**members, SIGNATURE: signature.encode()})
+
+    return forging
+
+
+def changed(name: str, change: Callable[[Any], None]) -> Callable[[dict[str, bytes]], None]:
+    """A change of one JSON file."""
+
+    def changing(members: dict[str, bytes]) -> None:
+        document = json.loads(members[name])
+        change(document)
+        members[name] = (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode()
+
+    return changing

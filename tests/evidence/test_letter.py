@@ -1,0 +1,29 @@
+"""What the letter of an evidence bundle says of the money."""
+
+from __future__ import annotations
+
+from app.evidence.letter import _money
+from reconcile.ledger.fold import fold
+from reconcile.ledger.policy import Policy
+from reconcile.money import Money
+from tests.reconcile.build import DUE, delivery, event, history, seconds
+
+
+def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
+    """A refund, a loss and a reversal each have their line, and nothing is left."""
+    said = [
+        event("e1", "succeeded", payment="p", money=DUE),
+        event(
+            "e2", "refunded", 1, payment="p", movement="r", money=Money(minor=300, currency="KES")
+        ),
+        event("e3", "dispute_lost", 2, payment="p", money=Money(minor=200, currency="KES")),
+    ]
+    lost = history(*[delivery(f"d{n}", n, each) for n, each in enumerate(said)])
+    shown = dict(_money(fold(lost, policy=Policy(), as_of=seconds(9))))
+    left = Money(minor=DUE.minor - 500, currency="KES")
+    assert shown["Given back"] == "KES 3.00"
+    assert shown["Lost in disputes"] == "KES 2.00"
+    assert shown["Left with the shop"] == str(left)
+    gone = history(*lost.deliveries, delivery("d9", 5, event("e9", "reversed", 3, payment="p")))
+    shown = dict(_money(fold(gone, policy=Policy(), as_of=seconds(9))))
+    assert (shown["Reversed"], shown["Left with the shop"]) == (str(left), "KES 0.00")

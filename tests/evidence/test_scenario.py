@@ -1,0 +1,209 @@
+"""From incident to test: an order told as a scenario and played elsewhere comes out the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.tokens import issue_token
+from app.bootstrap_evidence import evidence_providers
+from app.config.settings import load_settings
+from app.core.clock import SetClock
+from app.core.errors import ConfigurationError, UsageError
+from app.evidence.pseudonyms import StandIns, dated, form_of, moment_of, written
+from app.evidence.tell_scenario import Scenario, tell_scenario
+from app.providers.profile import load_profile
+from app.providers.unverified import ProfileReader
+from app.sandbox.playing import Stage, plain, play
+from app.sandbox.script import read_script
+from app.sandbox.settings import SANDBOX_SECRET
+from reconcile.instants import DAY, MINUTE, SECOND
+from tests.api.driving import Driver, driving, environ, event
+from tests.evidence.world import LATER, NAME, PHONE, live_through
+from tests.reconcile.build import T
+
+CUSTOMER = {
+    "phone": PHONE,
+    "name": NAME,
+    "msisdn": 254711223344,
+    "note": f"call {PHONE}",
+    "age": 41,
+}
+
+
+async def tell(driver: Driver, folder: Path, order: str = "ORD-1") -> Scenario:
+    providers = evidence_providers(load_settings(environ(folder)))
+    return await tell_scenario(driver.desk, order, as_of=LATER, by=None, providers=providers)
+
+
+@pytest.fixture
+async def told(tmp_path: Path) -> Scenario:
+    """The scenario of the whole story of ORD-1."""
+    async with driving(tmp_path) as driver:
+        await live_through(driver, customer=CUSTOMER)
+        return await tell(driver, tmp_path)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """The folder of an instance that knows nothing."""
+    folder = tmp_path / "fresh"
+    folder.mkdir(0o700)
+    return folder
+
+
+async def played(
+    folder: Path, document: Any, *, start: int, speed: float = 1.0, **settings: str
+) -> list[str]:
+    """What came otherwise in a fresh instance that begins at `start` and knows the sandbox."""
+    scenario = folder / "scenario.json"
+    scenario.write_text(json.dumps(document))  # nobody waits
+    said: list[str] = []
+    async with driving(folder, SOURCES__SHOP__SECRETS=SANDBOX_SECRET, **settings) as driver:
+        driver.clock.put(start)
+        stage = Stage(
+            client=driver.client,
+            webhook_url="http://service/webhooks/shop",
+            clock=driver.clock,
+            sleep=lambda seconds: _advance(driver.clock, seconds),
+            speed=speed,
+            token=await issue_token(driver.desk, name="player"),
+        )
+        script = read_script(scenario, secret=SANDBOX_SECRET)
+        differences = await play(script, stage, said.append)
+    assert len(said) == len(script.acts)
+    return differences
+
+
+async def _advance(clock: SetClock, seconds: float) -> None:
+    clock.put(clock.now() + round(seconds * SECOND))
+
+
+@pytest.mark.slow
+async def test_a_replay_comes_to_the_same(fresh: Path, told: Scenario) -> None:
+    """Outcome, findings, explanation and every verdict, a year later, in an empty instance."""
+    assert told.document["expected"]["outcome"] == "partially_refunded"
+    assert "redelivered" in told.document["expected"]["findings"]
+    assert "delivered_late" not in told.document["expected"]["findings"]
+    assert "out_of_order" in told.document["expected"]["findings"]
+    assert [each["verdict"] for each in told.document["steps"] if "body" in each].count(
+        "duplicate"
+    ) == 13
+    assert await played(fresh, told.document, start=T + 365 * DAY + 7) == []
+
+
+@pytest.mark.slow
+async def test_a_replay_can_be_faster(fresh: Path, told: Scenario) -> None:
+    """Sixty times as fast, where all windows of time are a sixtieth too."""
+    windows = {"PAYMENT_WINDOW_S": "30", "GRACE_S": "5", "LATE_AFTER_S": "5",
+               "FUTURE_TOLERANCE_S": "5", "FULFILLMENT_WINDOW_S": "1440"}  # fmt: skip
+    assert await played(fresh, told.document, start=T, speed=60.0, **windows) == []
+
+
+@pytest.mark.slow
+async def test_what_comes_otherwise_is_told(fresh: Path, told: Scenario) -> None:
+    """Another amount, verdict or expectation: the replay says what differs."""
+    document = json.loads(json.dumps(told.document).replace("1500, ", "1400, "))
+    document["expected"]["findings"].remove("redelivered")
+    again = next(each for each in document["steps"] if each.get("verdict") == "duplicate")
+    again["verdict"] = "stored"
+    differences = await played(fresh, document, start=T)
+    assert {each.partition(":")[0] for each in differences} == {
+        "e1", "outcome", "findings", "explanation",
+    }  # fmt: skip
+
+
+async def test_nothing_personal_and_no_secret_is_in_it(told: Scenario) -> None:
+    """Stand-ins are consistent; amounts, structure and what is small stay."""
+    text = json.dumps(told.document)
+    for each in (PHONE, PHONE[3:], NAME, "call "):
+        assert each not in text
+    bodies = [each["body"] for each in told.document["steps"] if "body" in each]
+    customers = {body[2].partition('"customer": ')[2].partition("}")[0] for body in bodies}
+    assert len(customers) == 1
+    (customer,) = customers
+    assert json.loads(customer + "}")["age"] == 41
+    assert "1500" in bodies[0][2]
+    assert told.left_out == ("its checkout session: a replay begins with the first webhook",)
+
+
+async def test_a_deadline_that_passed_is_part_of_it(tmp_path: Path, fresh: Path) -> None:
+    """An order that timed out: the replay waits until it has, and no longer."""
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1", "pending"))
+        driver.clock.put(LATER)
+        scenario = (await tell(driver, tmp_path)).document
+    assert scenario["expected"]["outcome"] == "timed_out"
+    assert scenario["expected"]["at"] == "2026-11-20T10:35:00Z"
+    assert await played(fresh, scenario, start=T + DAY) == []
+
+
+async def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1", order={"reference": PHONE}, customer={"phone": PHONE}))
+        driver.clock.put(LATER)
+        with pytest.raises(UsageError, match="holds a customer's number"):
+            await tell(driver, tmp_path, PHONE)
+        async with driver.desk.store.writing() as connection:
+            await connection.exec_driver_sql("UPDATE deliveries SET body=NULL, headers=''")
+        with pytest.raises(UsageError, match="were let go"):
+            await tell(driver, tmp_path, PHONE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "null", '{"format": "tallyhook scenario 1"}', '{"format": "other"}',
+     '{"format": "tallyhook scenario 1", "steps": [], "sources": [], "expected": {}}', "[" * 9999],
+)  # fmt: skip
+def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "scenario.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="is no scenario"):
+        read_script(path, secret=SANDBOX_SECRET)
+
+
+async def test_a_profile_that_the_sandbox_cannot_sign_for_is_said(
+    tmp_path: Path, told: Scenario
+) -> None:
+    document = json.loads(json.dumps(told.document))
+    document["sources"][0]["text"] = document["sources"][0]["text"].replace(
+        '"hmac-sha256"', '"ed25519"'
+    )
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigurationError):
+        read_script(path, secret=SANDBOX_SECRET)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "form"),
+    [("2026-11-20T10:00:00Z", "rfc3339"), ("1795168800", "s"), ("1795168800123", "ms"),
+     ("1795168800123456", "us")],
+)  # fmt: skip
+def test_dates_are_moved_in_their_own_form(leaf: str, form: str) -> None:
+    assert form_of(leaf) == form
+    assert dated(moment_of(leaf, form), form) == leaf
+    assert moment_of(dated(moment_of(leaf, form) + MINUTE, form), form) == (
+        moment_of(leaf, form) + MINUTE
+    )
+
+
+def test_a_text_of_its_own_that_is_read_is_refused() -> None:
+    """A reference in which a document of its own could hide."""
+    reader = ProfileReader("shop", load_profile("checkout"))
+
+    def read(body: bytes) -> Any:
+        return reader.read(body, digest="").events[0]
+
+    body = json.dumps(event("e1", order={"reference": '{"name": "x"}'})).encode()
+    with pytest.raises(UsageError, match="a text of its own"):
+        StandIns().body(body, read)
+
+
+def test_what_passes_is_left_out_of_a_comparison() -> None:
+    said = "Paid [e1, rec_01a1f8660d00].", "Arrived 5 min after 2026-11-20T10:00:00.1Z"
+    assert plain(list(said)) == ["Paid [e1, …].", "Arrived … after …"]
+    assert written({"a": [True, None, "é"]}) == '{"a": [true, null, "é"]}'

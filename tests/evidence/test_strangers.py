@@ -1,0 +1,145 @@
+"""What a stranger does with a bundle: verify.py alone, minisign, openssl, a browser, a printer."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.evidence import verify
+from app.evidence.verify import CHECKS, steps_of, unpack
+from tests.evidence.conftest import Bundles, Forge
+from tests.waiting import PATIENCE_S
+
+CHROMIUM = "/usr/bin/chromium"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, bundles: Bundles) -> Path:
+    """A folder with the bundle and what is in it."""
+    (tmp_path / "bundle.zip").write_bytes(bundles.redacted)
+    for name, data in unpack(bundles.redacted).items():
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def plain_python() -> str:
+    """An interpreter without the project's packages."""
+    return str(Path(sys.base_prefix) / "bin" / "python3")
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+    return subprocess.run(
+        words, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+
+
+def test_verify_py_runs_where_nothing_is_installed(folder: Path) -> None:
+    """It says of every step whether it passed, and of those that it cannot make, why."""
+    done = run(folder, plain_python(), "-I", "verify.py", "bundle.zip")
+    assert done.returncode == 0, done.stderr
+    assert [line.partition(".")[2].partition(".")[0] for line in done.stdout.splitlines()[:-1]] == [
+        " archive: passed", " manifest: passed", " digests: passed", " signature: not checked",
+        " deliveries: passed", " inclusion: passed", " checkpoint: not checked",
+        " ledger: not checked",
+    ]  # fmt: skip
+    assert re.search(r"\d\d leaves lie in the log of \d\d\.", done.stdout)
+
+
+def test_verify_py_finds_what_was_changed(folder: Path, bundles: Bundles, forge: Forge) -> None:
+    def change(members: dict[str, bytes]) -> None:
+        members["log.json"] = members["log.json"].replace(b'"index": 3', b'"index": 4')
+
+    (folder / "bundle.zip").write_bytes(bundles.redacted[:-1])
+    (folder / "forged.zip").write_bytes(forge(bundles.redacted, change))
+    for name, step in (("bundle.zip", "archive"), ("forged.zip", "inclusion")):
+        done = run(folder, plain_python(), "-I", "verify.py", name)
+        assert done.returncode == 1
+        assert done.stdout.splitlines()[-1] == f"DO NOT RELY ON IT: {step} failed."
+    for words in ((), ("missing.zip",)):
+        done = run(folder, plain_python(), "-I", "verify.py", *words)
+        assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
+
+
+def test_verify_py_folds_where_reconcile_is_at_hand(bundles: Bundles) -> None:
+    steps = {each.name: each.passed for each in steps_of(bundles.redacted, CHECKS)[1]}
+    assert steps["ledger"] is True
+
+
+def test_verify_py_is_of_python_3_8_and_of_the_standard_library() -> None:
+    text = Path(verify.__file__).read_text()
+    tree = ast.parse(text, feature_version=(3, 8))
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [each.name for each in node.names] if isinstance(node, ast.Import)
+            else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        )
+    }  # fmt: skip
+    assert imported - set(sys.stdlib_module_names) == {"reconcile"}
+    later = ("removeprefix", "removesuffix", "zip(", "match ", "pairwise", "|=")
+    assert not [word for word in later if word in text]
+
+
+def commands(folder: Path) -> list[str]:
+    """The commands in README.txt, continued lines joined."""
+    text = (folder / "README.txt").read_text().replace("\\\n", " ")
+    return re.findall(r"^     (\S.*)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("tool", ["minisign", "openssl"])
+def test_the_commands_of_the_readme_accept_the_signatures(folder: Path, tool: str) -> None:
+    """As they stand there, on the manifest and on the checkpoint; and refuse a changed one."""
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    wanted = commands(folder)
+    assert [line.split()[0] for line in wanted] == [
+        "minisign", "sed", "openssl", "openssl", "python3", "head", "sed", "openssl",
+    ]  # fmt: skip
+    chosen = wanted[:1] if tool == "minisign" else wanted[1:4] + wanted[5:]
+    script = "set -eo pipefail\n" + "\n".join(chosen)
+    done = run(folder, "bash", "-c", script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.lower().count("verified") == (1 if tool == "minisign" else 2)
+    manifest = (folder / "manifest.json").read_bytes()
+    (folder / "manifest.json").write_bytes(manifest.replace(b"ORD-1", b"ORD-2"))
+    assert run(folder, "bash", "-c", script).returncode != 0
+
+
+PHONE = 390
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_letter_prints_on_two_pages_and_asks_for_nothing(folder: Path) -> None:
+    """Twenty deliveries, money back and a dispute: two A4 pages, and not one request."""
+    if not Path(CHROMIUM).exists():
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_S * 1_000
+        )
+        page = browser.new_page(viewport={"width": PHONE, "height": 900})
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((folder / "report.html").as_uri())
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        page.emulate_media(media="print")
+        printed = page.pdf(prefer_css_page_size=True)
+        title, drawn = page.title(), page.locator("svg circle").count()
+        browser.close()
+    assert title == "Evidence of order ORD-1"
+    assert drawn == 14
+    assert wide == PHONE, "nothing sticks out of a phone's page"
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 2
+    assert asked == [(folder / "report.html").as_uri()]

@@ -1,0 +1,369 @@
+"""Whatever is changed in the database file after it was sealed is found, and named."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.audit_store import Deed, add_deed
+from app.core.errors import NotFoundError, UsageError
+from app.evidence.checkpoint import Checkpoint, read_checkpoint, signed_checkpoint
+from app.evidence.verify_log import Verified, verify_log
+from app.orders.record_store import add_records
+from app.orders.refold import refold_until_quiet
+from app.privacy.prune import prune_settled
+from app.receiving.store import StoreSettings, open_store
+from reconcile.transparency.merkle import Frontier, leaf_hash
+from tests.database.builders import SIGNER, desk, keep, opened, seal
+from tests.database.contract_checking import quiet
+from tests.database.contract_retention import LATER, PAID, RETENTION
+from tests.database.contract_sealing import begin, genuine, placed
+from tests.reconcile.build import T
+
+SEED = 20_261_120
+DELIVERIES, RECORDS, DEEDS = 700, 200, 100
+ROWS = 1_000
+"""How many seeded rows are changed in each way."""
+
+TABLES = {
+    "deliveries": ("id", "received_at", "source", "digest", "size", "headers", "body", "envelope"),
+    "records": ("id", "recorded_at", "kind", "order_key", "at", "amount", "currency", "source",
+                "key", "session", "expires_at", "reason", "details"),
+    "revisions": ("seq", "order_key", "at", "outcome", "fulfillable", "substance",
+                  "before_outcome", "before_fulfillable", "because"),
+    "audit": ("number", "at", "who", "role", "action", "subject", "reason", "facts"),
+}  # fmt: skip
+"""Everything that is sealed, but what `reindex` may correct."""
+
+NUMBERED = {"revisions": "revision", "audit": "deed"}
+Change = Callable[[sqlite3.Connection], Any]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """For the module's own fixture."""
+    return "asyncio", {"use_uvloop": False}
+
+
+@pytest.fixture(scope="module")
+async def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database in which everything is sealed, in several batches."""
+    path = tmp_path_factory.mktemp("sealed") / "t.db"
+    async with opened(f"sqlite+aiosqlite:///{path}") as store:
+        await begin(store)
+        for part in range(0, DELIVERIES, 100):
+            some = range(part, part + 100)
+            await keep(store, *(genuine(f"e{n}", order=f"O-{n}") for n in some))
+            await seal(store)
+        async with store.writing() as connection:
+            await add_records(connection, [placed(n) for n in range(RECORDS)], details="kept")
+            for _ in range(DEEDS):
+                deed = Deed(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
+                await add_deed(connection, deed)
+        await refold_until_quiet(desk(store), limit=500, progress=quiet)
+        await seal(store)
+    return path
+
+
+@pytest.fixture
+def copy(sealed: Path, tmp_path: Path) -> Path:
+    """A copy of it to change, by somebody who has taken away what forbids that."""
+    path = Path(shutil.copy(sealed, tmp_path / "t.db"))
+    change(path, without_triggers)
+    return path
+
+
+async def verified(path: Path, *, against: str | None = None) -> Verified:
+    """What a verification of the file says, all of its problems told."""
+    settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+    async with open_store(settings, purpose="reading") as store:
+        return await verify_log(
+            desk(store), against=against, tell=10 * ROWS, progress=lambda done, of: None
+        )
+
+
+def change(path: Path, *changes: Change) -> None:
+    """Change the file as somebody would who has it."""
+    with closing(sqlite3.connect(path)) as connection:
+        for each in changes:
+            each(connection)
+        connection.commit()
+
+
+def without_triggers(connection: sqlite3.Connection) -> None:
+    sql = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    for (name,) in connection.execute(sql).fetchall():
+        connection.execute(f"DROP TRIGGER {name}")
+
+
+def asked(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    """What a query finds in the file."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def rows_of(path: Path) -> list[tuple[str, Any, str]]:
+    """Every row that was sealed: table, key, and how it is named."""
+    found = []
+    for table, (key, *_) in TABLES.items():
+        for (value,) in asked(path, f"SELECT {key} FROM {table}"):
+            name = f"{NUMBERED[table]}:{value}" if table in NUMBERED else value
+            found.append((table, value, name))
+    return found
+
+
+def named(found: Verified, name: str) -> bool:
+    """Whether a problem names this row, and no longer name that begins like it."""
+    marks = (f"({name})", f" {name})", f"{name} has no leaf")
+    return any(mark in problem for problem in found.problems for mark in marks)
+
+
+def another(value: Any) -> Any:
+    """Another value of the same kind; some value where there was none."""
+    if isinstance(value, int):
+        return value + 1_000_000
+    if isinstance(value, bytes):
+        return bytes([value[0] ^ 1]) + value[1:]
+    return f"{value or ''}x"
+
+
+NULLS = {"size", "amount", "expires_at", "before_fulfillable"}
+
+
+async def test_an_untouched_log_fits(sealed: Path) -> None:
+    found = await verified(sealed)
+    assert (found.found, found.problems, found.first) == (0, [], None)
+    assert found.leaves == len(rows_of(sealed)) == 2 * DELIVERIES + RECORDS + DEEDS
+
+
+async def test_every_edited_row_is_named(copy: Path) -> None:
+    chance = random.Random(SEED)
+    chosen = chance.sample(rows_of(copy), ROWS)
+
+    def edit(connection: sqlite3.Connection) -> None:
+        for table, key, _ in chosen:
+            own, column = TABLES[table][0], chance.choice(TABLES[table])
+            sql = f"SELECT {column} FROM {table} WHERE {own} = ?"
+            ((was,),) = connection.execute(sql, (key,))
+            new = 7 if was is None and column in NULLS else another(was)
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {own} = ?", (new, key))
+
+    change(copy, edit)
+    found = await verified(copy)
+    assert [name for _, _, name in chosen if not named(found, name)] == []
+    assert found.found >= ROWS
+    first = min(number for number, subject in asked(copy, "SELECT number, subject FROM log_leaves")
+                if subject in {name for _, _, name in chosen})  # fmt: skip
+    assert found.first == first
+
+
+async def test_every_deleted_row_is_named(copy: Path) -> None:
+    chosen = random.Random(SEED).sample(rows_of(copy), ROWS)
+
+    def delete(connection: sqlite3.Connection) -> None:
+        for table, key, _ in chosen:
+            connection.execute(f"DELETE FROM {table} WHERE {TABLES[table][0]} = ?", (key,))
+
+    change(copy, delete)
+    found = await verified(copy)
+    assert [name for _, _, name in chosen if not named(found, name)] == []
+    assert all("is gone" in problem for problem in found.problems)
+
+
+async def test_every_inserted_row_is_named(copy: Path) -> None:
+    """Ids of any time, copied from a row that is there: nothing marked them."""
+
+    def insert(connection: sqlite3.Connection) -> None:
+        for table in ("deliveries", "records"):
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            others = ", ".join(columns[1:])
+            for number in range(ROWS // 2):
+                connection.execute(
+                    f"INSERT INTO {table} ({', '.join(columns)}) "
+                    f"SELECT 'forged_{number}', {others} FROM {table} LIMIT 1"
+                )
+
+    change(copy, insert)
+    found = await verified(copy)
+    for number in range(ROWS // 2):
+        count = sum(problem.startswith(f"forged_{number} ") for problem in found.problems)
+        assert count == 2
+    assert found.found == ROWS
+
+
+@pytest.mark.slow
+async def test_leaves_in_another_order_are_found_where_they_are(copy: Path) -> None:
+    """Each pair by itself: the named leaves hold it."""
+    chance = random.Random(SEED)
+    size = len(rows_of(copy))
+    for _ in range(8):
+        one, other = sorted(chance.sample(range(size), 2))
+        change(copy, lambda c, pair=(one, other): swap(c, *pair))
+        found = await verified(copy)
+        assert found.first is not None
+        assert found.first <= other
+        assert found.found >= 1
+        change(copy, lambda c, pair=(one, other): swap(c, *pair))
+    assert (await verified(copy)).found == 0
+
+
+def swap(connection: sqlite3.Connection, one: int, other: int) -> None:
+    for was, new in ((one, -1), (other, one), (-1, other)):
+        connection.execute("UPDATE log_leaves SET number = ? WHERE number = ?", (new, was))
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("UPDATE log_leaves SET document = replace(document, 'shop', 'shup') WHERE number = 5",
+         "leaf 5 (delivery"),
+        ("UPDATE log_leaves SET hash = zeroblob(32) WHERE number = 5", "leaf 5 (delivery"),
+        ("UPDATE log_leaves SET subject = 'x' WHERE number = 5", "leaf 5 (delivery x)"),
+        ("UPDATE log_leaves SET kind = 'record' WHERE number = 5", "leaf 5 (record"),
+        ("UPDATE log_leaves SET document = 'no', hash = x'00' WHERE number = 5", "leaf 5"),
+        ("DELETE FROM log_leaves WHERE number = 5", "leaf 5 is missing"),
+        ("UPDATE log_nodes SET hash = zeroblob(32) WHERE place = 1", "leaves 256 to 511"),
+        ("DELETE FROM log_nodes WHERE place = 0", "leaves 0 to 255"),
+        ("INSERT INTO log_nodes VALUES (16, 9, zeroblob(32))", "leaves that are not there"),
+        ("UPDATE log_checkpoints SET head = zeroblob(32) WHERE size = 200", "of 200 leaves"),
+        ("UPDATE log_checkpoints SET note = replace(note, char(10) || '200', char(10) || '201') "
+         "WHERE size = 200", "of 200 leaves is not signed"),
+        ("UPDATE log_checkpoints SET note = 'x' WHERE size = 200", "no signed note"),
+        ("UPDATE log_checkpoints SET size = 201 WHERE size = 200", "of 201 leaves was signed"),
+        ("DELETE FROM log_checkpoints WHERE size = (SELECT max(size) FROM log_checkpoints)",
+         "in no checkpoint"),
+        ("DELETE FROM log_leaves WHERE number > 1000", "than the 1,001 that there are"),
+        ("UPDATE records SET amount = NULL WHERE id = 'rec_00000003'", "another amount"),
+        ("UPDATE records SET details = NULL WHERE id = 'rec_00000003'", "another details"),
+        ("UPDATE audit SET reason = '' WHERE number = 7", "another reason"),
+        ("UPDATE deliveries SET body = NULL WHERE id = (SELECT subject FROM log_leaves "
+         "WHERE number = 5)", "lost its body"),
+    ],
+)  # fmt: skip
+async def test_a_change_of_the_log_itself_is_named(copy: Path, sql: str, said: str) -> None:
+    change(copy, lambda connection: connection.execute(sql))
+    found = await verified(copy)
+    assert any(said in problem for problem in found.problems), found.problems
+
+
+def rewrite(connection: sqlite3.Connection) -> None:
+    """All that can be done without the key: another amount of truth, and a log that fits it."""
+    connection.execute("UPDATE audit SET who = 'eve' WHERE number = 7")
+    ((number, text),) = connection.execute(
+        "SELECT number, document FROM log_leaves WHERE subject = 'deed:7'"
+    )
+    forged = text.replace('"who":"ann"', '"who":"eve"')
+    connection.execute(
+        "UPDATE log_leaves SET document = ?, hash = ? WHERE number = ?",
+        (forged, leaf_hash(forged.encode()), number),
+    )
+
+
+async def test_a_row_and_its_leaf_changed_together_are_found_by_the_signed_heads(
+    copy: Path,
+) -> None:
+    change(copy, rewrite)
+    found = await verified(copy)
+    assert found.found
+    ((number,),) = asked(copy, "SELECT number FROM log_leaves WHERE subject = 'deed:7'")
+    assert found.first is not None
+    assert found.first <= number
+
+
+def cut(connection: sqlite3.Connection, *, size: int) -> None:
+    """Take the end of the log away, with the rows that it sealed."""
+    for table, (key, *_) in TABLES.items():
+        name = f"'{NUMBERED[table]}:' || {key}" if table in NUMBERED else key
+        connection.execute(
+            f"DELETE FROM {table} WHERE {name} IN "
+            f"(SELECT subject FROM log_leaves WHERE number >= {size})"
+        )
+    connection.execute(f"DELETE FROM log_leaves WHERE number >= {size}")
+    connection.execute(f"DELETE FROM log_checkpoints WHERE size > {size}")
+    connection.execute(f"DELETE FROM log_nodes WHERE (place + 1) << level > {size}")
+
+
+async def test_a_log_that_was_cut_off_is_found_by_a_checkpoint_kept_elsewhere(copy: Path) -> None:
+    kept = asked(copy, "SELECT note FROM log_checkpoints ORDER BY size DESC LIMIT 1")[0][0]
+    earlier = asked(copy, "SELECT note FROM log_checkpoints WHERE size = 200")[0][0]
+    assert (await verified(copy, against=kept)).found == 0
+    assert (await verified(copy, against=earlier)).found == 0
+    change(copy, lambda connection: cut(connection, size=400))
+    assert (await verified(copy)).found == 0, "nothing inside tells of it"
+    assert (await verified(copy, against=earlier)).found == 0
+    found = await verified(copy, against=kept)
+    assert (found.found, found.first) == (1, 400)
+    assert "cut off, from leaf 400 on" in found.problems[0]
+
+
+async def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_kept_elsewhere(
+    copy: Path,
+) -> None:
+    """Even by somebody who has the key."""
+    kept = asked(copy, "SELECT note FROM log_checkpoints ORDER BY size DESC LIMIT 1")[0][0]
+
+    def resign(connection: sqlite3.Connection) -> None:
+        rewrite(connection)
+        frontier, heads = Frontier(), {}
+        for (hash_,) in connection.execute("SELECT hash FROM log_leaves ORDER BY number"):
+            frontier.append(hash_)
+            heads[frontier.size] = frontier.head()
+        for (size,) in connection.execute("SELECT size FROM log_checkpoints").fetchall():
+            point = Checkpoint(origin=SIGNER.origin, size=size, head=heads[size])
+            note = signed_checkpoint(SIGNER.key, point)
+            connection.execute("UPDATE log_checkpoints SET head = ?, note = ? WHERE size = ?",
+                               (point.head, note, size))  # fmt: skip
+        connection.execute("DELETE FROM log_nodes")
+
+    change(copy, resign)
+    plain = await verified(copy)
+    assert all("hash kept over" in problem for problem in plain.problems)
+    found = await verified(copy, against=kept)
+    assert any("written anew" in problem for problem in found.problems)
+
+
+async def test_what_is_no_checkpoint_of_this_log_is_refused(copy: Path) -> None:
+    with pytest.raises(UsageError, match="log checkpoint"):
+        await verified(copy, against="x")
+    other = Checkpoint(origin="elsewhere", size=1, head=bytes(32))
+    with pytest.raises(UsageError, match="is of elsewhere"):
+        await verified(copy, against=signed_checkpoint(SIGNER.key, other))
+    note = asked(copy, "SELECT note FROM log_checkpoints WHERE size = 200")[0][0]
+    unsigned = note.partition("\n\n")[0] + "\n\n"
+    assert read_checkpoint(unsigned).size == 200
+    assert (await verified(copy, against=unsigned)).found == 1
+
+
+async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
+    """Pruned bodies and headers; and verdicts that reindex corrects are counted, not blamed."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    async with opened(url) as store:
+        with pytest.raises(NotFoundError):
+            await verify_log(desk(store), progress=lambda done, of: None)
+        await begin(store)
+        for n in range(3):
+            own = {"order": f"O-{n}", "payment": f"p{n}", "session": f"s{n}"}
+            await keep(store, genuine(f"e{n}", **{**PAID, **own}))
+        async with store.writing() as connection:
+            await add_records(connection, [placed(1)], details="kept")
+            deed = Deed(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
+            await add_deed(connection, deed)
+        then = desk(store, at=LATER)
+        await refold_until_quiet(then, limit=100, progress=quiet)
+        await seal(store)
+        pruned = await prune_settled(then, RETENTION, progress=quiet)
+        assert pruned.deliveries == 3
+        async with store.writing() as connection:
+            await connection.exec_driver_sql(
+                "UPDATE deliveries SET verdict = 'unreadable', event_id = NULL WHERE id IN "
+                "(SELECT max(id) FROM deliveries)"
+            )
+        found = await verify_log(desk(store), progress=lambda done, of: None)
+        assert (found.problems, found.reread) == ([], 1)

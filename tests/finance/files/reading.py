@@ -1,0 +1,43 @@
+"""Short ways to write a file and to read it back as rows and problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from app.finance.files.books import BookForm
+from app.finance.files.forms import Form, Understanding
+from app.finance.files.mapping import FileMapping, read_mapping
+from app.finance.files.opening import open_table
+from app.finance.files.problems import Refused
+from app.finance.files.statements import StatementForm
+
+Found = tuple[list[dict[str, Any]], list[tuple[int, str | None, str]]]
+
+
+def book(content: bytes | str, mapping: str = "", *, folder: Path, name: str = "a.csv") -> Found:
+    """The rows that an order book's content makes, as shown, and (row, column, sentence)."""
+    said = read_mapping(mapping.encode(), BookForm.FIELDS)
+    return _read(content, BookForm(said), said, folder / name)
+
+
+def statement(content: bytes | str, mapping: str = "", *, folder: Path) -> Found:
+    """The same of a statement."""
+    said = read_mapping(mapping.encode(), StatementForm.FIELDS)
+    return _read(content, StatementForm(said, source="shop"), said, folder / "s.csv")
+
+
+def _read(content: bytes | str, form: Form, mapping: FileMapping, path: Path) -> Found:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    rows: list[dict[str, Any]] = []
+    problems = []
+    try:
+        table = open_table(path, mapping, form.FIELDS)
+        understanding = Understanding(table, form, mapping)
+        for batch in table.batches():
+            found = understanding.batch(batch)
+            rows += [form.shown(row) for row in found.rows]
+            problems += found.problems
+    except Refused as refused:
+        problems.append(refused.problem)
+    return rows, [(each.row, each.column, each.sentence) for each in problems]

@@ -1,0 +1,86 @@
+"""The file of rows that were not taken."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import UsageError
+from app.finance.files.csv_table import CsvTable
+from app.finance.files.problems import Problem
+from app.finance.files.rejects import harmless, refuse_to_replace, rejects_beside, write_rejects
+from app.finance.files.tables import ADDED, Batch
+
+
+class Rows:
+    """A table of four rows, the first of which is the third of its file."""
+
+    heading, heading_row = ["name", "=cmd"], 2
+
+    def batches(self) -> Iterator[Batch]:
+        yield Batch([["a", "1"], ["b", "-5"]], [3, 4])
+        yield Batch([["=HYPERLINK(1)", "+x"], ["d", "4"]], [5, 6])
+
+
+def problem(row: int, sentence: str, column: str | None = None) -> Problem:
+    return Problem(row=row, column=column, sentence=sentence)
+
+
+def test_each_row_is_there_once_with_its_cells_and_all_that_is_wrong(tmp_path: Path) -> None:
+    path = rejects_beside(tmp_path / "book.xlsx")
+    told = [problem(4, "no", "name"), problem(4, "nor this"), problem(5, "never")]
+    write_rejects(path, Rows(), told)
+    assert path.name == "book.rejects.csv"
+    assert path.stat().st_mode & 0o777 == 0o600
+    with path.open(newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["name", "'=cmd", "rejected row", "problem"],
+            ["b", "-5", "4", "name: no; nor this"],
+            ["'=HYPERLINK(1)", "'+x", "5", "never"],
+        ]
+
+
+def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("mine")
+    with pytest.raises(UsageError, match="--rejects"):
+        refuse_to_replace(path)
+    with pytest.raises(UsageError, match="nothing was imported"):
+        write_rejects(path, Rows(), [problem(3, "x")])
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("cell", ["=1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\tx", "\rx"])
+def test_what_a_spreadsheet_would_run_begins_with_an_apostrophe(cell: str) -> None:
+    assert harmless(cell) == "'" + cell
+
+
+@pytest.mark.parametrize("cell", ["-5.00", "+254700000001", "-1.234,50", "a=b", ""])
+def test_numbers_and_texts_stay_as_they_are(cell: str) -> None:
+    assert harmless(cell) == cell
+
+
+def test_corrected_rows_are_imported_as_they_were(tmp_path: Path) -> None:
+    """Each cell and each name of a column comes back from the file as it was before it was made
+    safe, also where a semicolon would split it; a table of another origin is taken as it is."""
+    cells = ["=HYPERLINK(1)", "'quoted", "x;=1+1", "-5"]
+
+    class Odd(Rows):
+        heading: Any = ("=cmd", "'b", "c;-d", "amount")
+
+        def batches(self) -> Iterator[Batch]:
+            yield Batch([cells], range(2, 3))
+
+    path = tmp_path / "r.csv"
+    write_rejects(path, Odd(), [problem(2, "no")])
+    assert "x;=1+1" not in path.read_text()
+    table = CsvTable(path, encoding=None, delimiter=",", recognize=len)
+    assert table.heading == [*Odd.heading, *ADDED]
+    assert [row for batch in table.batches() for row in batch.rows] == [[*cells, "2", "no"]]
+    path.write_text("a,b\r\n'=x,'y\r\n")
+    table = CsvTable(path, encoding=None, delimiter=",", recognize=len)
+    assert [row for batch in table.batches() for row in batch.rows] == [["'=x", "'y"]]

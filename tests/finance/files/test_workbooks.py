@@ -1,0 +1,189 @@
+"""Workbooks as people send them, and as nobody should."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from app.finance.files import zip_guard
+from tests.finance.files.reading import book
+
+SHEET = "xl/worksheets/sheet1.xml"
+HEADING = ["reference", "amount", "currency", "placed_at", "phone"]
+
+
+def workbook(*rows: list[Any], before: int = 0) -> bytes:
+    """A workbook with one sheet; `before` rows and a column before the heading are blank."""
+    made = openpyxl.Workbook()
+    for number, row in enumerate([HEADING, *rows], before + 1):
+        for place, cell in enumerate(row, 2 if before else 1):
+            made.active.cell(number, place, cell)
+    file = io.BytesIO()
+    made.save(file)
+    return file.getvalue()
+
+
+def changed(content: bytes, change: Callable[[bytes], bytes], *, name: str = SHEET) -> bytes:
+    """The workbook with one part changed."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, \
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:  # fmt: skip
+        for each in old.namelist():
+            part = old.read(each)
+            new.writestr(each, change(part) if each == name else part)
+    return file.getvalue()
+
+
+def adding(cells: bytes) -> Callable[[bytes], bytes]:
+    return lambda sheet: sheet.replace(b"</sheetData>", cells + b"</sheetData>")
+
+
+def refusal(content: bytes, folder: Path, mapping: str = "") -> str:
+    rows, problems = book(content, mapping, folder=folder)
+    assert not rows
+    (problem,) = problems
+    return problem[2]
+
+
+def test_numbers_dates_and_phones_are_what_the_program_shows(tmp_path: Path) -> None:
+    noon = datetime.datetime(2026, 11, 1, 12)
+    content = workbook(
+        ["A", 1500.1, "KES", noon, 254700000001],
+        [1042, 0.1 + 0.2, "KES", noon.date(), None],
+        ["B", 15, "KES", "2026-11-01", "+254 700 000 001"],
+        before=3,
+    )
+    rows, problems = book(content, folder=tmp_path, name="any.name")
+    assert not problems
+    assert [(r["row"], r["reference"], r["amount"]["amount"], r["placed_at"]) for r in rows] == [
+        (5, "A", "1500.10", "2026-11-01T12:00:00Z"),
+        (6, "1042", "0.30", "2026-11-01T00:00:00Z"),
+        (7, "B", "15.00", "2026-11-01T00:00:00Z"),
+    ]
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"inf", b"1e999"])
+def test_a_number_that_is_none_is_a_problem(number: bytes, tmp_path: Path) -> None:
+    content = workbook(["A", 12345, "KES", None, None])
+    content = changed(content, lambda sheet: sheet.replace(b"<v>12345</v>", b"<v>%s</v>" % number))
+    assert "is not an amount such as 1500.00" in refusal(content, tmp_path)
+
+
+def test_problems_have_the_row_of_the_sheet(tmp_path: Path) -> None:
+    """A formula that no program has worked out has no value; a long number is not what was typed;
+    true is no amount."""
+    content = workbook(
+        ["A", "=1+1", "KES"], [], ["B", 12345678901234567890, "KES"], ["C", True, "KES"],
+        ["D", "1,5", "KES"],
+    )  # fmt: skip
+    rows, problems = book(content, folder=tmp_path)
+    assert not rows
+    assert [(row, column) for row, column, _ in problems] == [(n, "amount") for n in (2, 4, 5, 6)]
+
+
+def test_the_sheet_that_is_named_is_read(tmp_path: Path) -> None:
+    made = openpyxl.Workbook()
+    made.active.append(["nothing here"])
+    made.create_sheet("Orders").append(["reference", "amount", "currency"])
+    made["Orders"].append(["A", 1, "KES"])
+    file = io.BytesIO()
+    made.save(file)
+    rows, _ = book(file.getvalue(), 'sheet = "Orders"', folder=tmp_path)
+    assert rows[0]["reference"] == "A"
+    assert "no sheet 'Payments'" in refusal(file.getvalue(), tmp_path, 'sheet = "Payments"')
+
+
+@pytest.mark.parametrize("keep", [10, 100, 0.5, 0.9, -10])
+def test_a_workbook_that_is_cut_short_is_refused(keep: float, tmp_path: Path) -> None:
+    content = workbook(["A", 1, "KES"])
+    at = int(len(content) * keep) if 0 < keep < 1 else int(keep)
+    assert "cut short or damaged" in refusal(content[:at], tmp_path)
+
+
+@pytest.mark.parametrize("start", [b"\x00" * 600, b"\xff\xfe\xfd\xfc" * 150, b"P\xe9"])
+def test_a_workbook_without_its_beginning_is_no_text_either(start: bytes, tmp_path: Path) -> None:
+    """By its name it is a workbook, so nothing is said of encodings."""
+    for name, said in (("BOOK.XLSX", "workbook cannot be read"), ("book.csv", "--encoding ")):
+        content = start + workbook(["A", 1, "KES", None, None])[len(start) :]
+        rows, ((_, _, sentence),) = book(content, folder=tmp_path, name=name)
+        assert (rows, said in sentence) == ([], True)
+
+
+def test_a_bomb_is_refused_by_what_it_declares(tmp_path: Path) -> None:
+    bomb = changed(workbook(["A", 1, "KES"]), adding(b" " * 50_000_000))
+    assert "unpacks to 47 MiB" in refusal(bomb, tmp_path)
+
+
+def test_a_bomb_is_refused_that_declares_little(tmp_path: Path) -> None:
+    bomb = changed(workbook(["A", 1, "KES"]), adding(b" " * 50_000_000))
+    at = bomb.index(b"PK\x01\x02", bomb.index(b"PK\x01\x02"))
+    while bomb[at + 46 : at + 46 + len(SHEET)] != SHEET.encode():
+        at = bomb.index(b"PK\x01\x02", at + 4)
+    lying = bomb[: at + 24] + struct.pack("<I", 5_000) + bomb[at + 28 :]
+    assert "more content than it declares" in refusal(lying, tmp_path)
+
+
+@pytest.mark.parametrize(("cells", "said"), [
+    (b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>', "row 1,048,576 and column 16,384"),
+    (b'<row r="99"><c r = \'ZZZZ99\'><v>1</v></c></row>', "column 475,254"),
+    (b'<row r="99999999"><c r="A99999999"><v>1</v></c></row>', "row 99,999,999"),
+    (b'<x:row r="99999999"><x:c x="1" r="A1"/></x:row>', "row 99,999,999"),
+    (b'<row><c><v>1</v></c></row>', "do not say where"),
+    (b'<row r="9"><c r="&#65;9"><v>1</v></c></row>', "do not say where"),
+    (b"<" + b"x" * 4_000_000 + b">", "more than a mebibyte"),
+])  # fmt: skip
+def test_a_sheet_that_would_fill_the_memory_is_refused(
+    cells: bytes, said: str, tmp_path: Path
+) -> None:
+    """The library makes room for all that lies between the outermost cells."""
+    assert said in refusal(changed(workbook(["A", 1, "KES"]), adding(cells)), tmp_path)
+
+
+def test_a_sheet_behind_another_name_is_refused(tmp_path: Path) -> None:
+    file = io.BytesIO(workbook(["A", 1, "KES"]))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("xl/media/image1.png", b"\x89PNG <sheetData><row/>")
+    assert "where no spreadsheet program does" in refusal(file.getvalue(), tmp_path)
+
+
+def test_many_parts_and_odd_packing_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = io.BytesIO(workbook(["A", 1, "KES"]))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("odd", b"x", zipfile.ZIP_LZMA)
+    assert "packed as no spreadsheet program does" in refusal(file.getvalue(), tmp_path)
+    monkeypatch.setattr(zip_guard, "MAX_ENTRIES", 3)
+    assert "more than 3 parts" in refusal(workbook(["A", 1, "KES"]), tmp_path)
+
+
+def test_an_encrypted_workbook_is_refused(tmp_path: Path) -> None:
+    """Office's own form is no archive; an archive can say that its parts are encrypted."""
+    office = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1_000)
+    assert "encrypted workbook" in refusal(office, tmp_path)
+    content = workbook(["A", 1, "KES"])
+    at = content.index(b"PK\x01\x02")
+    flagged = content[: at + 8] + b"\x01" + content[at + 9 :]
+    assert "save it without a password" in refusal(flagged, tmp_path)
+
+
+@pytest.mark.parametrize("part", [SHEET, "xl/workbook.xml", "xl/styles.xml"])
+def test_damaged_parts_are_refused(part: str, tmp_path: Path) -> None:
+    for damage in (b"", b"<", b"<a><b></a>", b"\xff\xfe\x00"):
+        content = changed(workbook(["A", 1, "KES"]), lambda _, new=damage: new, name=part)
+        book(content, folder=tmp_path)  # a sentence or rows, but no exception
+
+
+def test_no_zip_is_no_workbook(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.txt", "x")
+    assert "cannot be read" in refusal(file.getvalue(), tmp_path)

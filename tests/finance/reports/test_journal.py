@@ -1,0 +1,260 @@
+"""The journal: balanced, accepted by the real bean-check, and unbreakable by any text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.cells import plain_text
+from app.core.errors import ConfigurationError
+from app.finance.reports.accounts import DEFAULTS, accounts_of
+from app.finance.reports.journal import JournalFormat, head, writer
+from reconcile.matching.breaks import BREAK_CAUSES, Break
+from reconcile.matching.breaks_life import Step
+from reconcile.matching.rows import statement_row
+from reconcile.matching.settling import never_notified
+from reconcile.money import Money
+from reconcile.reporting.input import OrderSeen
+from reconcile.reporting.journal import Posting, Transaction, transactions, written_off
+from reconcile.reporting.tally import PeriodTally
+from tests.finance.reports.payloads import PAYLOADS, is_formula
+from tests.finance.reports.samples import END, START, breaks, line, orders, scope, taken, taking
+from tests.waiting import PATIENCE_S
+
+BEAN_CHECK = Path(sys.executable).with_name("bean-check")
+LATER = END + 30 * 86_400_000_000
+
+
+def month(count: int = 60, *, start: int = START, end: int = LATER) -> list[Transaction]:
+    """The transactions of a generated month and its settlement, and what was written off."""
+    found = [each for seen in orders(count) for each in transactions(seen, start=start, end=end)]
+    return found + [each for seen in breaks(30) for each in booked(seen.found)]
+
+
+def did(kind: Any, minor: int, *, at: int = START, cites: tuple[str, ...] = ()) -> Step:
+    """One step of a break's life."""
+    return Step(at=at, kind=kind, money=Money(minor=minor, currency="KES"), by="ann", cites=cites)
+
+
+def booked(found: Break, *steps: Step, start: int = START, end: int = LATER) -> list[Transaction]:
+    """What its acceptance leaves in the journal; without steps, of one at its money."""
+    given = steps or tuple(
+        Step(at=START, kind=kind, money=found.money, by="ann") for kind in ("opened", "accepted")
+    )
+    return list(written_off(found, given, start=start, end=end))
+
+
+def written(some: list[Transaction], form: JournalFormat = "beancount") -> str:
+    """The whole journal."""
+    lines = writer(form, accounts=DEFAULTS)
+    return head(form, accounts=DEFAULTS, title='a "title" \\') + "".join(map(lines, some))
+
+
+def checked(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What the real bean-check says."""
+    path = folder / "journal.beancount"
+    path.write_text(text, encoding="utf-8")
+    return subprocess.run([BEAN_CHECK, path], capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+def sums(some: list[Transaction]) -> Counter[tuple[str, str]]:
+    """Debit less credit by role and currency."""
+    found: Counter[tuple[str, str]] = Counter()
+    for each in some:
+        for posting in each.postings:
+            found[posting.role, each.currency] += posting.minor
+    return found
+
+
+def test_bean_check_accepts_the_journal_of_a_month(tmp_path: Path) -> None:
+    some = month()
+    assert {each.what for each in some} > {"captured", "refunded", "settled payment"}
+    done = checked(written(some), tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_bean_check_refuses_a_planted_imbalance(tmp_path: Path) -> None:
+    some = month()
+    first, *rest = some[0].postings
+    some[0] = replace(some[0], postings=(Posting(role=first.role, minor=first.minor + 1), *rest))
+    done = checked(written(some), tmp_path)
+    assert done.returncode == 1
+    assert "does not balance" in done.stdout + done.stderr
+
+
+def test_every_transaction_adds_up_to_nothing() -> None:
+    assert all(sum(posting.minor for posting in each.postings) == 0 for each in month(300))
+
+
+def test_its_totals_are_those_of_the_report() -> None:
+    """Captures and refunds by their own dates; bank and fees by the statement's."""
+    found = sums([each for seen in orders(90) for each in transactions(seen, start=START, end=END)])
+    money = {}
+    for basis in ("captured", "settled"):
+        tally = PeriodTally(scope(basis))  # type: ignore[arg-type]
+        for seen in orders(90):
+            tally.order(seen)
+        money |= {(basis, row.flow, row.currency): row.sum for row in tally.report().money}
+    for currency in ("KES", "JPY", "KWD"):
+        assert -found["sales", currency] == money["captured", "captured", currency] > 0
+        assert found["refunds", currency] == money["captured", "refunded", currency] > 0
+        assert found["bank", currency] == money["settled", "settled", currency] > 0
+        assert found["fees", currency] == money["settled", "fees", currency] > 0
+
+
+def test_the_balance_of_clearing_is_what_is_not_settled() -> None:
+    paid, other = taken(10_000, START), taken(7_000, START, order="B")
+    missed = line(taken(500, START, order="C"), START + 1, fee=20)
+    some = [
+        OrderSeen(taking=taking("A", START, paid), lines=(line(paid, START + 1, fee=300),)),
+        OrderSeen(taking=taking("B", START, other)),
+        OrderSeen(taking=None, lines=(missed,)),
+    ]
+    found = sums([each for seen in some for each in transactions(seen, start=START, end=END)])
+    assert found["clearing", "KES"] == 7_000 - 500
+    assert found["bank", "KES"] == 9_700 + 480
+
+
+def test_each_transaction_names_order_payment_and_what_it_rests_on() -> None:
+    found = month(10)[1]
+    assert found.what == "settled payment"
+    assert (found.order, found.payment) == ("ORD-00000", "pay_ORD-00000")
+    assert found.cites == ("stm_pay_ORD-00000_1000", "evt_ORD-00000_captured_1000")
+
+
+def test_only_what_leaves_money_in_clearing_is_written_off() -> None:
+    causes = {seen.found.cause for seen in breaks(15) if booked(seen.found)}
+    assert causes == {"not_settled", "settled_never_notified"} < set(BREAK_CAUSES)
+    found = sums([each for each in month() if each.what == "written off: not_settled"])
+    assert found["write_offs", "KES"] == -found["clearing", "KES"] > 0
+
+
+def test_a_write_off_is_taken_back_when_its_money_changed_or_evidence_came() -> None:
+    """Each in the period in which it was known, at the money of then: the journals of all periods
+    add up to what is written off in the end, and none of them is ever another."""
+    found = next(each.found for each in breaks(15) if each.found.cause == "not_settled")
+    steps = (
+        did("opened", 100),
+        did("accepted", 100, at=START + 1),
+        did("accepted", 100, at=START + 2),
+        did("changed", 120, at=START + 11),
+        did("accepted", 120, at=START + 12),
+        did("closed", 120, at=START + 21, cites=("stm_1.2",)),
+    )
+    told = [
+        [(each.what, each.postings[0].minor, each.at - START) for each in
+         booked(found, *steps, start=START + start, end=START + start + 10)]
+        for start in (0, 10, 20, 30)
+    ]  # fmt: skip
+    back = "write-off taken back: not_settled"
+    assert told == [
+        [("written off: not_settled", -100, 1)],
+        [(back, 100, 11), ("written off: not_settled", -120, 12)],
+        [(back, 120, 21)],
+        [],
+    ]
+    assert booked(found, *steps)[-1].cites == (found.identity, "stm_1.2")
+    assert sum(posting.minor for each in booked(found, *steps) for posting in each.postings) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "minor"), [("payment", 500), ("refund", -500), ("dispute", -500), ("dispute", 500)]
+)
+def test_a_written_off_line_that_no_webhook_told_of_leaves_nothing_in_clearing(
+    kind: Any, minor: int
+) -> None:
+    """Whether it pays out or takes back."""
+    missed = replace(line(taken(500, START), START + 1), kind=kind, gross=minor, fee=0, net=minor)
+    seen = OrderSeen(taking=None, lines=(missed,))
+    found = never_notified(statement_row(missed), as_of=LATER)
+    some = [*transactions(seen, start=START, end=LATER), *booked(found)]
+    assert len(some) == 2
+    assert sums(some)["clearing", found.money.currency] == 0
+
+
+HOSTILE = (
+    *PAYLOADS,
+    '"',
+    "\\",
+    '\\"',
+    'x"\n2026-01-01 open Assets:Evil',
+    "a\nb",
+    "\x00\x1f\x7f",
+    "\ud800",
+    "; comment",
+    "{{",
+    "#tag ^link",
+    "💶 ₹",
+)
+
+
+def test_no_text_breaks_the_syntax_and_each_stands_in_its_transaction(tmp_path: Path) -> None:
+    """bean-check accepts it, and beancount's own reader finds every text in its place."""
+    from beancount import loader
+
+    first = month(1)[0]
+    some = [replace(first, order=text, payment=text, cites=(text,)) for text in HOSTILE]
+    text = written(some)
+    assert checked(text, tmp_path).returncode == 0
+    entries, errors, _ = loader.load_file(str(tmp_path / "journal.beancount"))
+    assert not errors
+    found = [entry for entry in entries if type(entry).__name__ == "Transaction"]
+    by_line = sorted(found, key=lambda entry: entry.meta["lineno"])
+    assert [_told(entry) for entry in by_line] == [_shown(each) for each in HOSTILE]
+
+
+def _told(entry: Any) -> tuple[str, str, str]:
+    return entry.narration, entry.meta["payment"], entry.meta["cites"]
+
+
+def _shown(text: str) -> tuple[str, str, str]:
+    """Control signs, and signs that have no UTF-8, by their numbers."""
+    whole = text.encode("utf-8", "backslashreplace").decode()
+    shown = "".join(f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c for c in whole)
+    return shown, shown, shown
+
+
+def test_the_csv_journal_balances_and_has_no_formula() -> None:
+    first = month(1)[0]
+    some = [*month(), *(replace(first, order=text, cites=(text,)) for text in PAYLOADS)]
+    text = written(some, "csv").removeprefix("\ufeff")
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    left: Counter[str] = Counter()
+    for row in rows:
+        left[row["transaction"]] += Decimal(row["amount"])  # type: ignore[assignment]
+        assert not any(is_formula(row[name]) for name in ("order", "cites", "account"))
+    assert len(left) == len(some)
+    assert set(left.values()) == {Decimal(0)}
+    assert [plain_text(row["order"]) for row in rows[-2 * len(PAYLOADS) :: 2]] == list(PAYLOADS)
+
+
+def test_a_mapping_names_the_merchants_own_accounts() -> None:
+    named = accounts_of('[accounts]\nbank = "Assets:KCB:Till-7"\n')
+    assert named == {**DEFAULTS, "bank": "Assets:KCB:Till-7"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[accounts", "not TOML"),
+        ("accounts = 3", "write it as a table"),
+        ('[accounts]\nbanc = "Assets:Bank"', "banc: no account"),
+        ('[accounts]\nbank = "assets"', "bank: an account is written like Assets:Bank"),
+        ('[accounts]\nbank = "Assets:Bank\\n2026-01-01 open Assets:Evil"', "bank: an account"),
+        ("[accounts]\nfees = 3", "fees: an account"),
+        ("[acounts]\n", "acounts: the mapping has only"),
+    ],
+)
+def test_a_wrong_mapping_is_refused_with_every_mistake(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        accounts_of(text)
+    assert said in str(refused.value)

@@ -1,0 +1,82 @@
+"""A file of rules is read strictly, and all its mistakes are told at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.finance import rule_file
+from app.finance.rule_file import MAX_BYTES, read_rules
+from reconcile.instants import DAY, HOUR
+from reconcile.matching.rules import ExpectedFee, MatchRules, Tolerance
+
+WRONG = """
+date_windw = "2 days"
+settle_margin = 7
+book_margin = "2 weeks"
+currency = "KSH"
+[tolerance]
+KES = "0.001"
+UGX = "-5"
+XAU = "1"
+[accept_alone_max]
+KES = 5000.0001
+[[fee]]
+source = "shop"
+currency = "KES"
+percent = "101"
+[[fee]]
+source = "shop"
+currency = "KES"
+percent = true
+[[fee]]
+percent = "1"
+flat = 2
+"""
+
+
+def test_the_example_in_the_docstring_is_what_it_says() -> None:
+    """Every rule that is explained there, with its exact value."""
+    example = (rule_file.__doc__ or "").partition("\n\n")[2]
+    rules = read_rules(example)
+    assert rules.match == MatchRules(
+        currency="KES",
+        tolerances=(Tolerance(currency="KES", minor=100),),
+        date_window=2 * DAY,
+        settle_margin=7 * DAY,
+        fees=(
+            ExpectedFee(source="shop", currency="KES", per_million=29_000, fixed=30, tolerance=1),
+        ),
+    )
+    assert rules.alone_max == {"KES": 500_000}
+
+
+def test_an_empty_file_is_the_built_in_rules() -> None:
+    """Nothing is tolerated that nobody asked for."""
+    assert read_rules("").match == MatchRules()
+    assert read_rules('refund_margin = "36 hours"').match.refund_margin == 36 * HOUR
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    """One line each, with the name of the rule."""
+    with pytest.raises(ConfigurationError) as raised:
+        read_rules(WRONG)
+    told = [line.partition(":")[0] for line in raised.value.problems]
+    assert told == [
+        "date_windw", "tolerance.KES", "tolerance.UGX", "tolerance.XAU", "settle_margin",
+        "book_margin", "currency", "fee 1", "fee 2", "fee 2", "fee 3", "fee 3",
+        "accept_alone_max.KES",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["tolerance = 3", "fee = 3", "fee = [3]", "not toml", "a\x00 = 1"])
+def test_what_is_of_another_shape_is_refused(text: str) -> None:
+    """With a sentence, never a traceback."""
+    with pytest.raises(ConfigurationError):
+        read_rules(text)
+
+
+def test_a_file_that_is_far_too_large_is_not_parsed() -> None:
+    """It is another file."""
+    with pytest.raises(ConfigurationError, match="larger than"):
+        read_rules("#" * (MAX_BYTES + 1))

@@ -1,0 +1,208 @@
+"""The go-live checklist: what is checked, what is stated, and when it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.cli.golive_page import page_of
+from app.core.errors import UsageError
+from app.golive.golive import (
+    ITEMS,
+    STATED,
+    Item,
+    checklist,
+    keys_item,
+    open_items,
+    separation_item,
+    sign,
+    unfinished,
+    webhook_item,
+)
+from app.golive.rehearse import SIGNER
+from app.golive.signoff_store import Judged, Signoff, add_signoff
+from app.golive.webhook_trial import Trial, try_endpoint
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from app.receiving.context import Desk
+from tests.api.driving import SECRET, Driver, driving
+from tests.reconcile.build import T
+
+GOOD = Trial(source="shop", tried=("unsigned", "tampered", "stale", "good"))
+CHECKED = [
+    keys_item([]),
+    webhook_item([GOOD], public_url="https://hooks.example"),
+    separation_item("live", unmarked=[]),
+]
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    """A service of the sandbox."""
+    async with driving(tmp_path) as driver:
+        yield driver
+
+
+@pytest.fixture
+async def live(tmp_path: Path) -> AsyncIterator[Driver]:
+    """A service of the live environment."""
+    folder = tmp_path / "live"
+    folder.mkdir(0o700)
+    async with driving(folder, ENVIRONMENT="live") as driver:
+        yield driver
+
+
+async def rehearsed(desk: Desk, item: str, state: Judged) -> None:
+    """What a rehearsal writes down."""
+    signoff = Signoff(item=item, state=state, at=T, signer=SIGNER, note="as found")
+    async with desk.store.writing() as connection:
+        await add_signoff(connection, signoff)
+
+
+async def states(desk: Desk, checked: list[Item]) -> dict[str, str]:
+    """The state of each item."""
+    return {each.item: each.state for each in await checklist(desk, checked)}
+
+
+async def test_it_is_complete_when_all_is_checked_and_stated(live: Driver) -> None:
+    """Readiness of a live instance names what is open until the last item is signed."""
+    desk = live.desk
+    assert (await live.client.get("/readyz")).json()["golive"]
+    assert "never run" in (await unfinished(desk) or "")
+    found = await states(desk, CHECKED)
+    assert list(found) == list(ITEMS)
+    assert [name for name, state in found.items() if state == "passed"] == list(ITEMS[:3])
+    for item in ITEMS[3:]:
+        assert await unfinished(desk) is not None
+        await sign(desk, item, by="Ann", note="minutes of 20 November")
+        last = await checklist(desk, CHECKED)
+    assert open_items(last) == []
+    assert {each.by for each in last[3:]} == {"Ann"}
+    assert await unfinished(desk) is None
+    assert "golive" not in (await live.client.get("/readyz")).json()
+
+
+async def test_what_a_program_finds_wrong_cannot_be_signed_away(live: Driver) -> None:
+    """A failed check stays failed, whoever signs it; a rehearsal, too, until one passes."""
+    desk = live.desk
+    for item in ITEMS:
+        await sign(desk, item, by="Ann", note="it will be fine")
+    wrong = [keys_item(["X: is missing"]), *CHECKED[1:]]
+    assert (await states(desk, wrong))["api_keys"] == "failed"
+    await rehearsed(desk, "rehearsal", "failed")
+    assert (await states(desk, CHECKED))["rehearsal"] == "failed"
+    assert await unfinished(desk) is not None
+    await rehearsed(desk, "rehearsal", "passed")
+    assert set((await states(desk, CHECKED)).values()) == {"passed"}
+
+
+async def test_a_statement_is_added_and_never_changed(live: Driver) -> None:
+    """The last counts; the earlier stay."""
+    for by in ("Ann", "Ben"):
+        await sign(live.desk, "rollback", by=by, note="tried")
+    found = {each.item: each for each in await checklist(live.desk, CHECKED)}
+    assert found["rollback"].by == "Ben"
+    assert live.rows("SELECT signer FROM signoffs WHERE item='rollback'") == [("Ann",), ("Ben",)]
+
+
+@pytest.mark.parametrize(
+    ("item", "by", "note"),
+    [
+        ("lunch", "Ann", "tried"),
+        ("rollback", " ", "tried"),
+        ("rollback", "tallyhook golive", "tried"),
+        ("rollback", "A\nB", "tried"),
+        ("rollback", "Ann", " "),
+        ("rollback", "Ann", "x" * 2001),
+    ],
+)
+async def test_a_statement_needs_item_name_and_note(
+    driver: Driver, item: str, by: str, note: str
+) -> None:
+    """Nobody signs as a program, without a name or without a word."""
+    with pytest.raises(UsageError):
+        await sign(driver.desk, item, by=by, note=note)
+
+
+async def test_the_sandbox_wants_a_rehearsal(driver: Driver) -> None:
+    """There a rehearsal can be had, so nobody's word takes its place; readiness says nothing."""
+    await sign(driver.desk, "rehearsal", by="Ann", note="it will be fine")
+    assert (await states(driver.desk, CHECKED))["rehearsal"] == "failed"
+    assert "golive" not in (await driver.client.get("/readyz")).json()
+
+
+# --- the public endpoint -------------------------------------------------------------------------
+
+
+async def tried(driver: Driver, *, secret: str = SECRET) -> Trial:
+    """The endpoint of a service, by somebody who signs with this secret."""
+    source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret], strict=False)
+    return await try_endpoint(
+        driver.client, source, url="http://service/webhooks/shop", now=driver.clock.now()
+    )
+
+
+async def test_an_endpoint_that_verifies(driver: Driver) -> None:
+    """Three are refused and the good one is taken, and no order comes of it."""
+    assert await tried(driver) == GOOD
+    verdicts = driver.rows("SELECT verdict FROM rejections ORDER BY verdict")
+    assert verdicts == [("signature_mismatch",), ("signature_missing",), ("timestamp_too_old",)]
+    assert driver.rows("SELECT verdict FROM deliveries") == [("unreadable",)]
+    assert driver.rows("SELECT count(*) FROM order_due") == [(0,)]
+
+
+async def test_an_endpoint_with_another_secret(driver: Driver) -> None:
+    """The good one is refused: the secrets differ."""
+    found = await tried(driver, secret="whsec_" + "b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=")
+    assert found.wrong == ("the good request was answered with status 401",)
+    assert webhook_item([found], public_url="https://x").state == "failed"
+
+
+async def test_an_endpoint_that_takes_everything(driver: Driver) -> None:
+    """Whoever answers 200 without looking is found out."""
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b""
+
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, content=body()))
+    async with httpx2.AsyncClient(transport=transport) as client:
+        found = await tried(replace(driver, client=client))
+    assert found.wrong is not None
+    assert [word.split()[1] for word in found.wrong] == ["unsigned", "tampered", "stale"]
+
+
+def test_what_nobody_here_can_sign_is_left_to_a_person() -> None:
+    """Then a test event of the provider is to be seen; without an address it is not tried."""
+    item = webhook_item([GOOD, Trial(source="other", wrong=None)], public_url="https://x")
+    assert (item.state, "other" in item.sentence) == ("to_sign", True)
+    assert webhook_item([GOOD], public_url="").state == "failed"
+    assert webhook_item([], public_url="https://x").state == "failed"
+    assert separation_item("live", unmarked=["other"]).state == "to_sign"
+
+
+def test_the_page_is_whole_and_harmless() -> None:
+    """Whatever is signed stands in it as text."""
+    said = '<script>alert("x")</script> & more'
+    row: dict[str, Any] = {**CHECKED[0].document(), "by": said, "at": "2026", "note": said}
+    page = page_of([row], environment="live", at=T)
+    parser = _Tags()
+    parser.feed(page)
+    assert "script" not in parser.tags
+    assert "Complete." in page
+    assert set(STATED) <= set(ITEMS)
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        """Note it."""
+        self.tags.add(tag)

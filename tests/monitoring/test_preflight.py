@@ -1,0 +1,162 @@
+"""What `tallyhook doctor` says of what it sees."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import replace
+
+import pytest
+
+from app.database.facts import DatabaseFacts
+from app.monitoring.preflight import (
+    MIB,
+    Sign,
+    has_reset_bug,
+    of_clock,
+    of_configuration,
+    of_database,
+    of_disk,
+    of_profile,
+    of_reach,
+    of_secret_file,
+)
+from app.providers.probe import Sight, date_of
+from app.providers.profile import load_profile, shipped_profiles
+from reconcile.instants import DAY, SECOND
+from tests.reconcile.build import T
+
+SEEN = Sight(url="https://pay.example", status=404, tls="TLSv1.3", certificate_ends=T + 90 * DAY)
+SERVER = DatabaseFacts(kind="PostgreSQL", version=(18, 4))
+FILE = DatabaseFacts(kind="SQLite", version=(3, 51, 3), journal_mode="wal")
+
+
+def states(signs: object) -> list[str]:
+    """The state of each."""
+    return [each.state for each in signs]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("date", "state"),
+    [
+        (T, "ok"),
+        (T - SECOND, "ok"),
+        (T + 3 * SECOND, "ok"),
+        (T + 6 * SECOND, "weak"),
+        (T - 6 * SECOND, "weak"),
+        (T - 40 * SECOND, "must"),
+        (T + 40 * SECOND, "must"),
+        (None, "weak"),
+    ],
+)
+def test_the_clock(date: int | None, state: str) -> None:
+    """A skew beyond what a cut second and the answer's way explain is told, in either direction."""
+    sign = of_clock(replace(SEEN, date=date), before=T, after=T + SECOND)
+    assert sign.state == state
+
+
+def test_a_slow_answer_is_no_skew() -> None:
+    """The time of the answer's way is not taken for a difference of clocks."""
+    assert (
+        of_clock(replace(SEEN, date=T + 5 * SECOND), before=T, after=T + 9 * SECOND).state == "ok"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "state"),
+    [(0o600, "ok"), (0o640, "ok"), (0o400, "ok"), (0o644, "must"), (0o660, "must"), (None, "must")],
+)
+def test_files_of_secrets(mode: int | None, state: str) -> None:
+    """Readable by everyone, or writable by others, is too much."""
+    assert of_secret_file("X", None if mode is None else stat.S_IFREG | mode).state == state
+
+
+@pytest.mark.parametrize(
+    ("version", "bug"),
+    [
+        ((3, 6, 23), False), ((3, 7, 0), True), ((3, 40, 1), True), ((3, 44, 5), True),
+        ((3, 44, 6), False), ((3, 45, 0), True), ((3, 50, 6), True), ((3, 50, 7), False),
+        ((3, 51, 2), True), ((3, 51, 3), False), ((4, 0, 0), False),
+    ],
+)  # fmt: skip
+def test_which_sqlite_has_the_bug(version: tuple[int, ...], bug: bool) -> None:
+    """The versions that SQLite's own page names."""
+    assert has_reset_bug(version) is bug
+    assert states(of_database(replace(FILE, version=version))) == ["weak" if bug else "ok"]
+
+
+def test_databases() -> None:
+    """What a crash or a standby would lose is told; a sound one is in order."""
+    assert states(of_database(SERVER)) == ["ok"]
+    assert states(of_database(replace(SERVER, off=("fsync", "full_page_writes")))) == ["must"] * 2
+    assert states(of_database(replace(SERVER, standbys=("It lags; wait",)))) == ["weak", "ok"]
+    assert states(of_database(replace(SERVER, moved="it moved; say so"))) == ["must", "ok"]
+    assert states(of_database(replace(FILE, journal_mode="delete"))) == ["must"]
+
+
+def test_the_disk() -> None:
+    """Below the low water, or near it; a server's own disk is not judged."""
+    found = [list(of_disk(mib * MIB, low_water_mib=64)) for mib in (64, 500, 5000)]
+    assert [states(signs) for signs in found] == [["must"], ["weak"], ["ok"]]
+    assert list(of_disk(None, low_water_mib=64)) == []
+
+
+def test_what_is_reached() -> None:
+    """No answer and broken TLS must be mended; a certificate that ends soon is told."""
+    assert states(of_reach("p", SEEN, now=T)) == ["ok", "ok"]
+    assert states(of_reach("p", SEEN, now=T + 80 * DAY)) == ["ok", "weak"]
+    assert states(of_reach("p", replace(SEEN, tls=None), now=T)) == ["ok", "weak"]
+    assert states(of_reach("p", Sight(url="x", problem="timed_out"), now=T)) == ["must"]
+    assert states(of_reach("p", replace(SEEN, tls_problem="expired"), now=T)) == ["must"]
+
+
+def test_profiles() -> None:
+    """What a provider's way of signing leaves open is said of its source."""
+    sound = load_profile("checkout")
+    none, token = (replace(sound.signature, mac=mac) for mac in ("none", "token"))
+    for profile, weakness in (
+        (replace(sound, timestamp=None), "signs no time"),
+        (replace(sound, signature=none, confirm="fetch_back"), "signs nothing"),
+        (replace(sound, signature=token), "a password instead of a signature"),
+        (replace(sound, confirm="fetch_back"), "does not cover all"),
+        (load_profile("snap_winpay"), "no event counts by itself"),
+        (replace(sound, environment=replace(sound.environment, where=())), "do not say whether"),
+    ):
+        sign = next(of_profile("shop", profile))
+        assert weakness in sign.sentence
+        assert sign.state == "weak"
+        assert sign.do
+    assert states(of_profile("shop", sound)) == ["ok"]
+
+
+def test_every_shipped_profile_can_be_judged() -> None:
+    """Each gets at least one sign, and none of them stops anybody."""
+    for name in shipped_profiles():
+        signs = list(of_profile("shop", load_profile(name)))
+        assert signs
+        assert "must" not in states(signs)
+
+
+def test_mistakes_of_the_configuration() -> None:
+    """Each line becomes a sign under its variable."""
+    (sign,) = of_configuration(("TALLYHOOK_X: must be a number",))
+    assert sign == Sign(
+        what="TALLYHOOK_X",
+        state="must",
+        sentence="must be a number.",
+        do="change it, then run this again",
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "moment"),
+    [
+        ("Fri, 20 Nov 2026 10:00:00 GMT", 1_795_168_800 * SECOND),
+        ("Friday, 20-Nov-26 10:00:00 GMT", 1_795_168_800 * SECOND),
+        ("", None),
+        ("soon", None),
+        ("99 99 99", None),
+    ],
+)
+def test_dates(header: str, moment: int | None) -> None:
+    """A Date header as RFC 9110 writes it, the obsolete forms too; anything else is none."""
+    assert date_of(header) == moment

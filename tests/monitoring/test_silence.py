@@ -1,0 +1,133 @@
+"""When it is too quiet, and when it only looks so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.monitoring.silence import DAYS, Heard, silence, usual_of
+from app.monitoring.watchdog import Watchdog
+from app.orders.refold import refold_until_quiet
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, format_instant
+from tests.api.driving import Driver, driving, of_order
+from tests.reconcile.build import T
+
+BUSY = [10] * DAYS
+
+
+def heard(
+    *, last: int | None = T - HOUR, usual: list[int] | None = None, opened: list[int] | None = None
+) -> Heard:
+    """What was heard by T; sessions were opened so many minutes ago."""
+    sessions = [T - minutes * MINUTE for minutes in opened or []]
+    return Heard(now=T, last=last, usual=BUSY if usual is None else usual, sessions=sessions)
+
+
+@pytest.mark.parametrize(
+    ("usual", "alarm"),
+    [
+        (BUSY, True),
+        ([10, 0, 10, 0, 10, 0, 10], True),  # on four of seven days, this weekday among them
+        ([10, 10, 10, 10, 10, 10, 9], False),  # the same day a week ago was quiet
+        ([0, 0, 0, 0, 10, 10, 10], False),  # most days are quiet
+        ([9] * 7, False),
+        ([0] * 7, False),
+        ([10] * 6, False),  # not known for a week
+    ],
+)
+def test_what_usually_comes(usual: list[int], alarm: bool) -> None:
+    """Nothing, where much usually comes at this time of the day and on this day of the week."""
+    found = silence(heard(usual=usual))
+    assert (found is not None) is alarm
+    if found is not None:
+        assert found.reason == "usual_events_missing"
+        assert format_instant(T - HOUR) in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("opened", "alarm"),
+    [
+        ([15, 2, 1], True),
+        ([14, 13, 12], False),
+        ([90, 80], False),
+        ([], False),
+    ],
+)
+@pytest.mark.parametrize("last", [None, T - 2 * HOUR])
+def test_sessions_of_which_nothing_is_heard(
+    last: int | None, opened: list[int], alarm: bool
+) -> None:
+    """Three sessions, the first a quarter of an hour ago, and not a word since, or ever."""
+    found = silence(heard(last=last, usual=[0] * DAYS, opened=opened))
+    assert (found is not None) is alarm
+    assert found is None or found.reason == "sessions_without_events"
+
+
+def test_nothing_ever_is_no_silence() -> None:
+    """A new installation is not alarmed before anything was opened."""
+    assert silence(heard(last=None, usual=[0] * DAYS)) is None
+
+
+def test_the_usual() -> None:
+    """The median of the week, capped by the same day a week ago."""
+    assert usual_of([1, 2, 3, 4, 5, 6, 7]) == 4
+    assert usual_of([5, 5, 5, 5, 5, 5, 1]) == 1
+    assert usual_of([]) == 0
+
+
+async def fill(driver: Driver, days: int) -> None:
+    """Twelve deliveries in the hour before T's time of day, on each of the days before and at T."""
+    for day in range(days, -1, -1):
+        for number in range(12):
+            driver.clock.put(T - day * DAY + number * 5 * MINUTE)
+            await driver.send(of_order(f"O{day}-{number}", f"e{day}-{number}"))
+
+
+async def test_the_watchdog(tmp_path: Path) -> None:
+    """After a week of deliveries, an hour without any is an alarm in readiness and the figures, for
+    as long as it lasts, and over with the next delivery."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        dog: Watchdog = driver.service.watchdog
+        await fill(driver, 7)
+        last = driver.clock.now()
+        for after, alarm in (
+            (MINUTE, False),
+            (23 * HOUR, False),
+            (24 * HOUR, True),
+            (9 * DAY, True),
+        ):
+            driver.clock.put(last + after)
+            await dog.look()
+            assert ("silence" in dog.alarms) is alarm, after
+        ready = await driver.client.get("/readyz")
+        assert ready.status_code == 200
+        assert "No verified event has come" in ready.json()["silence"][0]
+        assert "tallyhook_silence_alarm 1.0" in (await driver.client.get("/metrics")).text
+        feed = (await driver.api("GET", "/outcomes")).json()
+        assert feed["alarms"] == ready.json()["silence"]
+        await driver.send(of_order("O-9", "e-9"))
+        driver.clock.put(driver.clock.now() + SECOND)
+        await dog.look()
+        assert not dog.alarms
+        assert "silence" not in (await driver.client.get("/readyz")).json()
+        assert "alarms" not in (await driver.api("GET", "/outcomes")).json()
+        assert "tallyhook_silence_alarm 0.0" in (await driver.client.get("/metrics")).text
+
+
+async def test_orders_that_shop_and_money_disagree_on(tmp_path: Path) -> None:
+    """An order paid and not shipped in time, and one shipped unpaid, are counted and told."""
+    async with driving(tmp_path, with_worker=False, FULFILLMENT_WINDOW_S="60") as driver:
+        await driver.send(of_order("PAID", "e1"))
+        told = {"amount": "1500.00", "currency": "KES"}
+        await driver.api("PUT", "/orders/PAID", json=told)
+        told["fulfilled_at"] = format_instant(T)
+        await driver.api("PUT", "/orders/SHIPPED", json=told)
+        driver.clock.put(T + HOUR)
+        await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+        await driver.service.watchdog.look()
+        ready = (await driver.client.get("/readyz")).json()
+        disagree = {"paid_but_not_fulfilled": 1, "fulfilled_but_not_paid": 1}
+        assert ready["findings"] == {**disagree, "unread_money_event": 0}
+        text = (await driver.client.get("/metrics")).text
+        assert "tallyhook_orders_fulfilled_but_not_paid 1.0" in text

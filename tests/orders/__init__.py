@@ -1,0 +1,1 @@
+"""Tests of folding, publishing and searching."""

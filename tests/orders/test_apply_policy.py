@@ -1,0 +1,203 @@
+"""A merchant changes what counts as late and starts again: everything follows the new policy."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.logs import configure_logging
+from app.finance.ledger_lines import refresh_takings
+from app.orders.apply_policy import TakingUp
+from app.orders.refold import refold_until_quiet
+from app.privacy.check import check_database
+from app.privacy.prune import prune_orders, settled_orders
+from app.privacy.retention import Retention
+from reconcile.instants import DAY, MINUTE
+from reconcile.ledger.policy import FORM
+from tests.api.driving import Driver, driving, event, of_order
+from tests.reconcile.build import T
+from tests.waiting import soon
+
+CHANGED = "the settings that orders are judged by have changed; all orders were set due"
+NOT_KNOWN = "by which settings the orders were folded is not known; all were set due"
+
+
+@pytest.fixture
+def log() -> io.StringIO:
+    """What the process logs during the test."""
+    stream = io.StringIO()
+    configure_logging(format="json", level="info", stream=stream)
+    return stream
+
+
+def told(log: io.StringIO) -> list[tuple[str, int]]:
+    """The lines that tell of orders set due, and of how many."""
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [(line["event"], line["count"]) for line in lines if "set due" in line["event"]]
+
+
+def quiet(count: int) -> None:
+    """Progress that nobody watches."""
+
+
+def feed(driver: Driver) -> list[str]:
+    """The outcomes in the feed, in its order."""
+    return [row[0] for row in driver.rows("SELECT outcome FROM revisions ORDER BY seq")]
+
+
+def noted(driver: Driver) -> list[tuple[str, str]]:
+    """What stands in `meta` of the policy."""
+    return driver.rows("SELECT name, value FROM meta WHERE name='policy'")
+
+
+def marks(driver: Driver) -> list[tuple[Any, ...]]:
+    """When each order is due next, and its generation."""
+    return driver.rows("SELECT due_at, generation FROM order_due ORDER BY order_key")
+
+
+async def read(driver: Driver) -> str:
+    """What the API says of the order now."""
+    return str((await driver.api("GET", "/orders/ORD-1")).json()["outcome"])
+
+
+async def opened(folder: Path, *, until: int, expected: list[str], **settings: str) -> None:
+    """A service to which an order was told as pending, and which ran until so much later."""
+    async with driving(folder, **settings) as driver:
+        await driver.send(event("e1", "pending"))
+        await soon(lambda: feed(driver) == ["pending"])
+        driver.clock.put(T + until)
+        await soon(lambda: feed(driver) == expected)
+
+
+async def test_a_shortened_window_is_told(tmp_path: Path, log: io.StringIO) -> None:
+    """An order whose deadline has passed by the new window is told as timed out, without an event:
+    feed, listing and read agree."""
+    await opened(tmp_path, until=40 * MINUTE, expected=["pending"], PAYMENT_WINDOW_S="7200")
+    async with driving(tmp_path, at=T + 41 * MINUTE, PAYMENT_WINDOW_S="1800") as driver:
+        await soon(lambda: feed(driver) == ["pending", "timed_out"])
+        assert await read(driver) == "timed_out"
+        assert driver.rows("SELECT outcome FROM ledgers") == [("timed_out",)]
+    assert [(text.partition(" to be")[0], count) for text, count in told(log)] == [(CHANGED, 1)]
+
+
+async def test_a_shortened_window_is_told_when_it_passes(tmp_path: Path) -> None:
+    """The due mark is moved to the deadline by the new window, and the order comes up then."""
+    await opened(tmp_path, until=10 * MINUTE, expected=["pending"], PAYMENT_WINDOW_S="7200")
+    async with driving(tmp_path, at=T + 10 * MINUTE, PAYMENT_WINDOW_S="1800") as driver:
+        await soon(lambda: marks(driver) == [(T + 35 * MINUTE, 2)])
+        driver.clock.put(T + 35 * MINUTE)
+        await soon(lambda: feed(driver) == ["pending", "timed_out"])
+
+
+async def test_a_lengthened_window_is_told(tmp_path: Path) -> None:
+    """An order that has timed out by the old window is open again by the new one, and comes due."""
+    timed_out = ["pending", "timed_out"]
+    await opened(tmp_path, until=40 * MINUTE, expected=timed_out, PAYMENT_WINDOW_S="1800")
+    async with driving(tmp_path, at=T + 41 * MINUTE, PAYMENT_WINDOW_S="7200") as driver:
+        await soon(lambda: feed(driver) == [*timed_out, "pending"])
+        assert await read(driver) == "pending"
+        await soon(lambda: marks(driver) == [(T + 125 * MINUTE, 2)])
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["PAYMENT_WINDOW_S", "GRACE_S", "LATE_AFTER_S", "FUTURE_TOLERANCE_S", "FULFILLMENT_WINDOW_S"],
+)
+async def test_each_setting_of_the_policy_is_noticed(tmp_path: Path, setting: str) -> None:
+    """Whichever is changed, every order is folded again, and no more than once."""
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        await soon(lambda: marks(driver) == [(None, 1)])
+    for generation in (2, 2):
+        async with driving(tmp_path, **{setting: "77"}) as driver:
+            await soon(
+                lambda: (
+                    noted(driver)[0][1].startswith(f"v{FORM}") and "77000000" in noted(driver)[0][1]
+                )
+            )
+            assert marks(driver)[0][1] == generation
+
+
+async def test_an_ordinary_start_and_a_receiver_without_a_worker_change_nothing(
+    tmp_path: Path, log: io.StringIO
+) -> None:
+    """Who has the same policy writes nothing of it; nor does who folds nothing."""
+    await opened(tmp_path, until=0, expected=["pending"])
+    for settings in ({"with_worker": True}, {"with_worker": False, "GRACE_S": "7"}):
+        async with driving(tmp_path, **settings) as driver:  # type: ignore[arg-type]
+            before = marks(driver)[0], noted(driver)
+            await driver.send(of_order("P-2", "e2"))
+            assert (marks(driver)[0], noted(driver)) == before
+    assert told(log) == []
+
+
+async def test_a_database_that_does_not_say(tmp_path: Path, log: io.StringIO) -> None:
+    """One of an earlier release is folded once, in the background, and then says by what."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1", "pending"))
+        await refold_until_quiet(driver.desk, limit=9, progress=quiet)
+        assert noted(driver) == []
+    for _ in range(2):
+        async with driving(tmp_path) as driver:
+            await soon(lambda: bool(noted(driver)))
+            assert marks(driver)[0][1] == 2
+    assert [(text.partition(" to be")[0], count) for text, count in told(log)] == [(NOT_KNOWN, 1)]
+
+
+async def test_check_says_that_other_settings_were_used(tmp_path: Path) -> None:
+    """One problem, not one of each order; none once the service has folded by them."""
+    await opened(tmp_path, until=40 * MINUTE, expected=["pending"], PAYMENT_WINDOW_S="7200")
+    async with driving(tmp_path, with_worker=False, at=T + 41 * MINUTE) as driver:
+        sources = driver.service.sources
+        (problem,) = (await check_database(driver.desk, sources=sources, progress=quiet)).problems
+        assert "other settings" in problem
+        while await TakingUp(driver.desk).some():
+            pass
+        await refold_until_quiet(driver.desk, limit=9, progress=quiet)
+        assert (await check_database(driver.desk, sources=sources, progress=quiet)).problems == []
+
+
+async def test_takings_follow_the_new_policy(tmp_path: Path) -> None:
+    """A reconciliation after the start takes no order as it was by the policy before."""
+    async with driving(tmp_path, with_worker=False, PAYMENT_WINDOW_S="7200") as driver:
+        assert await TakingUp(driver.desk).some() == 0
+        await driver.send(event("e1", "pending"))
+        await refold_until_quiet(driver.desk, limit=9, progress=quiet)
+        assert await refresh_takings(driver.desk, progress=quiet) == 1
+        before = driver.rows("SELECT told FROM takings")
+    async with driving(tmp_path, at=T + 41 * MINUTE, PAYMENT_WINDOW_S="1800") as driver:
+        await soon(lambda: feed(driver) == ["pending", "timed_out"])
+        assert await refresh_takings(driver.desk, progress=quiet) == 1
+        assert driver.rows("SELECT told FROM takings") != before
+        sources = driver.service.sources
+        assert (await check_database(driver.desk, sources=sources, progress=quiet)).problems == []
+
+
+async def test_a_pruned_order_loses_nothing(tmp_path: Path) -> None:
+    """Its bodies are gone; its events are not, and by the new policy it is what it was."""
+    async with driving(tmp_path) as driver:
+        await driver.send(event("e1"))
+        await driver.send(event("e2", "pending"))
+        await soon(lambda: "succeeded" in feed(driver))
+        driver.clock.put(T + 40 * DAY)
+        await soon(lambda: marks(driver)[0][0] is None)
+        async for _, settled in settled_orders(
+            driver.desk, Retention(quiet=30 * DAY, sources=frozenset({"shop"})), unsealed_too=True
+        ):
+            assert [each.order for each in await prune_orders(driver.desk, settled)] == ["ORD-1"]
+        before, token = (await driver.api("GET", "/orders/ORD-1")).json(), driver.token
+        assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NULL") == [(2,)]
+    async with driving(tmp_path, at=T + 40 * DAY, GRACE_S="7") as driver:
+        await soon(
+            lambda: bool('"grace":7000000' in noted(driver)[0][1] and marks(driver)[0][0] is None)
+        )
+        driver.token = token
+        after = (await driver.api("GET", "/orders/ORD-1")).json()
+        moved = {"attempts", "fingerprint"}  # the deadline is in them
+        assert {n for n in before if after[n] != before[n]} == moved
+        assert after["attempts"][0]["outcome"] == before["attempts"][0]["outcome"]
+        assert "timed_out" not in feed(driver)

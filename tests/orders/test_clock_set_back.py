@@ -1,0 +1,89 @@
+"""A clock that was ahead and is set right: nothing that is here waits until time has caught up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from app.orders.notification_store import LEASE, take_notifications
+from app.orders.refold import call_up_early, refold_due
+from app.orders.worker import FoldWorker
+from reconcile.instants import DAY, HOUR, MINUTE
+from tests.api.driving import Driver, T, driving, event, secret
+from tests.waiting import soon
+
+
+async def outcomes(driver: Driver) -> list[str]:
+    """What was published, in its order."""
+    return [each["outcome"] for each in (await driver.api("GET", "/outcomes")).json()["outcomes"]]
+
+
+async def ahead(driver: Driver) -> None:
+    """The clock is a day ahead, an event comes, and the clock is set right."""
+    driver.clock.put(T + DAY)
+    await driver.send(event("e1"))
+    driver.clock.put(T)
+
+
+async def folded_by(worker: FoldWorker, driver: Driver) -> None:
+    """Let the worker run until something is published."""
+    running = asyncio.create_task(worker.run())
+    await soon(lambda: driver.rows("SELECT 1 FROM revisions"))
+    worker.stop()
+    await running
+
+
+async def test_a_worker_that_starts_folds_what_waits_for_the_future(tmp_path: Path) -> None:
+    """The due mark lies a day ahead."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await ahead(driver)
+        assert await refold_due(driver.desk, limit=10) == 0
+        await folded_by(FoldWorker(driver.desk, batch=10), driver)
+        assert await outcomes(driver) == ["succeeded"]
+
+
+async def test_a_worker_sees_the_clock_go_back(tmp_path: Path) -> None:
+    """It had begun before the clock was set right."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.clock.put(T + DAY)
+        worker = FoldWorker(driver.desk, batch=10)
+        await worker._after_a_clock_that_was_ahead()
+        await ahead(driver)
+        await folded_by(worker, driver)
+        assert await outcomes(driver) == ["succeeded"]
+
+
+async def test_a_deadline_stays(tmp_path: Path) -> None:
+    """An order that waits for its own next decision is left alone."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1", "pending"))
+        await refold_due(driver.desk, limit=10)
+        ((before,),) = driver.rows("SELECT due_at FROM order_due")
+        assert before > T
+        assert await call_up_early(driver.desk) == 0
+        assert driver.rows("SELECT due_at FROM order_due") == [(before,)]
+
+
+async def test_the_shop_is_told_at_once(tmp_path: Path) -> None:
+    """What is told is dated after all that is known; when it is told is not."""
+    told = {"SHOP__URL": "http://127.0.0.1:9/x", "SHOP__SECRET": secret(b"x" * 32)}
+    async with driving(tmp_path, with_worker=False, **told) as driver:
+        driver.clock.put(T + HOUR)
+        await driver.send(event("e1", "pending"))
+        await refold_due(driver.desk, limit=10)
+        driver.clock.put(T)
+        await driver.send(event("e2"))
+        await refold_due(driver.desk, limit=10)
+        assert await taken(driver) == []  # the first is dated ahead, and the second waits behind it
+        await call_up_early(driver.desk)
+        assert await taken(driver) == [1]
+        driver.clock.put(T + 2 * LEASE + MINUTE)
+        assert await taken(driver) == [1]
+
+
+async def taken(driver: Driver) -> list[int]:
+    """The numbers of the revisions of which the shop is to be told now."""
+    async with driver.desk.store.writing() as connection:
+        now = driver.clock.now()
+        found = await take_notifications(connection, now=now, limit=10, lease=LEASE)
+    return [each.published.seq for each in found]

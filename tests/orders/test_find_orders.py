@@ -1,0 +1,183 @@
+"""An order is found by whatever a customer can tell of it, and how it was found is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.audit_store import deeds
+from app.bootstrap_sources import compile_sources
+from app.config.settings import load_settings
+from app.core.errors import UsageError
+from app.orders.customers import unmask
+from app.orders.find_orders import NATIONAL, Found, find_orders
+from app.orders.search_terms import understood
+from app.providers.source import Source
+from reconcile.instants import DAY
+from tests.api.driving import Driver, driving, environ, event, of_order
+
+PHONE = "254711223344"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> dict[str, Source]:
+    """The configured sources, as a command has them."""
+    return compile_sources(load_settings(environ(tmp_path)))
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    """ORD-1 with its customer, ORD-2 and ORD-20 of others, and an event that names no order."""
+    async with driving(tmp_path, with_worker=False) as driven:
+        await driven.send(event("evt_1", customer={"phone": PHONE}))
+        await driven.send(of_order("ORD-2", "evt_2", "pending"))
+        driven.clock.put(driven.clock.now() + DAY)
+        await driven.send(of_order("ORD-20", "evt_3"))
+        await driven.send(event("evt_4", order=None, session=None, payment={"reference": "pay_9"}))
+        yield driven
+
+
+async def find(driver: Driver, text: str, sources: Any = None, *, limit: int = 20) -> Found:
+    """Search with the service's own desk."""
+    given = driver.service.desk
+    return await find_orders(given, text, sources=sources or {}, limit=limit)
+
+
+FOUND = {
+    "ORD-1": [("ORD-1", "this is its reference")],
+    "pay_1": [("ORD-1", "this is a payment of it, at shop")],
+    "cs_1": [("ORD-1", "this is a session of it, at shop")],
+    "evt_2": [("ORD-2", "this is the id of one event of it")],
+    "ORD-2": [("ORD-2", "this is its reference"), ("ORD-20", "its reference begins with this")],
+    "ord-1": [("ORD-1", "this is its reference, written ORD-1")],
+    "PAY_1": [("ORD-1", "this is a payment of it, at shop, written pay_1")],
+    "ord-2": [
+        ("ORD-2", "this is its reference, written ORD-2"),
+        ("ORD-20", "its reference begins with this, written ORD-2"),
+    ],
+    "+254 711 223 344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
+    "254711223344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
+    "00254-711-223344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
+    "+254711223345": [],
+    "1500.00 2026-11-21": [("ORD-20", "its event evt_3, states KES 1,500.00 and was received ")],
+    "2026-11-21 KES 1,500": [("ORD-20", "its event evt_3, states KES 1,500.00 and was received ")],
+    "2026-11-21": [("ORD-20", "its event evt_3 was received ")],
+    "KES 1500.01": [],
+    "USD 1500.00": [],
+}
+
+
+@pytest.mark.parametrize("text", FOUND)
+async def test_each_way_to_an_order(driver: Driver, text: str) -> None:
+    found = await find(driver, text)
+    told = [(hit["order"], hit["found"]) for hit in found.hits]
+    assert [order for order, _ in told] == [order for order, _ in FOUND[text]]
+    for (_, how), (_, begins) in zip(told, FOUND[text], strict=True):
+        assert how.startswith(begins)
+    assert all(hit["explanation"] for hit in found.hits)
+
+
+@pytest.mark.parametrize("text", ["1500.00", "1500", "KES 1,500.00", "1500.00 kes"])
+async def test_an_amount_finds_every_order_that_states_it(driver: Driver, text: str) -> None:
+    assert [hit["order"] for hit in (await find(driver, text)).hits] == ["ORD-20", "ORD-2", "ORD-1"]
+
+
+async def test_what_the_shop_alone_has_asked_for_is_found_too(driver: Driver) -> None:
+    body = {"amount": "77.00", "currency": "KES"}
+    assert (await driver.api("PUT", "/orders/ORD-7", json=body)).is_success
+    (hit,) = (await find(driver, "77.00")).hits
+    assert (hit["order"], hit["found"]) == ("ORD-7", "the shop asked KES 77.00 for it")
+
+
+async def test_more_than_was_asked_for_is_told(driver: Driver) -> None:
+    found = await find(driver, "ORD-", limit=2)
+    assert ([hit["order"] for hit in found.hits], found.more) == (["ORD-1", "ORD-2"], True)
+    assert not (await find(driver, "ORD-", limit=3)).more
+
+
+async def test_an_event_without_an_order_is_told(driver: Driver) -> None:
+    found = await find(driver, "evt_4")
+    assert found.hits == []
+    assert found.notes == ["The event evt_4 is stored, and belongs to no order yet."]
+
+
+async def test_the_phone_of_a_hit_is_masked(driver: Driver, sources: dict[str, Source]) -> None:
+    found = await find(driver, "ORD-1", sources)
+    assert found.hits[0]["phone"] == "+254 ••• ••• •44"
+    assert PHONE not in str(found.document())
+
+
+async def test_an_orphan_is_found_by_phone_once_it_has_an_order(driver: Driver) -> None:
+    nameless = {"payment": {"reference": "pay_8"}, "customer": {"phone": "254799000111"}}
+    await driver.send(event("evt_8", order=None, session=None, **nameless))
+    assert not (await find(driver, "254799000111")).hits
+    named = {"order": {"reference": "ORD-8"}, "payment": {"reference": "pay_8"}}
+    await driver.send(event("evt_9", session=None, **named))
+    assert [hit["order"] for hit in (await find(driver, "254799000111")).hits] == ["ORD-8"]
+
+
+async def test_numbers_noted_with_another_key_are_told(driver: Driver) -> None:
+    async with driver.desk.store.writing() as connection:
+        await connection.exec_driver_sql("INSERT INTO phones VALUES (x'00', 'order', 'O', 1)")
+    (note,) = (await find(driver, "254711223344")).notes
+    assert "reindex" in note
+
+
+async def test_the_database_alone_does_not_give_the_number_away(driver: Driver) -> None:
+    (row,) = driver.rows("SELECT digest, kind, thing FROM phones")
+    assert (len(row[0]), *row[1:]) == (16, "order", "ORD-1")
+
+
+@pytest.mark.parametrize("text", ["", "   ", "a\nb", "x" * 257])
+def test_what_can_mean_nothing_is_told_with_the_grammar(text: str) -> None:
+    with pytest.raises(UsageError, match="a day"):
+        understood(text)
+
+
+async def test_a_number_that_lacks_its_country_is_told(driver: Driver) -> None:
+    assert (await find(driver, "0711 223 344")).notes == [NATIONAL]
+    assert (await find(driver, "+254 711 223 344")).notes == []
+    assert (await find(driver, "0.50")).notes == []
+
+
+def test_a_national_number_needs_a_country() -> None:
+    assert understood("0711 223 344").phones == ()
+    assert understood("0711 223 344", countries=["254", "255"]).phones == (
+        "254711223344",
+        "255711223344",
+    )
+
+
+def test_a_text_that_may_mean_several_things_is_taken_for_all_of_them() -> None:
+    sought = understood("25471122.00")
+    assert sought.name == "25471122.00"
+    assert sought.amounts == {2: 2547112200, 3: 25471122000, 4: 254711220000, 0: 25471122}
+    assert understood("2026-11-20 nonsense").day is None
+    assert understood("2026-13-45").day is None
+
+
+async def test_a_number_is_shown_to_who_says_why_and_that_is_kept(
+    driver: Driver, sources: dict[str, Source]
+) -> None:
+    shown = await unmask(driver.desk, "ORD-1", sources=sources, reason="called back", by="Ann")
+    assert shown == [PHONE]
+    async with driver.desk.store.reading() as connection:
+        (deed,) = await deeds(connection, limit=10)
+    assert (deed.who, deed.action, deed.subject, deed.reason) == (
+        "Ann",
+        "unmasked",
+        "ORD-1",
+        "called back",
+    )
+
+
+@pytest.mark.parametrize("reason", ["", "because +254 711-223-344 called"])
+async def test_without_a_reason_fit_to_be_kept_no_number_is_shown(
+    driver: Driver, sources: dict[str, Source], reason: str
+) -> None:
+    with pytest.raises(UsageError, match="--reason"):
+        await unmask(driver.desk, "ORD-1", sources=sources, reason=reason, by=None)
+    assert driver.rows("SELECT count(*) FROM audit") == [(0,)]

@@ -1,0 +1,1 @@
+"""Tests of keeping, pruning and erasing."""

@@ -1,0 +1,245 @@
+"""The check: every kind of damage is found and named, and a sound store has none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.orders.order_facts import Told, tell_order
+from app.orders.refold import refold_until_quiet
+from app.privacy.check import MAX_PROBLEMS, Report, check_database
+from reconcile.instants import DAY
+from reconcile.money import Money
+from tests.api.driving import Driver, driving, event, of_order
+
+
+def quiet(count: int) -> None:
+    """Progress that nobody watches."""
+
+
+async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
+    """What the check finds."""
+    sources = driver.service.webhooks.door.sources
+    return await check_database(driver.desk, sources=sources, phones_go=phones_go, progress=quiet)
+
+
+async def plant(driver: Driver, *statements: str) -> None:
+    """Change what is stored behind the service's back, as one who holds the file can."""
+    async with driver.service.store.writing() as connection:
+        kept = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        triggers = list(await connection.exec_driver_sql(kept))
+        dropping = [f"DROP TRIGGER {name}" for name, _ in triggers]
+        for sql in (*dropping, *statements, *(made for _, made in triggers)):
+            await connection.exec_driver_sql(sql)
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    """A paid order with a redelivery, an open one, a canceled one, an orphan, a body that cannot
+    be read, two bodies of one id, and two orders that contest a payment; all folded."""
+    async with driving(tmp_path, with_worker=False) as driven:
+        bodies = [event("e1"), event("e1"), of_order("O-2", "e2", "pending"), b"{}"]
+        bodies += [event("e3", "pending", order=None, session=None, payment={"reference": "p3"})]
+        bodies += [of_order("O-4", "e4"), of_order("O-4", "e4", "declined")]
+        bodies += [of_order("O-5", "e5"), event("e6", order={"reference": "O-6"}, session=None,
+                                                payment={"reference": "pay-O-5"})]  # fmt: skip
+        for body in bodies:
+            driven.clock.put(driven.clock.now() + 1_000)
+            assert (await driven.send(body)).status_code == 200
+        await tell_order(driven.desk, Told(order="O-7", money=Money(minor=1, currency="KES"),
+                                           canceled_at=driven.clock.now()))  # fmt: skip
+        await refold_until_quiet(driven.desk, limit=100, progress=quiet)
+        yield driven
+
+
+async def test_a_sound_store(driver: Driver) -> None:
+    """Nothing is found, everything was looked at, and it stays so as time goes by."""
+    report = await checked(driver)
+    assert report.problems == []
+    assert (report.bodies, report.orders, report.pruned) == (8, 6, 0)
+    driver.clock.put(driver.clock.now() + 10 * DAY)
+    assert (await checked(driver)).problems == []  # what is due is behind, and known to be
+    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    assert (await checked(driver)).problems == []
+    json.dumps(report.document())
+
+
+async def test_the_progress_ends_at_what_was_said_to_be_ahead(driver: Driver) -> None:
+    """Bodies, events, links and orders; said once, before the first is checked."""
+    told: list[tuple[str, int]] = []
+    await check_database(
+        driver.desk,
+        sources=driver.service.webhooks.door.sources,
+        progress=lambda count: told.append(("checked", count)),
+        ahead=lambda rows: told.append(("ahead", rows)),
+    )
+    (_, ahead), *steps = told
+    assert [what for what, _ in told] == ["ahead"] + ["checked"] * len(steps)
+    assert sum(count for _, count in steps) == ahead
+    stored = "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM links)"
+    ((events, links),) = driver.rows(stored)
+    assert ahead == 8 + events + links + 6
+
+
+E1 = "(SELECT id FROM deliveries WHERE event_id='e1' AND verdict='stored')"
+PLANTED = {
+    "a flipped byte": (
+        "UPDATE deliveries SET body=CAST(replace(body, 'KES', 'KET') AS BLOB) WHERE event_id='e2'",
+        ["the body of", "does not have its digest"],
+    ),
+    "a body that is gone": (
+        f"UPDATE deliveries SET body=NULL WHERE id={E1}",
+        ["the body of", "is gone, and was not pruned"],
+    ),
+    "a verdict": (
+        f"UPDATE deliveries SET verdict='unreadable' WHERE id={E1}",
+        ["the verdict of", "is not what its body gives"],
+    ),
+    "an event id of a delivery": (
+        f"UPDATE deliveries SET event_id='e9' WHERE id={E1}",
+        ["the verdict of", "is not what its body gives"],
+    ),
+    "a redelivery of nothing": (
+        "UPDATE deliveries SET event_id='e9' WHERE verdict='duplicate'",
+        ["is a redelivery of an event that is not in the index"],
+    ),
+    "an amount in the index": (
+        "UPDATE events SET amount=amount+1 WHERE event_id='e1'",
+        ["the event e1 of ORD-1 is not what its delivery gives"],
+    ),
+    "an event under another order": (
+        "UPDATE events SET order_key='O-2' WHERE event_id='e1'",
+        ["the event e1 of O-2 is not what its delivery gives"],
+    ),
+    "an event without its order": (
+        "UPDATE events SET order_key=NULL WHERE event_id='e1'",
+        ["the event e1 of no order is not what its delivery gives"],
+    ),
+    "an event that is missing": (
+        "DELETE FROM events WHERE event_id='e2'",
+        ["the event e2 of O-2 is missing in the index"],
+    ),
+    "an event that nobody sent": (
+        "INSERT INTO events SELECT 99, order_key, source, 'e99', digest, delivery_id, received_at, "
+        "kind, claim, occurred_at, order_ref, session, payment, movement, amount, currency, "
+        "order_amount, order_currency, reason, standing, capture, refunded_total, "
+        "refunded_currency FROM events WHERE event_id='e1'",
+        ["the event e99 of ORD-1 is in the index, and no delivery gives it"],
+    ),
+    "a link to another order": (
+        "UPDATE links SET order_key='O-2' WHERE reference='pay_1'",
+        ["the link pay_1 of O-2 is not what its delivery gives"],
+    ),
+    "a link that is missing": (
+        "DELETE FROM links WHERE reference='pay_1'",
+        ["the link pay_1 of ORD-1 is missing in the index"],
+    ),
+    "a contest that is missing": (
+        "DELETE FROM contested",
+        ["the contested orders of O-5 are not what the deliveries give"],
+    ),
+    "a contest that is none": (
+        "INSERT INTO contested VALUES ('ORD-1', 'O-2'), ('O-2', 'ORD-1')",
+        ["the contested orders of O-2 are not what the deliveries give"],
+    ),
+    "an outcome": (
+        "UPDATE ledgers SET outcome='failed' WHERE order_key='ORD-1'",
+        ["the ledger of ORD-1 is not what its history gives"],
+    ),
+    "findings": (
+        "UPDATE ledgers SET findings='' WHERE order_key='O-4'",
+        ["the ledger of O-4 is not what its history gives"],
+    ),
+    "fulfillable": (
+        "UPDATE ledgers SET fulfillable=1-fulfillable WHERE order_key='ORD-1'",
+        ["the ledger of ORD-1 is not what its history gives"],
+    ),
+    "a ledger that is missing": (
+        "DELETE FROM ledgers WHERE order_key='ORD-1'",
+        ["the ledger of ORD-1 is not cached, and nothing is due"],
+    ),
+    "a ledger of nothing": (
+        "INSERT INTO ledgers SELECT 'O-9', as_of, outcome, fulfillable, findings, substance, "
+        "next_decision_at, rules FROM ledgers WHERE order_key='ORD-1'",
+        ["order O-9 has no due mark"],
+    ),
+    "what was published": (
+        "UPDATE revisions SET substance='x' WHERE order_key='ORD-1'",
+        ["what was last published of ORD-1 is not what its history gives"],
+    ),
+    "a gap in the feed": (
+        "DELETE FROM revisions WHERE seq=1",
+        ["the outcome feed has gaps"],
+    ),
+    "the feed's counter": (
+        "UPDATE counters SET value=1 WHERE name='revisions'",
+        ["the outcome feed would go on at another number"],
+    ),
+    "a counter of orders": (
+        "UPDATE counters SET value=9 WHERE name='outcome canceled'",
+        [
+            "the counter of orders with the outcome canceled is 9, and there are 1; "
+            "`tallyhook refold --all` counts them again"
+        ],
+    ),
+    "a mark that is missing": (
+        "DELETE FROM order_due WHERE order_key='O-2'",
+        ["order O-2 has no due mark"],
+    ),
+    "a mark that never comes": (
+        "UPDATE order_due SET due_at=NULL WHERE order_key='O-2'",
+        ["the due mark of O-2 is not at its ledger's next decision"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+async def test_what_was_planted_is_named(driver: Driver, name: str) -> None:
+    """Each kind of damage is a problem that names the row."""
+    sql, words = PLANTED[name]
+    await plant(driver, sql)
+    report = await checked(driver)
+    assert report.found >= 1
+    assert any(all(word in problem for word in words) for problem in report.problems), (
+        report.problems
+    )
+    assert "problem" in report.sentence()
+
+
+async def test_many_problems_are_counted(driver: Driver) -> None:
+    """Only the first problems are told; all are counted."""
+    for number in range(MAX_PROBLEMS + 5):
+        await driver.send(of_order(f"X-{number}", f"x{number}", "pending"))
+    await plant(driver, "UPDATE deliveries SET body=CAST('x' AS BLOB) WHERE event_id LIKE 'x%'")
+    report = await checked(driver)
+    assert len(report.problems) == MAX_PROBLEMS
+    assert report.found > MAX_PROBLEMS
+
+
+async def test_without_a_source(driver: Driver) -> None:
+    """Without the source of a stored delivery the variable is named."""
+    with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
+        await check_database(driver.desk, sources={}, progress=quiet)
+
+
+async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_path: Path) -> None:
+    """Told as one problem, whatever form the note has; not where notes are let go by themselves."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.desk = driver.service.desk
+        nameless = event("e2", order=None, session=None, payment={"reference": "p2"})
+        for body in (event("e1"), nameless):
+            body["data"]["customer"] = {"phone": "254711223344"}
+            await driver.send(body)
+        await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+        assert (await checked(driver)).problems == []
+        await plant(driver, "UPDATE phones SET kind='delivery', thing=(SELECT id FROM deliveries "
+                            "WHERE event_id='e1') WHERE kind='order'")  # fmt: skip
+        assert (await checked(driver)).problems == []
+        await plant(driver, "DELETE FROM phones")
+        (problem,) = (await checked(driver)).problems
+        assert problem.startswith("2 customers are not found by the phone number that a body names")
+        assert (await checked(driver, phones_go=True)).problems == []

@@ -1,0 +1,371 @@
+"""What is erased is gone as bytes, and what the money rests on stays as it was."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.access.audit_store import deeds
+from app.bootstrap_evidence import signer_of
+from app.bootstrap_sources import storing_sources
+from app.config.settings import load_settings
+from app.core.errors import NotFoundError, UsageError
+from app.core.logs import configure_logging
+from app.evidence.seal import seal_all
+from app.evidence.verify_log import verify_log
+from app.finance.imports import Request, import_book
+from app.orders.pending_session_store import Unanswered, forget, note_unanswered
+from app.orders.prove import prove_orders
+from app.orders.read_orders import order_document
+from app.orders.rebuild import refold_all
+from app.orders.refold import refold_until_quiet
+from app.orders.reindex import reindex
+from app.orders.retention_store import prune
+from app.privacy.backup import back_up
+from app.privacy.check import check_database
+from app.privacy.erase import Asked, erase, traces_left
+from app.privacy.erase_finding import Erasure, Finding
+from app.privacy.erase_rules import Rules
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from app.receiving.phone_store import note_phones
+from reconcile.instants import DAY
+from tests.api.driving import Driver, driving, environ, event, of_order, signed
+from tests.receiving.test_several_events import PROFILE, item, send, service
+from tests.reconcile.build import T
+
+PHONE = "254711223344"
+OTHER = "254799888777"
+SPELLED = "+254 711-223 344"
+
+
+def quiet(count: int) -> None:
+    """Progress that nobody looks at."""
+
+
+def paid(reference: str, event_id: str, phone: str = PHONE, **more: Any) -> dict[str, Any]:
+    """A paid order's event, with its customer."""
+    found = of_order(reference, event_id)
+    found["data"]["customer"] = {"phone": phone, "name": "Wanjiku Kamau", **more}
+    return found
+
+
+async def plant(driver: Driver) -> None:
+    """A number in every place that a customer's number can reach."""
+    body = json.dumps(paid("ORD-1", "e1")).encode()
+    await driver.send(body, [*signed(body, event_id="e1"), (b"x-customer", SPELLED.encode())])
+    await driver.send(body, [*signed(body, event_id="e1"), (b"x-customer", SPELLED.encode())])
+    await driver.send(paid("ORD-2", "e2", OTHER))
+    await driver.send(b'{"unreadable": "%s"' % PHONE.encode())
+    await driver.send(json.dumps(paid("ORD-3", "e3")).encode(), [])  # refused: no signature
+    await driver.send(paid("ORD-4", "e4", note=f"his wife's number is {SPELLED}"))
+    nameless = event("e5", order=None, session=None, payment={"reference": "pay_x"})
+    nameless["data"]["customer"] = {"phone": int(PHONE)}
+    await driver.send(nameless)
+    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    book = driver.path.parent / "book.csv"
+    book.write_text(
+        f"reference,amount,currency,phone\nORD-1,1500,KES,+{PHONE}\nORD-77,5,KES,{PHONE}\n"
+    )
+    imported = await import_book(driver.desk, Request(path=book))
+    assert imported.new == 2
+    book.unlink()
+    request = json.dumps({"customer": {"phone": PHONE}}).encode()
+    for number in range(30):
+        async with driver.desk.store.writing() as connection:
+            row = Unanswered(key=f"key_{number}", order="ORD-1", request=request, due_at=T)
+            await note_unanswered(connection, row)
+            if number % 2:
+                await forget(connection, f"key_{number}")
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    """A service with everything planted, a month ago."""
+    async with driving(tmp_path, with_worker=False) as driven:
+        driven.desk = driven.service.desk
+        await plant(driven)
+        driven.clock.put(T + 40 * DAY)
+        yield driven
+
+
+async def erased(
+    driver: Driver, *, dry_run: bool = False, minimum: int = 0, **words: Any
+) -> Erasure:
+    """Erase as the command does."""
+    sources = storing_sources(load_settings(environ(driver.path.parent)))
+    asked = Asked(**{"phone": PHONE, "reason": "asked by letter", "by": None, **words})
+    return await erase(
+        driver.desk,
+        asked,
+        sources=sources,
+        rules=Rules(minimum=minimum * DAY),
+        dry_run=dry_run,
+        progress=quiet,
+    )
+
+
+async def ledgers(driver: Driver) -> list[dict[str, Any]]:
+    """Every ledger, without what may differ."""
+    found = []
+    for order in ("ORD-1", "ORD-2", "ORD-4"):
+        document = await order_document(driver.desk, order, as_of=T + DAY)
+        found.append({name: each for name, each in document.items() if name != "pruned"})
+    return found
+
+
+def held(folder: Path, *sought: str) -> set[str]:
+    """The files under a folder that hold one of these texts."""
+    return {
+        path.name
+        for path in folder.rglob("*")
+        if path.is_file() and any(each.encode() in path.read_bytes() for each in sought)
+    }
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+async def test_the_number_is_nowhere_afterwards(tmp_path: Path, everywhere: bool) -> None:
+    """Searched for as bytes in every file, in what was logged, and in a backup made afterwards."""
+    log = io.StringIO()
+    configure_logging(format="json", level="debug", stream=log)
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.desk = driver.service.desk
+        await plant(driver)
+        assert held(tmp_path, PHONE)
+        driver.clock.put(T + 40 * DAY)
+        erasure = await erased(driver, everywhere=everywhere)
+        assert (erasure.kept, erasure.tidied, erasure.by_index) == ([], True, not everywhere)
+        assert held(tmp_path, PHONE, SPELLED, "Wanjiku") == {"t.db"}  # the name is of ORD-2, too
+        assert held(tmp_path, PHONE, SPELLED) == set()
+        settings = load_settings(environ(tmp_path))
+        await back_up(
+            settings.database_url,
+            tmp_path / "copy.db",
+            environment="sandbox",
+            replace=False,
+            progress=lambda done, total: None,
+        )
+        metrics = (await driver.client.get("/metrics")).text
+        assert PHONE not in metrics
+    assert traces_left(tmp_path / "t.db", erasure) == []
+    assert held(tmp_path, PHONE, SPELLED) == set()
+    for number, name in enumerate(("t.db", "t.db-wal")):  # each is looked through, to its end
+        with (tmp_path / name).open("ab") as file:
+            file.write(b"x" * (2 * 1024 * 1024 - number) + PHONE.encode())
+        looked_at = everywhere or name != "t.db"
+        assert ((tmp_path / name) in traces_left(tmp_path / "t.db", erasure)) is looked_at
+    assert '"delivery"' in log.getvalue()
+    assert PHONE not in log.getvalue()
+    assert SPELLED not in log.getvalue()
+
+
+async def test_bodies_are_looked_through_where_no_index_leads(driver: Driver) -> None:
+    """By the index nothing that was read is looked at, but what the digests name; a number that
+    stands elsewhere in an event is found everywhere, or where the index is not whole."""
+    await driver.send(paid("ORD-6", "e6", OTHER, note=f"his wife's number is {SPELLED}"))
+    driver.clock.put(T + 80 * DAY)
+    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    looked: list[int] = []
+    sources = storing_sources(load_settings(environ(driver.path.parent)))
+    finding = Finding(driver.desk, sources, Rules(), looked.append)
+    async with driver.desk.store.reading() as connection:
+        by_index = await finding.of_phone(connection, PHONE)
+        assert ([each.order for each in by_index.orders], sum(looked)) == (["ORD-1", "ORD-4"], 1)
+        looked.clear()
+        whole = await finding.of_phone(connection, PHONE, everywhere=True)
+        assert [each.order for each in whole.orders] == ["ORD-1", "ORD-4", "ORD-6"]
+        assert sum(looked) == len(driver.rows("SELECT 1 FROM deliveries"))
+    assert (by_index.by_index, whole.by_index) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    ["no key", "another key's digests", "no digests", "a source that names no customers"],
+)
+async def test_an_index_that_is_not_whole_is_not_relied_upon(driver: Driver, lost: str) -> None:
+    sources = storing_sources(load_settings(environ(driver.path.parent)))
+    if lost == "no key":
+        driver.desk = replace(driver.desk, phone_key=None)
+    elif lost == "no digests":
+        async with driver.desk.store.writing() as connection:
+            await connection.execute(text("DELETE FROM phones"))
+    elif lost == "another key's digests":
+        async with driver.desk.store.writing() as connection:
+            other = [(b"\xff" * 16, "order", "ORD-9", T)]
+            await note_phones(connection, other)
+    else:
+        nameless = load_profile("stripe")
+        assert not nameless.customer.phone
+        sources["other"] = Source(name="other", profile=nameless, secrets=["whsec_" + "x" * 32])
+    async with driver.desk.store.reading() as connection:
+        finding = Finding(driver.desk, sources, Rules(), quiet)
+        assert not (await finding.of_phone(connection, PHONE)).by_index
+
+
+async def test_ledgers_stay_as_they_were_and_everything_still_fits(driver: Driver) -> None:
+    before = await ledgers(driver)
+    await erased(driver)
+    settings = load_settings(environ(driver.path.parent))
+    sources = storing_sources(settings)
+    assert await ledgers(driver) == before
+    await reindex(driver.desk, sources=sources, progress=quiet)
+    await refold_all(driver.desk, progress=quiet)
+    assert await ledgers(driver) == before
+    report = await check_database(driver.desk, sources=sources, progress=quiet)
+    assert report.problems == []
+    proof = await prove_orders(driver.desk, None, shuffles=5, seed=1, progress=quiet)
+    assert (proof.orders >= 3, list(proof.counter_examples)) == (True, [])
+
+
+async def test_the_sealed_log_still_verifies(driver: Driver) -> None:
+    signer = await signer_of(driver.desk, load_settings(environ(driver.path.parent)))
+    await seal_all(driver.desk, signer)
+    await erased(driver)
+    await seal_all(driver.desk, signer)
+    verified = await verify_log(driver.desk, progress=lambda done, total: None)
+    assert (verified.leaves > 5, verified.problems) == (True, [])
+
+
+async def test_a_redelivery_is_still_a_duplicate_and_its_body_is_not_stored(driver: Driver) -> None:
+    await erased(driver)
+    driver.clock.put(T + 41 * DAY)
+    again = await driver.send(paid("ORD-1", "e1"))
+    assert again.json()["verdict"] == "duplicate"
+    # It was in the inbox until it was read, and is in the log until that is emptied.
+    assert held(driver.path.parent, PHONE) <= {"t.db-wal", "t.db.inbox-wal", "t.db.inbox"}
+    assert await driver.service.store.writer.checkpoint()
+    assert await driver.service.store.tidy_inbox()
+    assert held(driver.path.parent, PHONE) == set()
+    assert driver.rows("SELECT count(*) FROM phones WHERE thing = 'ORD-1'") == [(0,)]
+
+
+async def test_other_customers_lose_nothing(driver: Driver) -> None:
+    await erased(driver)
+    assert OTHER.encode() in driver.rows("SELECT body FROM deliveries WHERE event_id='e2'")[0][0]
+    assert driver.rows("SELECT thing FROM phones") == [("ORD-2",)]
+
+
+async def test_what_would_go_is_only_told_by_a_dry_run(driver: Driver) -> None:
+    told = await erased(driver, dry_run=True)
+    assert [each.order for each in told.orders] == ["ORD-1", "ORD-4"]
+    assert (len(told.deliveries), len(told.rejections)) == (2, 1)
+    assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(0,)]
+    assert driver.rows("SELECT count(*) FROM audit WHERE action = 'erased'") == [(0,)]
+    assert PHONE not in str(told.document()) + repr(told)
+
+
+async def test_who_erased_what_and_why_is_in_the_trail(driver: Driver) -> None:
+    await erased(driver, by="Ann")
+    async with driver.desk.store.reading() as connection:
+        found = await deeds(connection, limit=10, action="erased")
+    assert [(deed.subject, deed.who, deed.reason) for deed in found] == [
+        ("+254 ••• ••• •44", "Ann", "asked by letter"),
+        ("ORD-1", "Ann", "asked by letter"),
+        ("ORD-4", "Ann", "asked by letter"),
+    ]
+
+
+async def test_one_order_is_erased_by_its_reference(driver: Driver) -> None:
+    erasure = await erased(driver, phone=None, order="ORD-4")
+    assert [each.order for each in erasure.orders] == ["ORD-4"]
+    assert driver.rows("SELECT body FROM deliveries WHERE event_id='e4'") == [(None,)]
+    assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(1,)]
+
+
+async def test_asked_again_there_is_nothing_left(driver: Driver) -> None:
+    await erased(driver)
+    with pytest.raises(NotFoundError):
+        await erased(driver)
+
+
+async def test_an_order_that_was_erased_is_not_erased_again(driver: Driver) -> None:
+    """The trail tells of what was done, and a second time nothing is."""
+    await erased(driver, phone=None, order="ORD-1")
+    with pytest.raises(NotFoundError, match="nothing is kept of ORD-1"):
+        await erased(driver, phone=None, order="ORD-1")
+    assert driver.rows("SELECT count(*) FROM audit WHERE subject = 'ORD-1'") == [(1,)]
+
+
+async def test_what_an_erasure_left_that_was_cut_short_goes_with_the_next(driver: Driver) -> None:
+    """Its bodies went first: digests and requests are left, and are found by the order alone."""
+    ids = [row[0] for row in driver.rows("SELECT id FROM deliveries WHERE event_id='e1'")]
+    async with driver.desk.store.writing() as connection:
+        await prune(connection, ids, now=T + 40 * DAY)
+    erasure = await erased(driver, phone=None, order="ORD-1")
+    assert (erasure.counts()["orders"], erasure.counts()["deliveries"]) == (1, 0)
+    assert driver.rows("SELECT count(*) FROM phones WHERE thing='ORD-1'") == [(0,)]
+    assert driver.rows("SELECT count(*) FROM unanswered WHERE order_key='ORD-1'") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"phone": "711223344"}, {"phone": "hello"}, {"reason": ""}, {"reason": f"call {SPELLED}"}],
+)
+async def test_words_that_do_not_fit_erase_nothing(driver: Driver, words: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        await erased(driver, **words)
+    assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(0,)]
+
+
+KEPT = {
+    "open": (of_order("ORD-9", "e9", "pending"), 0, "its payment is not over (pending)"),
+    "disputed": (of_order("ORD-9", "e9", "disputed"), 40, "its payment is disputed"),
+    "to settle": (
+        event("e9", order={"reference": "ORD-9", "amount": 2000}),
+        40,
+        "a person must settle it first (amount_mismatch)",
+    ),
+    "the minimum": (
+        of_order("ORD-9", "e9"),
+        40,
+        "TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+async def test_what_must_stay_is_listed_with_the_reason(tmp_path: Path, name: str) -> None:
+    document, days, sentence = KEPT[name]
+    document["data"]["customer"] = {"phone": PHONE}
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.desk = driver.service.desk
+        await driver.send(document)
+        driver.clock.put(T + days * DAY)
+        minimum = 90 if name == "the minimum" else 0
+        erasure = await erased(driver, minimum=minimum)
+        (kept,) = erasure.kept
+        assert (kept.what, erasure.orders) == ("ORD-9", [])
+        assert kept.sentence.startswith(sentence)
+        assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NULL") == [(0,)]
+        assert driver.rows("SELECT count(*) FROM phones") == [(1,)]
+
+
+async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: Path) -> None:
+    """The other customer's own event stays, and is read as it was."""
+    profile = PROFILE + '[customer]\nphone = "json:phone"\n'
+    async with service(tmp_path, profile, with_worker=False) as driver:
+        driver.desk = driver.service.desk
+        await send(driver, item(1, phone=PHONE), item(2, phone=OTHER))
+        driver.clock.put(T + 40 * DAY)
+        erasure = await erase(
+            driver.desk,
+            Asked(phone=PHONE, reason="asked", by=None),
+            sources=driver.service.sources,
+            rules=Rules(),
+            dry_run=False,
+            progress=quiet,
+        )
+        assert ([each.order for each in erasure.orders], erasure.kept) == (["O-1"], [])
+        assert held(tmp_path, PHONE) == set()
+        before = driver.rows("SELECT event_id, order_key, claim FROM events ORDER BY 1")
+        assert [row[:2] for row in before] == [("EV1", "O-1"), ("EV2", "O-2")]
+        await reindex(driver.desk, sources=driver.service.sources, progress=quiet)
+        assert driver.rows("SELECT event_id, order_key, claim FROM events ORDER BY 1") == before
+        assert driver.rows("SELECT body IS NULL FROM deliveries ORDER BY id") == [(1,), (0,)]

@@ -1,0 +1,205 @@
+"""The journal of erasures as a file: who may use it, what a crash leaves, what tampering shows."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import ConfigurationError, UnreachableError
+from app.privacy.erasure_journal import (
+    MAX_LINE_BYTES,
+    ErasureJournal,
+    key_path_of,
+    lines_of,
+    make_journal,
+    read_journal,
+    read_key,
+    set_aside,
+    write_again,
+)
+from tests.reconcile.build import T
+
+PHONE = "254711223344"
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> ErasureJournal:
+    """One with three erasures."""
+    made = make_journal(tmp_path / "t.erasures", at=T)
+    for number in range(3):
+        made.append([("phone", f"{PHONE}{number}")], at=T + number)
+    return made
+
+
+def lines(journal: ErasureJournal) -> list[bytes]:
+    """What the file holds."""
+    return journal.path.read_bytes().splitlines(keepends=True)
+
+
+def read(journal: ErasureJournal) -> ErasureJournal:
+    """What another process reads."""
+    found = read_journal(journal.path)
+    assert found is not None
+    return found
+
+
+def test_a_journal_is_made_once_and_for_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "t.erasures"
+    made = make_journal(path, at=T)
+    again = make_journal(path, at=T + 1)
+    assert (again.name, list(again.erased)) == (made.name, [])
+    for each in (path, key_path_of(path)):
+        assert each.stat().st_mode & 0o777 == 0o600
+    assert read_key(path) is not None
+    assert "JournalKey()" in repr(made.key)
+
+
+def test_a_key_is_never_made_for_a_journal_that_is_there(journal: ErasureJournal) -> None:
+    key_path_of(journal.path).unlink()
+    for use in (read_journal, lambda path: make_journal(path, at=T)):
+        with pytest.raises(ConfigurationError, match="is not there; put its copy back"):
+            use(journal.path)
+    assert not key_path_of(journal.path).exists()
+
+
+def test_lines_are_bounded_and_hold_no_subject(journal: ErasureJournal) -> None:
+    journal.append([("order", "O" * 5_000)], at=T)
+    held = journal.path.read_bytes()
+    assert max(map(len, held.splitlines(keepends=True))) <= MAX_LINE_BYTES
+    for each in (PHONE.encode(), b"OOOO"):
+        assert each not in held
+
+
+def test_a_digest_says_what_kind_of_thing_it_is_of(journal: ErasureJournal) -> None:
+    digests = {journal.key.digest(kind, PHONE) for kind in ("phone", "order", "phone_note")}
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize("left", [1, 40, 100, -1])
+def test_a_last_line_that_was_cut_short_is_passed_over(journal: ErasureJournal, left: int) -> None:
+    """However much of it came to the disk; the next line takes its place."""
+    *whole, last = lines(journal)
+    journal.path.write_bytes(b"".join([*whole, last[:left]]))
+    found = read(journal)
+    assert (len(found.erased), found.torn) == (2, True)
+    found.append([("phone", PHONE)], at=T)
+    assert (len(read(journal).erased), read(journal).torn) == (3, False)
+
+
+def test_a_last_line_of_which_the_disk_has_only_the_end_is_passed_over(
+    journal: ErasureJournal,
+) -> None:
+    """Blocks that were never written read as zeros."""
+    *whole, last = lines(journal)
+    journal.path.write_bytes(b"".join([*whole, bytes(50) + last[50:]]))
+    assert (len(read(journal).erased), read(journal).torn) == (2, True)
+
+
+def _edited(edit: str, held: list[bytes]) -> list[bytes]:
+    changed = {
+        "changed": [*held[:2], held[2].replace(b" asked ", b" taken "), held[3]],
+        "changed at the end": [*held[:3], held[3].replace(b" asked ", b" taken ")],
+        "left out": [held[0], *held[2:]],
+        "put in": [*held[:2], held[1], *held[2:]],
+        "in another order": [held[0], held[2], held[1], held[3]],
+        "cut short in the middle": [held[0], held[1][:50] + b"\n", *held[2:]],
+        "too long": [*held, b"x" * MAX_LINE_BYTES * 2],
+        "without its first line": held[1:],
+        "empty": [],
+    }
+    return changed[edit]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    ["changed", "changed at the end", "left out", "put in", "in another order",
+     "cut short in the middle", "too long", "without its first line", "empty"],
+)  # fmt: skip
+def test_a_journal_that_was_tampered_with_is_refused(journal: ErasureJournal, edit: str) -> None:
+    """Whole lines that do not fit are no crash's work."""
+    journal.path.write_bytes(b"".join(_edited(edit, lines(journal))))
+    with pytest.raises(ConfigurationError, match="TALLYHOOK_ERASURE_JOURNAL: "):
+        read_journal(journal.path)
+    before = journal.path.read_bytes()
+    with pytest.raises(ConfigurationError):
+        journal.append([("phone", PHONE)], at=T)
+    assert journal.path.read_bytes() == before
+
+
+def test_lines_of_two_histories_do_not_fit_together(journal: ErasureJournal) -> None:
+    """Of a copy that went on by itself: each line is of the right number and the right key."""
+    before = journal.path.read_bytes()
+    journal.append([("phone", "1"), ("phone", "2")], at=T)
+    first = lines(journal)
+    journal.path.write_bytes(before)
+    read(journal).append([("phone", "3"), ("phone", "2")], at=T)
+    journal.path.write_bytes(b"".join([*first[:-1], lines(journal)[-1]]))
+    with pytest.raises(ConfigurationError, match="line 6 of the journal"):
+        read_journal(journal.path)
+
+
+def test_another_key_reads_nothing(journal: ErasureJournal, tmp_path: Path) -> None:
+    other = make_journal(tmp_path / "other", at=T)
+    texts = [line.text for line in journal.lines]
+    assert lines_of(texts, journal.key) == journal.lines
+    with pytest.raises(ConfigurationError, match="of another key"):
+        lines_of(texts, other.key)
+    key_path_of(other.path).replace(key_path_of(journal.path))
+    with pytest.raises(ConfigurationError, match="of another key"):
+        read_journal(journal.path)
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_what_everyone_may_use_is_refused(journal: ErasureJournal, key: bool) -> None:
+    path = key_path_of(journal.path) if key else journal.path
+    path.chmod(0o644)
+    with pytest.raises(ConfigurationError, match="everyone may use"):
+        read_journal(journal.path)
+    path.chmod(0o640)
+    assert len(read(journal).erased) == 3
+
+
+def _append(path: Path, number: int) -> None:
+    found = read_journal(path)
+    assert found is not None
+    for each in range(20):
+        found.append([("phone", f"{number}-{each}"), ("order", f"{number}-{each}")], at=T)
+
+
+def test_several_processes_write_one_journal(journal: ErasureJournal) -> None:
+    """Each after the other; nobody's lines are lost or torn apart."""
+    fork = multiprocessing.get_context("spawn")
+    writers = [fork.Process(target=_append, args=(journal.path, n)) for n in range(3)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join(60)
+        assert each.exitcode == 0
+    found = read(journal)
+    assert len(found.erased) == 3 + 3 * 20 * 2
+    kinds = [line.kind for line in found.erased[3:]]
+    assert kinds == ["phone", "order"] * 60
+
+
+def test_a_journal_is_written_again_from_its_lines(journal: ErasureJournal) -> None:
+    aside = set_aside(journal.path, at=T)
+    assert aside is not None
+    assert set_aside(journal.path, at=T) is None
+    write_again(journal.path, journal.lines)
+    assert journal.path.read_bytes() == aside.read_bytes()
+    with pytest.raises(FileExistsError):
+        write_again(journal.path, journal.lines)
+
+
+def test_where_it_cannot_be_written_is_said(tmp_path: Path, journal: ErasureJournal) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UnreachableError, match="let this user write there"):
+        make_journal(tmp_path / "file" / "t.erasures", at=T)
+    journal.path.unlink()
+    with pytest.raises(UnreachableError, match="nothing was erased"):
+        journal.append([("phone", PHONE)], at=T)
+    key_path_of(journal.path).write_text("no key")
+    with pytest.raises(ConfigurationError, match="not 64 hex digits"):
+        read_journal(journal.path)

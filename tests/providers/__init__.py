@@ -1,0 +1,1 @@
+"""Tests of provider profiles, signatures and reading."""

@@ -1,0 +1,250 @@
+"""Requests made worse at random, from one seed: what every shipped profile makes of them.
+
+It begins with the known answers and the documented payloads of each profile, so that a mutation
+reaches every step behind the first. A request is written into the error that it causes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple, get_args
+
+from app.core.reading_result import Reading, Unreadable
+from app.providers.check_line import read_line
+from app.providers.profile import load_profile, shipped_profiles
+from app.providers.refusal import Reason, Refusal
+from app.providers.source import Reply, Source
+from app.receiving.framing import Received
+from app.receiving.verify import (
+    Incoming,
+    Refused,
+    kept_head,
+    read_delivery,
+    readable_url,
+    refusal_of,
+)
+from reconcile.instants import SECOND
+from tests.providers.test_payloads import ARRIVAL, LINES, sent
+from tests.providers.test_profile_vectors import ANSWER, VECTORS
+
+REASONS = get_args(Reason)
+DIGEST = hashlib.sha256(b"").hexdigest()
+
+TOKENS = [
+    b"", b" ", b"\t", b"\r\n", b"\x00", b"\xff", b"\xc3\xa9", b"\xed\xa0\x80", b"\xe2\x80\xa8",
+    b",", b",,", b";", b"=", b"==", b".", b":", b"|", b"&", b"%", b"%00", b"%zz", b"+", b"?", b"#",
+    b"/", b"'", b'"', b"\\", b"\\u0000", b"\\ud800", b"\\u00", b"{", b"}", b"[", b"]", b"{}", b"[]",
+    b"null", b"true", b"NaN", b"-Infinity", b"-0", b"1e999", b"1E-400", b"0x10", b"9" * 20,
+    b"9" * 400, b"1.5", b"-1", b"1_000", b'"', b'""', b'{"a":1,"a":2}', b"[" * 3_000,
+    b'{"a":' * 3_000, b"v1,", b"v1=", b"v1a,", b"v0=", b"t=", b"t=1,v1=", b"sha256=", b"Bearer ",
+    b"Basic ", b"Basic Og==", b"whsec_", b"AAAA", b"AA==", b"A" * 43 + b"=", b"0" * 64, b"f" * 128,
+    b"zz", b"application/json", b"multipart/form-data; boundary=", b"a=b&a=c", b"a[b]=c", b"<a>",
+    b"</a>",
+    b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b"<?xml version='1.0'?>", b"eyJhbGciOiJub25lIn0.e30.",
+    b'sig1=("@method");created=1', b"sig1=:AA==:", b"sha-256=:AA==:", b"https://[", b"https://a:b",
+    b"2026-02-30T00:00:00Z", b"2026-11-20T10:00:00+99:99", b"0000-00-00", b"\xef\xbb\xbf",
+]  # fmt: skip
+NUMBER = re.compile(rb"[0-9]{3,}")
+
+
+class Asked(NamedTuple):
+    """One request, and when it came."""
+
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    url: str
+    method: str
+    now: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """One profile: its sources, each with the genuine requests that are its own."""
+
+    name: str
+    genuine: list[tuple[Any, Asked]]
+    covers_body: bool
+
+    def bodies(self) -> set[bytes]:
+        """Those that a signature exists for."""
+        return {asked.body for _, asked in self.genuine}
+
+
+def targets() -> list[Target]:
+    """Every shipped profile."""
+    return [_target(name) for name in shipped_profiles()]
+
+
+def _target(name: str) -> Target:
+    profile = load_profile(name)
+    genuine: list[tuple[Any, Asked]] = []
+    for vector in VECTORS[name]:
+        if vector["valid"]:
+            request = {key: value for key, value in vector.items() if key not in ANSWER}
+            line = read_line(json.dumps(request).encode(), profile=name, now=ARRIVAL)
+            secrets: Any = dict(line.named) or line.secrets or ()
+            source = Source(name=name, profile=profile, secrets=secrets, strict=False)
+            asked = Asked(list(line.headers), line.body, line.url, line.method, line.now)
+            genuine.append((source, asked))
+    for line in LINES.get(name, []):
+        if "body" in line:
+            source = genuine[0][0]
+            made = sent(source, line)
+            headers = [(k.lower().encode(), v.encode("latin-1")) for k, v in made.headers]
+            method = line.get("method", "POST")
+            genuine.append((source, Asked(headers, made.body, made.url, method, ARRIVAL)))
+    rule = profile.signature
+    covers = re.search(r"\{body(\}|\|sha)", rule.signed or "")
+    return Target(name, genuine, covers_body=covers is not None)
+
+
+# --- mutations ------------------------------------------------------------------------------------
+
+
+def worse(rng: Random, data: bytes) -> bytes:
+    """The same bytes with one thing done to them."""
+    start = rng.randrange(len(data) + 1)
+    end = min(len(data), start + rng.choice((0, 1, 1, 2, 8, 200)))
+    piece = data[start:end]
+    match rng.randrange(9):
+        case 0 if data:
+            place = rng.randrange(len(data))
+            return data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]
+        case 1:
+            return data[:start] + data[end:]
+        case 2:
+            return data[:start] + piece * rng.choice((2, 2, 3, 40)) + data[end:]
+        case 3:
+            return data[:start] + rng.randbytes(rng.randrange(1, 9)) + data[end:]
+        case 4:
+            return data[:start] + piece.swapcase() + data[end:]
+        case 5:
+            return data[:start]
+        case 6 if found := list(NUMBER.finditer(data)):
+            chosen = rng.choice(found)
+            return data[: chosen.start()] + _number(rng, chosen[0]) + data[chosen.end() :]
+        case 7:
+            return rng.choice(TOKENS)
+        case _:
+            return data[:start] + rng.choice(TOKENS) + data[end:]
+
+
+def _number(rng: Random, text: bytes) -> bytes:
+    """A time, or another number, near what it was or written otherwise."""
+    value = int(text[:300])
+    near = value + rng.choice((-301, -300, -299, -1, 1, 299, 300, 301, 10**6, -value))
+    forms = (
+        "{}",
+        "+{}",
+        "-{}",
+        "0{}",
+        " {}",
+        "{} ",
+        "{}.0",
+        "{}.5",
+        "{}000",
+        "{:_}",
+        "{:e}",
+        "{:x}",
+    )
+    return rng.choice(forms).format(near).encode()
+
+
+def mutated(rng: Random, target: Target) -> tuple[Any, Asked]:
+    """A genuine request with one to four things done to it, now and then with none."""
+    source, asked = rng.choice(target.genuine)
+    for _ in range(rng.choice((0, 1, 1, 1, 2, 3, 4))):
+        asked = _once(rng, asked, rng.choice(target.genuine)[1])
+    return source, asked
+
+
+def _once(rng: Random, asked: Asked, other: Asked) -> Asked:
+    headers = list(asked.headers)
+    place = rng.randrange(len(headers)) if headers else 0
+    match rng.randrange(12):
+        case 0 | 1 | 2 if headers:
+            headers[place] = (headers[place][0], worse(rng, headers[place][1]))
+        case 3 if headers:
+            del headers[place]
+        case 4 if headers:
+            headers.insert(rng.randrange(len(headers) + 1), headers[place])
+        case 5 if other.headers:
+            headers.append(rng.choice(other.headers))
+        case 6:
+            headers.append((b"x-more", rng.choice(TOKENS)))
+        case 7:
+            url = worse(rng, asked.url.encode("utf-8", "replace")).decode("latin-1")
+            return asked._replace(url=rng.choice((url, other.url, "", "/?" + url)))
+        case 8:
+            return asked._replace(method=rng.choice(("POST", "GET", "PUT", "post", "")))
+        case 9:
+            shift = rng.choice((-301, -300, 300, 301, 10**6, -(10**8)))
+            return asked._replace(now=max(0, asked.now + shift * SECOND))
+        case 10 if rng.random() < 0.1:
+            return asked._replace(body=other.body)
+        case _:
+            return asked._replace(body=worse(rng, asked.body))
+    return asked._replace(headers=headers)
+
+
+# --- what must come of it -------------------------------------------------------------------------
+
+
+def fuzz(target: Target, *, seed: int, runs: int) -> Counter[str]:
+    """Ask so often; what was answered, counted. Raises AssertionError with the request that a
+    profile did not answer, or took for genuine though what was signed had another body."""
+    rng = Random(f"{seed} {target.name}")
+    bodies, counts = target.bodies(), Counter[str]()
+    for number in range(runs):
+        source, asked = mutated(rng, target)
+        try:
+            for word in _answers(source, asked):
+                counts[word] += 1
+                if word == "accepted" and target.covers_body:
+                    assert asked.body in bodies, "a changed body was accepted"
+        except Exception as error:
+            told = f"{target.name}, seed {seed}, run {number}: {error!r} of {asked!r}"
+            raise AssertionError(told) from error
+    counts["runs"] = runs
+    return counts
+
+
+def _answers(source: Any, asked: Asked) -> Iterator[str]:
+    """What a source says at each step; a step is asked though the one before it refuses."""
+    headers, body, url, method, now = asked
+    refusal = source.verify(headers, body, now=now, method=method, url=url)
+    assert refusal is None or isinstance(refusal, Refusal)
+    assert refusal is None or refusal.reason in REASONS
+    yield "accepted" if refusal is None else refusal.reason
+    try:
+        reading = source.read(body, digest=DIGEST, headers=headers, method=method, url=url)
+        assert isinstance(reading, Reading)
+        assert reading.events
+        yield "read"
+    except Unreadable:
+        yield "unreadable"
+    reply = source.acknowledge(headers, body, url=url)
+    assert reply is None or isinstance(reply, Reply)
+    if source.handshake is not None:
+        greeting = source.handshake.answer(headers, body, method=method, url=url)
+        assert greeting is None or isinstance(greeting, Reply)
+    incoming = Incoming(source.name, headers, body, url, "192.0.2.1", method)
+    judged = refusal_of(source, incoming, body, now=now, environment="sandbox")
+    assert judged is None or isinstance(judged, Refused | Reply)
+    assert (refusal is None) or isinstance(judged, Refused)
+    if judged is None:
+        kept = Received(
+            delivery_id="dlv_1",
+            received_at=now,
+            source=source.name,
+            headers=kept_head(incoming, source),
+            body=body,
+            url=readable_url(source, url),
+        )
+        assert read_delivery(source, kept, environment="sandbox")

@@ -1,0 +1,1 @@
+"""Tests of providers that need code of their own."""

@@ -1,0 +1,112 @@
+"""Known answers published by providers, or computed with other software than ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.providers.named.contract import Arrived, NamedVerifier, Secrets
+from app.providers.named.registry import factory_of
+from reconcile.instants import SECOND
+from tests.providers.named.builders import flip, having, header
+
+VECTORS = Path(__file__).parents[3] / "vectors"
+PROFILES = {
+    "braintree": "braintree",
+    "coinbase_cdp": "covered_headers",
+    "paypal": "paypal",
+    "peach_oppwa": "oppwa",
+    "plaid": "plaid",
+    "rfc9421": "rfc9421",
+    "twilio": "twilio",
+}
+"""The profile whose file of vectors it is, and its scheme."""
+
+
+def vectors_of(profile: str) -> list[dict[str, Any]]:
+    """The lines of one file."""
+    return [json.loads(line) for line in (VECTORS / f"{profile}.jsonl").read_text().splitlines()]
+
+
+ALL = [(profile, vector) for profile in PROFILES for vector in vectors_of(profile)]
+EACH = pytest.mark.parametrize(
+    ("profile", "vector"), ALL, ids=[f"{profile}-{vector['name']}" for profile, vector in ALL]
+)
+GENUINE = [(profile, vector) for profile, vector in ALL if vector["valid"]]
+
+
+def verifier_of(profile: str, vector: dict[str, Any], **options: object) -> NamedVerifier:
+    secret = vector["secret"]
+    if isinstance(secret, dict):
+        return factory_of(PROFILES[profile])("vector", options, Secrets(named=secret))
+    listed = [secret] if isinstance(secret, str) else secret
+    return factory_of(PROFILES[profile])("vector", options, Secrets(listed=listed))
+
+
+def request_of(vector: dict[str, Any]) -> Arrived:
+    headers = [(name.lower().encode(), value.encode()) for name, value in vector["headers"].items()]
+    body = vector["body"].encode()
+    return Arrived(vector.get("method", "POST"), vector.get("url", ""), headers, body)
+
+
+@EACH
+def test_the_verdict_is_the_published_one(profile: str, vector: dict[str, Any]) -> None:
+    """Each request is accepted, or refused for the reason that its line gives."""
+    verifier = verifier_of(profile, vector)
+    refusal = verifier.verify(request_of(vector), now=vector.get("now", 0) * SECOND)
+    assert (refusal is None) is vector["valid"]
+    assert refusal is None or refusal.reason == vector["reason"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "vector"), GENUINE, ids=[f"{p}-{vector['name']}" for p, vector in GENUINE]
+)
+def test_no_genuine_request_survives_another_body(profile: str, vector: dict[str, Any]) -> None:
+    """Every published request with one bit of its body changed is refused."""
+    request = request_of(vector)
+    changed = request._replace(body=flip(request.body, 8 * (len(request.body) // 2)))
+    verifier = verifier_of(profile, vector)
+    assert verifier.verify(changed, now=vector.get("now", 0) * SECOND) is not None
+
+
+def test_the_documented_example_is_decrypted() -> None:
+    """The OPPWA example gives the plaintext that its page shows."""
+    (vector, *_) = vectors_of("peach_oppwa")
+    assert verifier_of("peach_oppwa", vector).payload(request_of(vector)) == b'{"type": "PAYMENT"}'
+
+
+@pytest.mark.parametrize(
+    ("keyid", "covered", "signature"),
+    [
+        (
+            "test-key-ed25519",
+            '"date" "@method" "@path" "@authority" "content-type" "content-length"',
+            "wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKRCw==",
+        ),
+        (
+            "test-shared-secret",
+            '"date" "@authority" "content-type"',
+            "pxcQw6G3AjtMBQjwo8XzkZf/bws5LelbaMk5rGIGtE8=",
+        ),
+    ],
+)
+def test_rfc_9421_signatures_that_cover_no_body(keyid: str, covered: str, signature: str) -> None:
+    """B.2.5 and B.2.6: genuine where a profile asks for no digest and there is no body."""
+    vector = next(v for v in vectors_of("rfc9421") if v["name"] == "missing")
+    stated = f'sig=({covered});created={vector["now"]};keyid="{keyid}"'
+    request = having(
+        request_of(vector)._replace(body=b""),
+        signature_input=stated.encode(),
+        signature=f"sig=:{signature}:".encode(),
+    )
+    verifier = verifier_of("rfc9421", vector, required=["date"])
+    now = vector["now"] * SECOND
+    assert verifier.verify(request, now=now) is None
+    with_body = verifier.verify(request._replace(body=b'{"hello": "world"}'), now=now)
+    assert with_body is not None
+    assert "content-digest" in with_body.sentence
+    forged = having(request, date=flip(header(request, "date"), 3))
+    assert verifier.verify(forged, now=now) is not None

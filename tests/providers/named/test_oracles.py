@@ -1,0 +1,193 @@
+"""The providers' own packages agree with us, in both directions."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import UTC, datetime
+from hashlib import sha256
+from urllib.parse import parse_qsl, urlencode
+
+import jwt
+import pytest
+import time_machine
+from http_message_signatures import (
+    HTTPMessageSigner,
+    HTTPMessageVerifier,
+    MappingKeyResolver,
+    algorithms,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twilio.request_validator import RequestValidator
+
+from app.providers.named.contract import Arrived
+from reconcile.instants import SECOND
+from tests.providers.named.builders import (
+    JSON,
+    NOW,
+    URL,
+    arrived,
+    ec_key,
+    ed25519_key,
+    header,
+    jwk,
+    made,
+    pem,
+    rsa_key,
+)
+
+with warnings.catch_warnings():  # the package warns of its own old names
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import braintree
+
+FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=100)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+FIELDS = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8)
+URLS = st.sampled_from(
+    [URL, "https://shop.example:8443/in", "http://shop.example", "http://shop.example:80/a?b=c"]
+)
+FORM = "application/x-www-form-urlencoded"
+
+
+class Several(dict):  # type: ignore[type-arg]
+    """A form as the package reads it: several values of one name."""
+
+    def getlist(self, name: str) -> list[str]:
+        return self[name]
+
+
+def several(fields: list[tuple[str, str]]) -> Several:
+    found = Several()
+    for name, value in fields:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+@FIXED
+@given(fields=FIELDS, url=URLS, sha256=st.booleans())
+def test_we_accept_what_twilio_signs(fields: list[tuple[str, str]], url: str, sha256: bool) -> None:
+    """Any form at any address, with an auth token or a shared key."""
+    algorithm = "HMAC_SHA256" if sha256 else "HMAC_SHA1"
+    signature = RequestValidator("token").compute_signature(url, several(fields), algorithm)
+    headers = [(b"content-type", FORM.encode()), (b"x-twilio-signature", signature.encode())]
+    if sha256:
+        settings_header = b"key=key-1,algorithm=HMAC_SHA256"
+        headers.append((b"x-twilio-webhooks-signature-settings", settings_header))
+    verifier = made("twilio", "token", named={"key-1": "token"})
+    request = Arrived("POST", url, headers, urlencode(fields).encode())
+    assert verifier.verify(request, now=NOW) is None
+    assert verifier.verify(request._replace(url=url + "x"), now=NOW) is not None
+
+
+@FIXED
+@given(fields=FIELDS, url=URLS)
+def test_twilio_accepts_what_we_sign(fields: list[tuple[str, str]], url: str) -> None:
+    """The package takes our signature of any form at any address."""
+    body = urlencode(fields).encode()
+    signed = made("twilio", "token").sign(body, event_id="e", now=NOW, method="POST", url=url)
+    signature = dict(signed.headers)["x-twilio-signature"]
+    assert RequestValidator("token").validate(signed.url, several(fields), signature)
+
+
+def test_twilio_accepts_our_json() -> None:
+    """The package finds our digest in the address to be that of the body."""
+    signed = made("twilio", "token").sign(JSON, event_id="e", now=NOW, method="POST", url=URL)
+    signature = dict(signed.headers)["x-twilio-signature"]
+    assert RequestValidator("token").validate(signed.url, JSON.decode(), signature)
+
+
+KINDS = sorted(
+    value for name, value in vars(braintree.WebhookNotification.Kind).items() if name[0].isupper()
+)
+
+
+def gateway(private: str = "private") -> braintree.BraintreeGateway:
+    environment = braintree.Environment.Sandbox
+    return braintree.BraintreeGateway(
+        braintree.Configuration(environment, "merchant", "public", private)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_we_accept_and_read_what_braintree_signs(kind: str) -> None:
+    """Every kind of sample notification verifies, and its JSON has the kind and the subject."""
+    sample = gateway().webhook_testing.sample_notification(kind, "my_id")
+    request = Arrived("POST", URL, [], urlencode(sample).encode())
+    verifier = made("braintree", named={"public": "private"})
+    assert verifier.verify(request, now=NOW) is None
+    assert f'"kind": "{kind}"'.encode() in verifier.payload(request)
+    assert b'"subject": ' in verifier.payload(request)
+    assert made("braintree", named={"public": "other"}).verify(request, now=NOW) is not None
+
+
+def test_braintree_accepts_what_we_sign() -> None:
+    """The package parses a notification that we signed."""
+    xml = b"<notification><kind>check</kind><subject><check>true</check></subject></notification>"
+    verifier = made("braintree", named={"public": "private"})
+    signed = verifier.sign(xml, event_id="e", now=NOW, method="POST", url=URL)
+    form = dict(parse_qsl(signed.body.decode()))
+    parsed = gateway().webhook_notification.parse(form["bt_signature"], form["bt_payload"])
+    assert parsed.kind == "check"
+
+
+def test_pyjwt_accepts_the_token_we_sign() -> None:
+    """The token of a Plaid source is one to a JWT library, with the claims that Plaid states."""
+    verifier = made("plaid", named={"key-1": jwk(ec_key())})
+    request = arrived(verifier.sign(JSON, event_id="e", now=NOW, method="POST", url=URL))
+    token = header(request, "plaid-verification")
+    with time_machine.travel(datetime.fromtimestamp(NOW // SECOND, UTC), tick=False):
+        claims = jwt.decode(token, ec_key().public_key(), algorithms=["ES256"])
+    assert claims == {"iat": NOW // SECOND, "request_body_sha256": sha256(JSON).hexdigest()}
+
+
+class Message:
+    """A request as the library for RFC 9421 takes it."""
+
+    def __init__(self, method: str, url: str, headers: dict[str, str]) -> None:
+        self.method, self.url, self.headers = method, url, headers
+
+
+ALGORITHMS = [
+    ("ed25519", algorithms.ED25519, ed25519_key),
+    ("ecdsa-p256-sha256", algorithms.ECDSA_P256_SHA256, ec_key),
+    ("rsa-pss-sha512", algorithms.RSA_PSS_SHA512, rsa_key),
+    ("rsa-v1_5-sha256", algorithms.RSA_V1_5_SHA256, rsa_key),
+]
+EACH = pytest.mark.parametrize(
+    ("name", "algorithm", "key"), ALGORITHMS, ids=[a[0] for a in ALGORITHMS]
+)
+
+
+@EACH
+def test_the_library_accepts_our_message_signatures(name, algorithm, key) -> None:
+    """Signed by us, with digest, in each algorithm with two keys."""
+    options = {"algorithms": [name], "required": ["@method", "@target-uri", "content-type"]}
+    verifier = made("rfc9421", named={"key-1": pem(key())}, options=options)
+    signed = verifier.sign(JSON, event_id="e", now=NOW, method="POST", url=URL)
+    keys = MappingKeyResolver(public_keys={"key-1": key().public_key()}, private_keys={})
+    with time_machine.travel(datetime.fromtimestamp(NOW // SECOND, UTC), tick=False):
+        oracle = HTTPMessageVerifier(signature_algorithm=algorithm, key_resolver=keys)
+        (result,) = oracle.verify(Message("POST", URL, dict(signed.headers)), body=JSON)
+    assert set(result.covered_components) >= {'"content-digest"', '"@target-uri"'}
+
+
+@EACH
+def test_we_accept_the_message_signatures_of_the_library(name, algorithm, key) -> None:
+    """Signed by the library over components of its own choice and a digest of the body."""
+    message = Message("POST", URL, {"X-Empty": "", "X-Two": "a,  b", "Content-Type": "text/plain"})
+    keys = MappingKeyResolver(public_keys={}, private_keys={"key-1": key()})
+    HTTPMessageSigner(signature_algorithm=algorithm, key_resolver=keys).sign(
+        message,
+        key_id="key-1",
+        created=datetime.fromtimestamp(NOW // SECOND, UTC),
+        covered_component_ids=(
+            "@method", "@scheme", "@path", "@query", "@request-target", "x-empty", "x-two",
+            '"@query-param";name="account"',
+        ),
+        body=JSON,
+    )  # fmt: skip
+    raw = [(key.lower().encode(), value.encode()) for key, value in message.headers.items()]
+    verifier = made("rfc9421", named={"key-1": pem(key())})
+    request = Arrived("POST", URL, raw, JSON)
+    assert verifier.verify(request, now=NOW) is None
+    assert verifier.verify(request._replace(url=URL.replace("7", "8")), now=NOW) is not None

@@ -1,0 +1,197 @@
+"""What a refusal tells the operator: which check failed, and what to add or mend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from app.core.reading_result import Unreadable
+from app.providers.named.contract import Arrived
+from reconcile.instants import SECOND
+from tests.providers.named.builders import (
+    CERTIFICATE_URL,
+    NOW,
+    URL,
+    XML,
+    arrived,
+    certificate,
+    having,
+    header,
+    made,
+    paypal_secrets,
+    samples,
+)
+
+
+def sentence(name: str, change: Callable[[Arrived], Arrived], *, now: int = NOW) -> str:
+    """The sentence of a genuine request after a change."""
+    sample = samples()[name]
+    refusal = sample.verifier.verify(change(sample.request()), now=now)
+    assert refusal is not None
+    return refusal.sentence
+
+
+def replaced(name: str, old: bytes, new: bytes) -> Callable[[Arrived], Arrived]:
+    """A change of one header's text."""
+
+    def change(request: Arrived) -> Arrived:
+        value = header(request, name)
+        assert old in value
+        return having(request, **{name.replace("-", "_"): value.replace(old, new)})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("paypal", replaced("paypal-cert-url", b"CERT-1", b"CERT-2"), "add the PEM text"),
+        ("paypal", replaced("paypal-cert-url", b"api.", b"api.example."), "no https address"),
+        ("paypal", replaced("paypal-auth-algo", b"256", b"1"), "is not SHA256withRSA"),
+        ("rfc9421 ed25519", replaced("signature-input", b"key-1", b"key-2"), "add the key"),
+        ("rfc9421 ed25519", replaced("signature-input", b"ed25519", b"hmac-sha256"), "alg is none"),
+        (
+            "rfc9421 ed25519",
+            replaced("signature-input", b'("content-digest")', b"()"),
+            "does not cover all of content-digest",
+        ),
+        (
+            "rfc9421 ed25519",
+            replaced("signature-input", b'"content-digest"', b'"content-digest" "content-digest"'),
+            "unknown, absent, repeated",
+        ),
+        (
+            "rfc9421 ed25519",
+            replaced("content-digest", b"sha-256", b"sha-999"),
+            "was not made with",
+        ),
+        (
+            "twilio form",
+            lambda r: having(r, content_type=b"text/xml"),
+            "was not made|No configured",
+        ),
+        ("covered_headers", replaced("x-hook0-signature", b"h=", b"h=absent "), "is missing"),
+        ("covered_headers", replaced("x-hook0-signature", b"x-event-id", b""), "does not cover"),
+        ("plaid", lambda r: r._replace(body=b"{}"), "is not the token's request_body_sha256"),
+        ("oppwa", lambda r: r._replace(body=b"xyz"), "no hex"),
+        ("braintree", lambda r: r._replace(body=b"bt_payload=AA"), "one bt_signature"),
+    ],
+)
+def test_a_refusal_says_which_check_failed(
+    name: str, change: Callable[[Arrived], Arrived], said: str
+) -> None:
+    """In words that an operator can act on."""
+    assert any(words in sentence(name, change) for words in said.split("|"))
+
+
+@pytest.mark.parametrize("name", ["covered_headers", "plaid", "rfc9421 ed25519"])
+def test_age_is_judged_after_the_signature(name: str) -> None:
+    """A forged old request is a mismatch, a genuine one too old, with both lengths of time."""
+    later = NOW + 3600 * SECOND
+    assert "1 h old; at most 5 min" in sentence(name, lambda request: request, now=later)
+    forged = sentence(name, lambda request: request._replace(body=b"[]"), now=later)
+    assert "old" not in forged.split()
+
+
+def test_a_repeated_header_is_ambiguous() -> None:
+    """Two tokens, signatures or vectors: nobody can say which was meant."""
+    for name in ("plaid", "paypal", "oppwa", "twilio form", "covered_headers"):
+        sample = samples()[name]
+        request = sample.request()
+        last = request.headers[-1]
+        refusal = sample.verifier.verify(
+            request._replace(headers=[*request.headers, last]), now=NOW
+        )
+        assert refusal is not None
+        assert "more than once" in refusal.sentence
+
+
+def test_a_repeated_covered_header_is_ambiguous() -> None:
+    """A second value of a header that the signature covers refuses."""
+    request = samples()["covered_headers"].request()
+    twice = [*request.headers, (b"x-event-id", b"evt_02")]
+    refusal = samples()["covered_headers"].verifier.verify(request._replace(headers=twice), now=NOW)
+    assert refusal is not None
+    assert "more than once" in refusal.sentence
+
+
+def test_a_shared_key_of_twilio_has_one_algorithm() -> None:
+    """An algorithm that nobody knows selects no key."""
+    change = replaced("x-twilio-webhooks-signature-settings", b"SHA256", b"MD5")
+    assert "no secret is configured" in sentence("twilio shared key", change)
+
+
+@pytest.mark.parametrize(("days", "accepted"), [(-2, False), (0, True), (2, True), (4, False)])
+def test_a_certificate_counts_only_while_it_is_valid(days: int, accepted: bool) -> None:
+    """Judged as of now, not as of start-up."""
+    short = certificate(first_day=-1, last_day=3)
+    verifier = made(
+        "paypal", named=paypal_secrets(**{CERTIFICATE_URL: short}), options={"past_s": 0}
+    )
+    now = NOW + days * 86_400 * SECOND
+    request = arrived(verifier.sign(b"{}", event_id="e", now=now, method="POST", url=URL))
+    refusal = verifier.verify(request, now=now)
+    assert (refusal is None) is accepted
+    assert refusal is None or "is valid from" in refusal.sentence
+
+
+@pytest.mark.parametrize("tag", [b"", b';tag="other"'])
+def test_the_tag_of_an_application_is_demanded(tag: bytes) -> None:
+    """Where a profile names a tag, a signature without it, or with another, is not for us."""
+    sample = samples()["rfc9421 ed25519"]
+    secrets = {"key-1": "hmac:c2VjcmV0"}
+    verifier = made("rfc9421", named=secrets, options={"tag": "payments"})
+    request = (
+        replaced("signature-input", b"created", tag.lstrip(b";") + b";created")(sample.request())
+        if tag
+        else sample.request()
+    )
+    request = replaced("signature-input", b'alg="ed25519"', b'alg="hmac-sha256"')(request)
+    refusal = verifier.verify(request, now=NOW)
+    assert refusal is not None
+    assert "tag" in refusal.sentence
+
+
+def test_the_payload_of_braintree_is_json() -> None:
+    """Lists, nulls, repeats, hyphens and texts of the XML, as a profile reads them."""
+    xml = (
+        b"<notification><kind>k</kind><subject><transaction><id>t1</id><amount>100.00</amount>"
+        b'<merchant-account-id nil="true"/><disputes type="array"><dispute><id>d1</id></dispute>'
+        b'</disputes><refund-ids type="array"/><note></note><tag><a>1</a></tag><tag><a>2</a></tag>'
+        b"</transaction></subject></notification>"
+    )
+    verifier = samples()["braintree"].verifier
+    request = arrived(verifier.sign(xml, event_id="e", now=NOW, method="POST", url=URL))
+    transaction = json.loads(verifier.payload(request))["notification"]["subject"]["transaction"]
+    assert transaction == {
+        "id": "t1",
+        "amount": "100.00",
+        "merchant_account_id": None,
+        "disputes": [{"id": "d1"}],
+        "refund_ids": [],
+        "note": "",
+        "tag": [{"a": "1"}, {"a": "2"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("xml", "said"),
+    [
+        (b"", "not well-formed"),
+        (b"<a>", "not well-formed"),
+        (b"\xff", "not UTF-8"),
+        (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "document type"),
+        (b"<a>" * 40 + b"</a>" * 40, "nested deeper"),
+        (b"<a>&unknown;</a>", "not well-formed"),
+    ],
+)
+def test_xml_that_cannot_be_read_exactly_is_unreadable(xml: bytes, said: str) -> None:
+    """A genuine delivery of it is kept, and says why it was not read."""
+    verifier = samples()["braintree"].verifier
+    request = arrived(verifier.sign(xml or b" ", event_id="e", now=NOW, method="POST", url=URL))
+    assert verifier.verify(request, now=NOW) is None
+    with pytest.raises(Unreadable, match=said):
+        verifier.payload(request)
+    assert XML not in request.body

@@ -1,0 +1,114 @@
+"""Laws of every profile, shipped or made up: it accepts what it signs, and no changed bit of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.providers.named.contract import Signed
+from app.providers.profile import load_profile, shipped_profiles
+from app.providers.source import Refusal, Source
+from tests.providers.builders import NOW
+from tests.providers.kinds import kinds
+from tests.providers.samples import body_of, is_declared, source_of, url_of
+
+SHIPPED = {name: load_profile(name) for name in shipped_profiles()}
+PROFILES = {**SHIPPED, **kinds()}
+DECLARED = sorted(name for name, profile in PROFILES.items() if is_declared(profile))
+SOURCES: dict[str, tuple[Source, Signed]] = {}
+
+
+def signed(name: str) -> tuple[Source, Signed]:
+    """A source of the profile, and one genuine request; made once: RSA keys take time."""
+    if name not in SOURCES:
+        profile = PROFILES[name]
+        source = source_of(profile)
+        SOURCES[name] = (
+            source,
+            source.signed(body_of(profile), event_id="evt_1", now=NOW, url=url_of(profile)),
+        )
+    return SOURCES[name]
+
+
+def verdict(source: Source, request: Signed) -> Refusal | None:
+    headers = [(key.encode(), value.encode("latin-1")) for key, value in request.headers]
+    return source.verify(headers, request.body, now=NOW, url=request.url)
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_what_a_profile_signs_it_accepts(name: str) -> None:
+    """Signed by the engine as the provider would, a request is genuine."""
+    assert verdict(*signed(name)) is None
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_without_its_secret_nothing_is_accepted(name: str) -> None:
+    """The bare body, and the request without its headers, are refused."""
+    source, request = signed(name)
+    assert verdict(source, Signed([], body_of(PROFILES[name]), url_of(PROFILES[name]))) is not None
+    emptied = [(key, "") for key, _ in request.headers]
+    assert verdict(source, request._replace(headers=emptied, body=b"")) is not None
+
+
+def flipped(text: bytes, bit: int) -> bytes:
+    place, mask = bit // 8 % len(text), 1 << bit % 8
+    return text[:place] + bytes([text[place] ^ mask]) + text[place + 1 :]
+
+
+@settings(derandomize=True, database=None, max_examples=15)
+@given(bit=st.integers(0, 10**6))
+@pytest.mark.parametrize("name", [n for n in DECLARED if PROFILES[n].signature.signed])
+def test_a_changed_bit_of_what_is_signed_is_refused(name: str, bit: int) -> None:
+    """Of the body, of each signed header and of the timestamp, any bit counts."""
+    source, request = signed(name)
+    template = PROFILES[name].signature.signed or ""
+    if "{body" in template and request.body:
+        assert verdict(source, request._replace(body=flipped(request.body, bit))) is not None
+    stamp = PROFILES[name].timestamp
+    places = template + (f"{{{stamp.where}}}" if stamp else "")
+    for number, (key, value) in enumerate(request.headers):
+        if re.search(rf"\{{header:(?:[^}}]*,)?{re.escape(key)}[,?}}|]", places):
+            headers = [*request.headers]
+            headers[number] = (key, flipped(value.encode(), bit).decode("latin-1"))
+            assert verdict(source, request._replace(headers=headers)) is not None
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_member_that_is_signed_cannot_be_exchanged(name: str) -> None:
+    """Each value that the sample holds because it is signed is refused when it is another."""
+    source, request = signed(name)
+    for value in re.findall(rb'(?<=["=])v[0-9]+', request.body):
+        changed = re.sub(rb'(?<=["=])' + value + rb"\b", b"other", request.body)
+        assert verdict(source, request._replace(body=changed)) is not None
+
+
+HEADER_VALUES = st.binary(max_size=40) | st.sampled_from(
+    [b"v1,", b"t=1,v1=", b"Bearer ", b"sha256=", b"1614265330", b"=", b",,", b"\xff" * 9]
+)
+BODIES = st.binary(max_size=60) | st.sampled_from(
+    [b"{}", b"[]", b'{"a":', b"a=%&b", b'{"notificationItems":[1]}', b"[[[[", b'{"a":1,"a":2}']
+)
+
+
+@settings(derandomize=True, database=None, max_examples=25)
+@given(data=st.data(), body=BODIES, url=st.text(max_size=30))
+@pytest.mark.parametrize("name", DECLARED)
+def test_no_bytes_make_a_profile_raise(
+    name: str, data: st.DataObject, body: bytes, url: str
+) -> None:
+    """Whatever stands in the headers that a profile reads, it answers with a refusal."""
+    source, request = signed(name)
+    names = [key.encode() for key, _ in request.headers] or [b"x"]
+    headers = data.draw(st.lists(st.tuples(st.sampled_from(names), HEADER_VALUES), max_size=5))
+    for method in ("POST", "GET"):
+        refusal = source.verify(headers, body, now=NOW, method=method, url=url)
+        assert isinstance(refusal, Refusal)
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_a_shipped_profile_says_what_it_rests_on(name: str) -> None:
+    """Each file names its source and how good that is; the form of `checkout` is our own choice."""
+    assert name == "checkout" or SHIPPED[name].rests_on is not None

@@ -1,0 +1,130 @@
+"""Acknowledgements in the provider's own form, and what it asks before it sends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from tests.providers.builders import profile_file
+
+SECRET = "verify-token-0123456789ab"
+
+
+def source(folder: Path, **sections: Any) -> Source:
+    path = profile_file(folder, **sections)
+    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
+
+
+def test_a_constant_acknowledgement(tmp_path: Path) -> None:
+    """A constant text goes out as it stands, with its media type and status."""
+    made = source(tmp_path, acknowledgement={"body": "[accepted]", "type": "text/plain"})
+    reply = made.acknowledge([], b"{}", url="")
+    assert reply == (200, ((b"content-type", b"text/plain"),), b"[accepted]")
+
+
+def test_no_acknowledgement_of_its_own(tmp_path: Path) -> None:
+    """Most providers are content with ours."""
+    assert source(tmp_path).acknowledge([], b"{}", url="") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "url", "echo"),
+    [
+        (b'{"id": "a"}', "", "a"),
+        (b"", "/hooks?tracking=b", "b"),
+        (b'{"id": ["nested"]}', "", ["nested"]),
+        (b"\xff", "", None),
+        (b'{"id": "a"', "/hooks", None),
+    ],
+)
+def test_an_echo_is_json_whatever_came(body: bytes, url: str, echo: Any, tmp_path: Path) -> None:
+    """Named fields are echoed in JSON with constants beside them; what is not there is null."""
+    path = Path(profile_file(tmp_path))
+    fields = 'status = 200\nword = "text:ok"\ntracking = ["json:id", "query:tracking"]\n'
+    path.write_text(path.read_text() + "[acknowledgement.fields]\n" + fields)
+    made = Source(name="acme", profile=load_profile(str(path)), secrets=[SECRET])
+    reply = made.acknowledge([], body, url=url)
+    assert reply is not None
+    assert json.loads(reply.body) == {"status": 200, "word": "ok", "tracking": echo}
+
+
+GET = {
+    "method": "GET",
+    "when": "query:hub.verify_token",
+    "equals_secret": True,
+    "echo": "query:hub.challenge",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        (f"hub.verify_token={SECRET}&hub.challenge=1158201444", b"1158201444"),
+        ("hub.verify_token=other&hub.challenge=1", None),
+        ("hub.challenge=1", None),
+        (f"hub.verify_token={SECRET}", None),
+        (f"hub.verify_token={SECRET}&hub.challenge=%3Cb%3E+x", None),
+        (f"hub.verify_token={SECRET}&hub.challenge=1&hub.challenge=2", None),
+        (f"hub.verify_token=%FF&hub.challenge={'9' * 300}", None),
+    ],
+)
+def test_a_challenge_is_echoed_to_who_knows_the_token(
+    query: str, body: bytes | None, tmp_path: Path
+) -> None:
+    """Only with the secret, and only what is one short printable word."""
+    made = source(tmp_path, handshake=GET)
+    assert made.handshake is not None
+    assert made.methods == {"POST", "GET"}
+    reply = made.handshake.answer([], b"", method="GET", url=f"/hooks?{query}")
+    assert (reply and reply.body) == body
+    assert made.handshake.answer([], b"", method="POST", url=f"/hooks?{query}") is None
+
+
+def test_a_signed_challenge_is_answered_after_verification(tmp_path: Path) -> None:
+    """A question that is posted is answered in the body, once its signature was checked."""
+    asks = {"method": "POST", "when": "json:type", "equals": "url_verification"}
+    says = {"echo": "json:challenge", "answer": "json:challenge"}
+    made = source(tmp_path, handshake={**asks, **says})
+    assert made.handshake is not None
+    assert made.handshake.after_verification
+    body = b'{"type": "url_verification", "challenge": "3eZbrw1aB"}'
+    reply = made.handshake.answer([], body, method="POST", url="")
+    assert reply is not None
+    assert json.loads(reply.body) == {"challenge": "3eZbrw1aB"}
+    for other in (b'{"type": "paid"}', b"", b"\xff", b'{"type": ["url_verification"]}'):
+        assert made.handshake.answer([], other, method="POST", url="") is None
+
+
+def test_an_origin_is_allowed_by_name(tmp_path: Path) -> None:
+    """An OPTIONS is answered to the one origin that the profile names."""
+    origin = "header:webhook-request-origin"
+    asks = {"method": "OPTIONS", "when": origin, "equals": "events.example", "echo": origin}
+    made = source(tmp_path, handshake={**asks, "answer": "header:webhook-allowed-origin"})
+    assert made.handshake is not None
+    for name, wanted in ((b"events.example", b"events.example"), (b"evil.example", None)):
+        headers = [(b"webhook-request-origin", name)]
+        reply = made.handshake.answer(headers, b"", method="OPTIONS", url="")
+        assert (reply and dict(reply.headers)[b"webhook-allowed-origin"]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"equals": "x"}, "handshake.equals: is needed"),
+        ({"equals_secret": ...}, "handshake.equals: is needed"),
+        ({"equals_secret": ..., "equals": "x"}, "handshake.equals_secret: must be true"),
+        ({"method": "OPTIONS"}, "handshake.answer: must be header:NAME"),
+        ({"answer": "html"}, "handshake.answer: must be text, json:KEY or header:NAME"),
+    ],
+)
+def test_an_unsafe_handshake_is_told(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+    """Nothing is echoed to strangers."""
+    rule = {key: value for key, value in {**GET, **change}.items() if value is not ...}
+    with pytest.raises(ConfigurationError, match=told):
+        source(tmp_path, handshake=rule)

@@ -1,0 +1,179 @@
+"""Keys in every form providers publish, and what is refused as a key or as a signature."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from app.core.errors import ConfigurationError
+from app.providers.asymmetric import ASYMMETRIC_SCHEMES, load_key
+from tests.providers.named.builders import (
+    certificate,
+    ec_key,
+    ed25519_key,
+    flip,
+    jwk,
+    pem,
+    public_pem,
+    rsa_key,
+)
+
+P = 2**255 - 19
+D = -121665 * pow(121666, -1, P) % P
+SMALL_ORDER = [
+    "01000000000000000000000000000000000000000000000000000000000000" + last
+    for last in ("00", "80")
+] + [
+    first + "ff" * 30 + last for first in ("ec", "ed", "ee") for last in ("7f", "ff")
+] + ["00" * 31 + last for last in ("00", "80")] + [
+    half + last
+    for half, lasts in (
+        ("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc", ("05", "85")),
+        ("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03", ("7a", "fa")),
+    )
+    for last in lasts
+]  # fmt: skip
+"""The eight points of small order in each of their encodings, canonical or not."""
+
+SCHEMES = sorted(ASYMMETRIC_SCHEMES)
+
+
+def key_for(scheme: str) -> str:
+    if scheme.startswith("rsa"):
+        return pem(rsa_key())
+    if scheme == "ed25519":
+        return pem(ed25519_key())
+    return pem(ec.generate_private_key(ec.SECP384R1())) if "p384" in scheme else pem(ec_key())
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_a_private_key_signs_its_public_key_verifies(scheme: str) -> None:
+    """And nothing else: another message, a changed, shortened or lengthened signature, nothing."""
+    private = ASYMMETRIC_SCHEMES[scheme](key_for(scheme).encode())
+    signature = private.sign(b"message")
+    assert private.matches(b"message", [b"", signature])
+    assert not private.matches(b"massage", [signature])
+    for other in (
+        flip(signature, 9),
+        signature[:-1],
+        signature + b"\0",
+        b"",
+        b"\0" * len(signature),
+    ):
+        assert not private.matches(b"message", [other])
+
+
+def test_a_key_is_read_in_every_form() -> None:
+    """PEM of either half, a certificate, a JWK, DER, and an ed25519 key as it is."""
+    spki = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    seed = ed25519_key().private_bytes_raw()
+    forms = {
+        pem(rsa_key()).encode(): rsa.RSAPublicKey,
+        public_pem(rsa_key()).encode(): rsa.RSAPublicKey,
+        certificate().encode(): rsa.RSAPublicKey,
+        jwk(ec_key()).encode(): ec.EllipticCurvePublicKey,
+        ec_key().public_key().public_bytes(*spki): ec.EllipticCurvePublicKey,
+        ed25519_key().public_key().public_bytes_raw(): ed25519.Ed25519PublicKey,
+        seed + ed25519_key().public_key().public_bytes_raw(): ed25519.Ed25519PublicKey,
+    }
+    for material, kind in forms.items():
+        assert isinstance(load_key(material).public, kind)
+
+
+@pytest.mark.parametrize(
+    "material",
+    [
+        b"",
+        b"secret",
+        b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+        b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        b"{}",
+        b"{",
+        b"{" * 100_000,
+        b'{"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"}',
+        b'{"kty": "oct"}',
+        b'{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}',
+        b"\xff" * 70,
+    ],
+)
+def test_what_is_no_key_is_refused_without_showing_it(material: bytes) -> None:
+    """Malformed keys and shared secrets; the sentence has none of their text."""
+    with pytest.raises(ValueError, match="is not a public or private key") as caught:
+        load_key(material)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("encoded", SMALL_ORDER)
+def test_an_ed25519_key_of_small_order_is_refused(encoded: str) -> None:
+    """In every encoding; eight times such a point is the neutral element."""
+    y = int.from_bytes(bytes.fromhex(encoded), "little") % 2**255 % P
+    with pytest.raises(ValueError, match="small order"):
+        load_key(bytes.fromhex(encoded))
+    # 8P is neutral: doubling three times, in y alone (y of 2P is a function of the y of P).
+    for _ in range(3):
+        x2 = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+        y = (y * y + x2) * pow(2 + x2 - y * y, -1, P) % P
+    assert y == 1
+
+
+def test_a_forged_signature_shows_why_small_order_is_refused() -> None:
+    """Under the neutral point one fixed signature fits every message, as OpenSSL judges."""
+    neutral = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(SMALL_ORDER[0]))
+    signature = bytes.fromhex(SMALL_ORDER[0]) + bytes(32)
+    neutral.verify(signature, b"any message")
+    neutral.verify(signature, b"any other message")
+
+
+def test_a_short_rsa_key_is_refused() -> None:
+    """Below 1024 bits."""
+    # A modulus of 512 bits, made for this test.
+    der = base64.b64decode(
+        "MFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBALpjv3VOnuo36yNfoK2qqLl+d3MBncDa7xv4/MmaC/m/0Aa+"
+        "qid+OOq8UtnyGDGhUnzLI6C9KR1KryJ3h9xe7H0CAwEAAQ=="
+    )
+    with pytest.raises(ValueError, match="fewer than 1024 bits"):
+        load_key(der)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "key"),
+    [
+        ("rsa-pkcs1-sha256", "ed25519"),
+        ("ed25519", "rsa-pkcs1-sha256"),
+        ("ecdsa-p256-sha256", "ecdsa-p384-sha384-raw"),
+        ("ecdsa-p384-sha384-raw", "ecdsa-p256-sha256"),
+        ("ecdsa-p256-sha256", "rsa-pkcs1-sha1"),
+    ],
+)
+def test_a_key_of_another_kind_is_refused(scheme: str, key: str) -> None:
+    """A scheme takes no key that is not its own."""
+    with pytest.raises(ValueError, match="is not a"):
+        ASYMMETRIC_SCHEMES[scheme](key_for(key).encode())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("rsa-pkcs1-sha1", "rsa-pkcs1-sha256"),
+        ("rsa-pkcs1-sha256", "rsa-pss-sha512"),
+        ("ecdsa-p256-sha256", "ecdsa-p256-sha256-raw"),
+    ],
+)
+def test_schemes_of_one_key_do_not_take_each_others_signatures(one: str, other: str) -> None:
+    """SHA-1 for SHA-256, PKCS #1 for PSS, DER for raw, and the other way round."""
+    first, second = (ASYMMETRIC_SCHEMES[name](key_for(one).encode()) for name in (one, other))
+    assert not second.matches(b"m", [first.sign(b"m")])
+    assert not first.matches(b"m", [second.sign(b"m")])
+
+
+@pytest.mark.parametrize("scheme", ["rsa-pss-sha512", "ed25519", "ecdsa-p256-sha256-raw"])
+def test_a_public_key_cannot_sign(scheme: str) -> None:
+    """It says so in words."""
+    kind = {"r": rsa_key, "e": ec_key}[scheme[0]] if scheme != "ed25519" else ed25519_key
+    with pytest.raises(ConfigurationError, match="only the public half"):
+        ASYMMETRIC_SCHEMES[scheme](public_pem(kind()).encode()).sign(b"m")

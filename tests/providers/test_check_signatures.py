@@ -1,0 +1,241 @@
+"""`signature check`: each clause of what it promises, line by line."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.providers.check_signatures import MAX_LINE_BYTES, check_lines, lines_of
+from tests.providers.builders import profile_file
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+NOW = 1_614_265_330
+# The published example of Standard Webhooks.
+GOOD: dict[str, Any] = {
+    "name": "published",
+    "profile": "checkout",
+    "secret": SECRET,
+    "headers": {
+        "Webhook-Id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": str(NOW),
+        "WEBHOOK-SIGNATURE": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    },
+    "body": '{"test": 2432232314}',
+    "now": NOW,
+}
+
+
+def verdicts(*lines: object, profile: str | None = None, now: int = 0) -> list[dict[str, Any]]:
+    """What is printed for these lines."""
+    written = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in lines]
+    return [json.loads(line) for line in check_lines(written, profile=profile, now=now)]
+
+
+def verdict(**change: Any) -> dict[str, Any]:
+    """Of the published line with members changed; ... takes one away."""
+    line = {key: value for key, value in {**GOOD, **change}.items() if value is not ...}
+    (only,) = verdicts(line)
+    return only
+
+
+def reason(**change: Any) -> str | None:
+    return verdict(**change).get("reason")
+
+
+def test_a_genuine_request_is_valid() -> None:
+    """A valid line is its name and nothing more."""
+    assert verdict() == {"name": "published", "valid": True}
+    assert verdict(name=...) == {"name": None, "valid": True}
+
+
+def test_a_refused_request_has_reason_and_sentence() -> None:
+    """An invalid line says why, in one word and in one sentence."""
+    seen = verdict(body="{}")
+    assert seen.pop("sentence").endswith(".")
+    assert seen == {"name": "published", "valid": False, "reason": "signature_mismatch"}
+
+
+PAIRS = [[name, value] for name, value in GOOD["headers"].items()]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"headers": PAIRS},
+        {"headers": [["Webhook-Signature", "v1,AAAA"], *PAIRS]},
+        {"headers": {**GOOD["headers"], "webhook-timestamp": NOW}},
+        {"body": ..., "body_b64": base64.b64encode(GOOD["body"].encode()).decode()},
+        {"secret": [SECRET]},
+        {"secret": ["", "whsec_AAAA", "not base64!", SECRET]},
+        {"secret": {"any": SECRET}},
+        {"now": NOW + 300, "method": "POST", "url": "https://shop.example/x"},
+        {"now": NOW + 299.9, "tolerance": 300},
+        {"now": NOW + 10**6, "tolerance": 10**6},
+        {"name": None, "method": None, "url": None, "tolerance": None},
+    ],
+)
+def test_every_way_to_write_a_request(change: dict[str, Any]) -> None:
+    """Headers as object or pairs, the body as text or base64, one secret, several, or named."""
+    assert reason(**change) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"headers": {}}, "signature_missing"),
+        ({"headers": ...}, "signature_missing"),
+        ({"headers": [*PAIRS, ["webhook-timestamp", "1"]]}, "timestamp_missing"),
+        ({"now": NOW + 301}, "timestamp_too_old"),
+        ({"now": NOW - 301}, "timestamp_too_new"),
+        ({"now": NOW + 6, "tolerance": 5}, "timestamp_too_old"),
+        ({"secret": ""}, "signature_mismatch"),
+        ({"secret": []}, "signature_mismatch"),
+        ({"secret": "whsec_" + "A" * 32}, "signature_mismatch"),
+        ({"body": GOOD["body"] + "\n"}, "signature_mismatch"),
+        ({"headers": {**GOOD["headers"], "webhook-signature": "v1,\u00e9\uff11"}}, None),
+    ],
+)
+def test_every_reason(change: dict[str, Any], expected: str | None) -> None:
+    """The door's own reasons, at the instant and the tolerance of the line."""
+    assert reason(**change) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"\n",
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"now": ' + b"9" * 5000 + b"}",
+        [],
+        "text",
+        None,
+        {**GOOD, "profile": 1},
+        {**GOOD, "profile": "nobody"},
+        {**GOOD, "profile": "/no/such/file.toml"},
+        {**GOOD, "profile": "\x00/x"},
+        {**GOOD, "secret": None},
+        {**GOOD, "secret": 7},
+        {**GOOD, "secret": [7]},
+        {**GOOD, "secret": {"a": None}},
+        {**GOOD, "secret": "\ud800"},
+        {**GOOD, "secret": ["x"] * 101},
+        {**GOOD, "headers": "x"},
+        {**GOOD, "headers": [["a"]]},
+        {**GOOD, "headers": {"a": None}},
+        {**GOOD, "body": None},
+        {**GOOD, "body": 5},
+        {**GOOD, "body": "\ud800"},
+        {**GOOD, "body_b64": ""},
+        {**GOOD, "body": None, "body_b64": "%%%"},
+        {**GOOD, "now": "soon"},
+        {**GOOD, "now": True},
+        {**GOOD, "now": -1},
+        {**GOOD, "now": 1e300},
+        {**GOOD, "tolerance": -1},
+        {**GOOD, "method": 5},
+        {**GOOD, "url": []},
+        b'{"profile": "checkout", "secret": "x", "body": "", "now": NaN}',
+    ],
+)
+def test_a_line_that_is_no_request_stops_nothing(line: object) -> None:
+    """It is told so, in its place, and the lines around it are judged."""
+    before, seen, after = verdicts(GOOD, line, GOOD)
+    assert before["valid"]
+    assert after["valid"]
+    assert (seen["valid"], seen["reason"]) == (False, "not_a_request")
+    assert seen["sentence"].endswith(".")
+
+
+@pytest.mark.parametrize("profile", ["stripe", "bitso"])
+def test_a_secret_of_many_brackets_stops_nothing(profile: str) -> None:
+    """It looks like a JSON Web Key and is nested deeper than is read: a shared secret may be so, a
+    key is none."""
+    line = {**GOOD, "profile": profile, "secret": '{"a":' + "[" * 100_000}
+    before, seen, after = verdicts(GOOD, line, GOOD)
+    assert (before["valid"], seen["valid"], after["valid"]) == (True, False, True)
+
+
+def test_what_every_line_needs_is_missed_by_name() -> None:
+    """Who forgot the secret is told that, and not that the signature differs."""
+    for change, said in [
+        ({"profile": ...}, "profile is missing"),
+        ({"secret": ...}, "secret is missing"),
+        ({"secret": None}, "secret is missing"),
+        ({"body": ...}, "give body or body_b64, one of the two"),
+    ]:
+        told = verdict(**change)
+        assert (told["name"], told["reason"]) == ("published", "not_a_request")
+        assert told["sentence"] == f"Not a request: {said}."
+
+
+@pytest.mark.parametrize("profile", ["pesapal", "mtn_momo"])
+def test_where_nothing_is_signed_no_secret_is_missing(profile: str) -> None:
+    """Such a line is a request, whatever else is wrong with it."""
+    assert reason(profile=profile, secret=...) is None
+
+
+def test_lines_may_leave_profile_and_instant_to_the_command() -> None:
+    """What a line does not say, the command says for all."""
+    bare = {key: value for key, value in GOOD.items() if key not in ("profile", "now")}
+    (seen,) = verdicts(bare, profile="checkout", now=NOW * 1_000_000)
+    assert seen["valid"]
+    assert verdicts(bare)[0]["reason"] == "not_a_request"
+
+
+def test_a_profile_of_ones_own(tmp_path: Path) -> None:
+    """A path is a profile too, secrets may be short, and a file with mistakes is told whole."""
+    path = profile_file(tmp_path)
+    mac = hmac.digest(b"k", b"{}", "sha256").hex()
+    line = {"profile": path, "secret": "k", "headers": {"x-signature": mac}, "body": "{}"}
+    assert verdicts(line) == [{"name": None, "valid": True}]
+    broken = tmp_path / "other.toml"
+    broken.write_text("[signature]\nmac = 'x'\n")
+    told = verdicts({**line, "profile": str(broken)})[0]["sentence"]
+    assert f"{broken}:2: signature.mac" in told
+    assert "event.id" in told
+
+
+def test_no_sentence_shows_a_secret() -> None:
+    """Whatever is wrong with a secret, its text is not in the answer."""
+    for secret in ("planted", "whsec_planted!", ["planted", ""], {"a": "planted"}):
+        assert "planted" not in json.dumps(verdict(secret=secret))
+
+
+@pytest.mark.slow
+def test_a_line_without_end_is_no_request() -> None:
+    """A line beyond the bound is passed over, whatever its length, and the next one is read."""
+    size = 2 * MAX_LINE_BYTES + 7
+    stream = io.BytesIO(b"x" * size + b"\n{}\n[]")
+    assert list(lines_of(stream)) == [b"", b"{}\n", b"[]"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+@settings(derandomize=True, database=None, max_examples=200)
+@given(key=st.sampled_from(sorted(GOOD)), value=JSON)
+def test_no_value_anywhere_stops_the_run(key: str, value: object) -> None:
+    """Whatever stands in a member, there is one verdict."""
+    assert isinstance(verdict(**{key: value})["valid"], bool)
+
+
+@settings(derandomize=True, database=None, max_examples=200)
+@given(lines=st.lists(st.binary(max_size=40), max_size=4))
+def test_no_bytes_stop_the_run(lines: list[bytes]) -> None:
+    """One verdict for each line, whatever the bytes."""
+    assert len(verdicts(*lines)) == len(lines)

@@ -1,0 +1,190 @@
+"""Locations that hold of some events only: one field of many objects, told apart by a member."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.reading_result import Unreadable
+from app.providers.fetched import keep_answer
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from reconcile.instants import parse_instant
+from reconcile.ledger.events import Event
+from tests.providers.builders import profile_file
+
+EVENT = {
+    "id": "json:id",
+    "kind": "json:type",
+    "payment": ["json:data[object=charge].id", "{json:data[object=refund].link|last_segment}"],
+}
+
+
+AT = "2026-11-20T10:00:00Z"
+FETCH_BACK = """
+[fetch_back]
+url = "https://api.example.com/{payment}"
+kind = "json:kind"
+order = "json:order"
+movement = "json:refund"
+occurred_at = "json:at"
+
+[fetch_back.claims]
+back = "refunded"
+in = "succeeded"
+"""
+
+
+def read(folder: Path, document: dict[str, Any]) -> Event:
+    source = Source(
+        name="s", profile=load_profile(profile_file(folder, event=EVENT)), secrets=["k" * 24]
+    )
+    body = json.dumps({"id": "e1", "type": "paid", **document}).encode()
+    (event,) = source.read(body, digest="0" * 64, headers=[]).events
+    return event
+
+
+@pytest.mark.parametrize(
+    ("data", "payment"),
+    [
+        ({"object": "charge", "id": "ch_1"}, "ch_1"),
+        ({"object": "refund", "id": "re_1", "link": "https://x.example/charges/ch_1"}, "ch_1"),
+        ({"object": "refund", "id": "re_1", "link": "ch_1"}, "ch_1"),
+        ({"object": "dispute", "id": "dp_1", "link": "ch_1"}, None),
+        ({"id": "ch_1"}, None),
+        ([{"object": "charge", "id": "ch_1"}], "ch_1"),
+    ],
+)
+def test_a_condition_chooses_the_object(data: Any, payment: str | None, tmp_path: Path) -> None:
+    """The id is a payment's only where the object says that it is one."""
+    assert read(tmp_path, {"data": data}).payment == payment
+
+
+@pytest.mark.parametrize("word", ["true", "false"])
+def test_a_condition_may_be_true_or_false(word: str, tmp_path: Path) -> None:
+    """JSON true and false are these words, and not the text in another spelling."""
+    event = {**EVENT, "payment": f"json:data[captured={word}].id"}
+    path = profile_file(tmp_path, event=event)
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    for captured in (True, False):
+        body = {"id": "e1", "type": "paid", "data": {"captured": captured, "id": "ch_1"}}
+        (found,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
+        assert (found.payment == "ch_1") == (word == json.dumps(captured))
+
+
+@pytest.mark.parametrize(("sent", "payment"), [("DB", "p_1"), ("RF", None), ("DB2", None)])
+def test_a_condition_may_be_asked_of_a_form(sent: str, payment: str | None, tmp_path: Path) -> None:
+    """One field of a form stands for another thing where a second one says so."""
+    event = {"id": "form:id", "kind": "text:paid", "order": "form:order"}
+    path = profile_file(
+        tmp_path, event=event | {"payment": "form:[type=DB].id"}, request={"body": "form"}
+    )
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    body = f"id=p_1&order=O&type={sent}".encode()
+    (found,) = source.read(body, digest="0" * 64, headers=[]).events
+    assert found.payment == payment
+
+
+def test_a_condition_is_asked_of_objects_only(tmp_path: Path) -> None:
+    """A text where an object or a list of them should stand is an error, never just absent."""
+    with pytest.raises(Unreadable, match="not a list or an object"):
+        read(tmp_path, {"data": "charge"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "claim", "capture"),
+    [("paid", "succeeded", "c_1"), ("held", "authorized", None), ("noise", "ignored", None)],
+)
+def test_only_a_success_names_its_capture(
+    kind: str, claim: str, capture: str | None, tmp_path: Path
+) -> None:
+    """Of a payment that is taken in parts each success says which; nothing else does."""
+    words = {"paid": "succeeded", "held": "authorized", "noise": "ignored"}
+    path = profile_file(tmp_path, event={**EVENT, "capture": "json:part"}, claims=words)
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    body = json.dumps({"id": "e1", "type": kind, "part": "c_1"}).encode()
+    (found,) = source.read(body, digest="0" * 64, headers=[]).events
+    assert (found.claim, found.capture) == (claim, capture)
+
+
+def test_what_means_nothing_is_not_asked_about(tmp_path: Path) -> None:
+    """A kind that the profile ignores stays ignored, also where everything else is unconfirmed."""
+    path = profile_file(tmp_path, event=EVENT, claims={"noise": "ignored", "paid": "succeeded"})
+    text = Path(path).read_text()
+    Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    claims = []
+    for kind in ("noise", "paid"):
+        body = json.dumps({"id": "e1", "type": kind, "data": {"object": "charge", "id": "c"}})
+        (found,) = source.read(body.encode(), digest="0" * 64, headers=[]).events
+        claims.append(found.claim)
+    assert claims == ["ignored", "pending"]
+
+
+SUMS = """
+[fetch_back]
+url = "https://api.example.com/{payment}"
+kind = "json:kind"
+order = "json:order"
+capture = "json:part"
+movement = "json:refund"
+dated_as_event = true
+amount = "json:amount"
+refund = "json:back"
+refunded_total = "json:so_far"
+currency = "text:KES"
+
+[fetch_back.claims]
+back = "refunded"
+in = "succeeded"
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ({"kind": "in", "amount": 9, "part": "c_1"}, ("9", None, None, "c_1")),
+        ({"kind": "in", "amount": 9, "so_far": 4}, ("9", "4", None, None)),
+        ({"kind": "back", "amount": 9, "refund": "r"}, ("9", None, "r", None)),
+        ({"kind": "back", "amount": 9, "back": 3, "refund": "r"}, ("3", None, "r", None)),
+        ({"kind": "back", "amount": 9, "so_far": 4, "refund": "r"}, (None, "4", None, None)),
+        ({"kind": "back", "back": 3, "so_far": 4, "refund": "r"}, ("3", "4", "r", None)),
+    ],
+)
+def test_the_answer_states_sums_and_captures(
+    answer: dict[str, Any], says: tuple[str | None, ...], tmp_path: Path
+) -> None:
+    """As an event does; and it is dated as the event that was asked about, where that says when."""
+    path = profile_file(tmp_path, event={**EVENT, "occurred_at": "json:at"})
+    text = Path(path).read_text()
+    Path(path).write_text('confirm = "fetch_back"\n' + text + SUMS)
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    body = {"id": "e1", "type": "paid", "at": AT, "data": {"object": "charge", "id": "ch_1"}}
+    (asked,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
+    kept = keep_answer(
+        asked, question="GET", status=200, answer=json.dumps({"order": "O", **answer}).encode()
+    )
+    event = source.read_answer(kept, digest="1" * 64)
+    amounts = [
+        None if m is None else str(m.minor // 100) for m in (event.money, event.refunded_total)
+    ]
+    assert (*amounts, event.movement, event.capture) == says
+    assert event.occurred_at == parse_instant(AT)
+
+
+def test_the_answer_names_its_own_refund(tmp_path: Path) -> None:
+    """Asked back, reference and date of a refund are the answer's, not what nobody signed."""
+    path = profile_file(tmp_path, event={**EVENT, "movement": "json:data.link"})
+    text = Path(path).read_text()
+    Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    body = {"id": "e1", "type": "paid", "data": {"object": "charge", "id": "ch_1", "link": "no"}}
+    (asked,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
+    for kind, movement in (("back", "re_1"), ("in", None)):
+        answer = json.dumps({"kind": kind, "order": "O", "refund": "re_1", "at": AT}).encode()
+        kept = keep_answer(asked, question="GET", status=200, answer=answer)
+        answered = source.read_answer(kept, digest="1" * 64)
+        assert (answered.movement, answered.occurred_at) == (movement, parse_instant(AT))

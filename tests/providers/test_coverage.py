@@ -1,0 +1,165 @@
+"""Weak schemes: what a signature does not cover must be fetched back, or is refused at load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from tests.providers.builders import MINIMAL, NOW, toml
+
+TOP = 'confirm = "fetch_back"\n'
+FETCH = {"fetch_back": {"url": "https://api.example/v1/{order}", "kind": "json:status"}}
+PRICED = {"unit": "major", "payment": "json:sum", "payment_currency": "text:KES"}
+
+
+def load(folder: Path, top: str = "", **sections: Any) -> Any:
+    path = folder / "mine.toml"
+    path.write_text(top + toml({**MINIMAL, **sections}))
+    return load_profile(str(path))
+
+
+def told(folder: Path, top: str = "", **sections: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load(folder, top, **sections)
+    return str(caught.value)
+
+
+def signature(signed: str | None, mac: str = "hmac-sha256") -> dict[str, Any]:
+    made = {"mac": mac, "where": "header:x-signature", "signed": signed}
+    return {key: value for key, value in made.items() if value is not None}
+
+
+WEAK = [
+    (signature("{json:order}{json:type}"), "amounts.payment"),
+    (signature("{json:order}{json:sum}"), "event.kind"),
+    (signature("{json:type}{json:sum}"), "event.order"),
+    (signature("{body|crc32}"), "event.kind, event.order, amounts.payment"),
+    (signature("{header:x-id}{query:id}"), "event.kind, event.order, amounts.payment"),
+    (signature("{raw:order}{raw:type.name}{json:sum}"), "event.kind"),
+    (signature(None, "token"), "event.kind, event.order, amounts.payment"),
+    ({"mac": "basic"}, "event.kind, event.order, amounts.payment"),
+    ({"mac": "none"}, "event.kind, event.order, amounts.payment"),
+]
+
+
+@pytest.mark.parametrize(("rule", "unsigned"), WEAK)
+def test_what_is_not_signed_needs_a_fetch_back(
+    rule: dict[str, Any], unsigned: str, tmp_path: Path
+) -> None:
+    """A profile whose signature leaves out what counts is refused, unless it confirms."""
+    problem = told(tmp_path, signature=rule, amounts=PRICED)
+    assert f"does not cover {unsigned}" in problem
+    assert 'confirm = "fetch_back"' in problem
+    assert load(tmp_path, TOP, signature=rule, amounts=PRICED, **FETCH).confirm == "fetch_back"
+
+
+@pytest.mark.parametrize(
+    ("sections", "unsigned"),
+    [
+        ({"event": MINIMAL["event"] | {"capture": "json:part"}}, "event.capture"),
+        ({"amounts": PRICED | {"refunded_total": "json:so_far"}}, "amounts.refunded_total"),
+        ({"event": MINIMAL["event"] | {"payment": "json:x[kind=sale].id"}}, "event.payment"),
+    ],
+)
+def test_captures_and_sums_must_be_signed_too(
+    sections: dict[str, Any], unsigned: str, tmp_path: Path
+) -> None:
+    """Who could write a capture reference could make one capture two; a condition is signed too."""
+    some = "{json:order}|{json:type}|{json:sum}|{json:x.id}"
+    sections = {"amounts": PRICED, **sections}
+    assert f"does not cover {unsigned}," in told(tmp_path, signature=signature(some), **sections)
+    whole = some + "|{json:x.kind}|{json:part}|{json:so_far}"
+    assert load(tmp_path, signature=signature(whole), **sections).confirm is None
+
+
+@pytest.mark.parametrize(
+    "signed",
+    ["{body}", "{body|sha256_hex}", "{canonical}", "{json:order}:{json:type}:{json:sum}",
+     "{raw:order}|{compact:type}|{canonical:sum}", "{method}{body_or_query}"],
+)  # fmt: skip
+def test_what_is_signed_needs_none(signed: str, tmp_path: Path) -> None:
+    """Where kind, order and amount are covered, each by itself or together, the file loads."""
+    assert load(tmp_path, signature=signature(signed), amounts=PRICED).confirm is None
+
+
+def test_a_profile_that_only_verifies_needs_none(tmp_path: Path) -> None:
+    """Where no event moves money, there is nothing to forge."""
+    path = tmp_path / "mine.toml"
+    path.write_text('verifies_only = true\n[signature]\nmac = "token"\nwhere = "header:x-token"\n')
+    profile = load_profile(str(path))
+    made = Source(name="acme", profile=profile, secrets=["k" * 24])
+    (event,) = made.read(b"{}", digest="d" * 64).events
+    assert (event.event_id, event.kind, event.claim) == ("d" * 64, "delivery", "ignored")
+
+
+def test_an_unconfirmed_event_claims_nothing(tmp_path: Path) -> None:
+    """Until it was fetched back, a success is pending, and says what it stands on."""
+    profile = load(tmp_path, TOP, signature={"mac": "none"}, amounts=PRICED, **FETCH)
+    made = Source(name="acme", profile=profile, secrets=[])
+    body = b'{"id": "e1", "type": "paid", "order": "o1", "sum": 5}'
+    assert made.verify([], body, now=NOW) is None
+    (event,) = made.read(body, digest="d" * 64).events
+    assert (event.claim, event.standing, event.kind) == ("pending", "unconfirmed", "paid")
+
+
+@pytest.mark.parametrize("mac", ["token", "basic"])
+@pytest.mark.parametrize("secret", ["", " ", "\t"])
+def test_a_token_never_verifies_by_accident(mac: str, secret: str, tmp_path: Path) -> None:
+    """No source starts with a blank token, so a blank header equals none."""
+    rule = {"mac": mac} | ({"where": "header:x-token"} if mac == "token" else {})
+    profile = load(tmp_path, TOP, signature=rule, **FETCH)
+    for strict in (True, False):
+        with pytest.raises(ConfigurationError, match="empty or blank"):
+            Source(name="acme", profile=profile, secrets=[secret], strict=strict)
+
+
+def test_basic_authentication(tmp_path: Path) -> None:
+    """User and password together are the secret; the scheme's word is in any case."""
+    profile = load(tmp_path, TOP, signature={"mac": "basic"}, secret={"least_bytes": 8}, **FETCH)
+    made = Source(name="acme", profile=profile, secrets=["user:passw\u00f6rd"])
+    good, bad = b"basic dXNlcjpwYXNzd8O2cmQ=", b"Basic dXNlcjpwYXNzd29yZA=="
+    assert made.verify([(b"authorization", good)], b"", now=NOW) is None
+    for value in (bad, b"Basic", b"Basic \xff", b"", good[6:], b"Bearer " + good[6:]):
+        assert made.verify([(b"authorization", value)], b"", now=NOW) is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"url": "http://api.example/{order}"}, "fetch_back.url: must begin with https://"),
+        ({"url": "https://{order}.example/"}, "fetch_back.url: must begin with https://"),
+        ({"url": "https://a@b.example/"}, "fetch_back.url: must begin with https://"),
+        ({"url": "https:///x"}, "fetch_back.url: must begin with https://"),
+        (
+            {"url": ["https://api.example/{order}", "http://api.example/{order}"]},
+            "fetch_back.url: must begin with https://",
+        ),
+        ({"url": "https://api.example/{secret}"}, "fetch_back.url: has an unknown reference"),
+        ({"auth": "magic"}, "fetch_back.auth: must be none, bearer"),
+        ({"auth": "bearer"}, "fetch_back.credential: belongs with every auth but none"),
+        ({"auth": "oauth", "credential": "c"}, "fetch_back.token_url: belongs with auth oauth"),
+        (
+            {"auth": "oauth", "token_url": "https://api.example/token"},
+            "fetch_back.credential: belongs with every auth but none",
+        ),
+        ({"amount": "json:a"}, "fetch_back.currency: is missing"),
+        ({"body": "{}"}, "fetch_back.body: means nothing with method GET"),
+    ],
+)
+def test_a_fetch_back_asks_a_fixed_host_only(
+    change: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    """Never an address that a payload could choose, never a credential by accident."""
+    fetch = {"fetch_back": {**FETCH["fetch_back"], **change}}
+    assert sentence in told(tmp_path, TOP, signature={"mac": "none"}, **fetch)
+
+
+def test_confirm_and_its_section_belong_together(tmp_path: Path) -> None:
+    """One without the other is told."""
+    assert "fetch_back: belongs with confirm" in told(tmp_path, **FETCH)
+    assert "fetch_back: belongs with confirm" in told(tmp_path, TOP)

@@ -1,0 +1,376 @@
+"""The signature doctor names the mistake; judging again accepts what a mend now proves."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bootstrap_sources import compile_sources
+from app.config.settings import load_settings
+from app.orders.refold import refold_until_quiet
+from app.providers.doctor import Account, Patient, diagnose
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from app.receiving.framing import Received
+from app.receiving.reverify import reverify
+from app.receiving.verify import (
+    Incoming,
+    kept_head,
+    read_delivery,
+    readable_url,
+    refusal_of,
+)
+from reconcile.instants import SECOND
+from tests.api.driving import KEY, SECRET, driving, environ, event, signed
+from tests.cli.test_commands import Run, run
+from tests.reconcile.build import T
+
+__all__ = ["run"]
+
+OTHER_KEY = b"a key of another endpoint, quite another"
+OTHER = "whsec_" + base64.b64encode(OTHER_KEY).decode()
+BODY = b'{"id": "evt_1", "amount": 2.00, "data": {"a": "x/y"}, "type": "payment.succeeded"}'
+
+SHOP = Account(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
+TILL = Account(name="till", profile=load_profile("checkout"), secrets=[OTHER])
+
+
+def patient(body: bytes, sent: bytes | None = None, **words: Any) -> Patient:
+    """A request signed over `body` that arrived with `sent` as its body."""
+    headers = signed(body, **words)
+    return Patient(headers=headers, body=sent or body, method="POST", url="/webhooks/shop", now=T)
+
+
+def hmac_profile(folder: Path, signed_content: str = "{ts}.{body}", **more: str) -> Account:
+    """A plain profile of our own: hex HMAC under a text secret, with its own timestamp header."""
+    text = f"""
+verifies_only = true
+[signature]
+mac = "hmac-sha256"
+where = "header:x-signature"
+signed = "{signed_content}"
+[timestamp]
+where = "header:x-time"
+unit = "{more.get("unit", "s")}"
+"""
+    path = folder / "own.toml"
+    path.write_text(text)
+    secret = base64.b64encode(KEY).decode()
+    return Account(
+        name="own",
+        profile=load_profile(str(path)),
+        secrets=[secret],
+        address="https://hooks.shop.example",
+    )
+
+
+def own_patient(content: bytes, stamp: bytes, *, key: bytes, url: str = "/webhooks/own") -> Patient:
+    """A request for `hmac_profile`, signed with these bytes as the key."""
+    mac = hmac.new(key, content, hashlib.sha256).hexdigest().encode()
+    headers = [(b"host", b"inner:8080"), (b"x-signature", mac), (b"x-time", stamp)]
+    return Patient(headers=headers, body=BODY, method="POST", url=url, now=T)
+
+
+@dataclass
+class Case:
+    """A request, and the one mistake to be found."""
+
+    name: str
+    make: Callable[[Path], tuple[Account, list[Account], Patient]]
+    mistake: str
+    words: str
+
+
+def plain(changed: Patient) -> Callable[[Path], tuple[Account, list[Account], Patient]]:
+    """The default profile with another source beside it."""
+    return lambda folder: (SHOP, [TILL], changed)
+
+
+def _of_other() -> Patient:
+    stamp = str(T // SECOND).encode()
+    mac = hmac.new(OTHER_KEY, b"msg_1." + stamp + b"." + BODY, hashlib.sha256).digest()
+    headers = [*signed(BODY)[:-1], (b"webhook-signature", b"v1," + base64.b64encode(mac))]
+    return replace(patient(BODY), headers=headers)
+
+
+def _milliseconds(folder: Path) -> tuple[Account, list[Account], Patient]:
+    stamp = str(T // 1000).encode()
+    account = hmac_profile(folder)
+    key = account.secrets[0].encode()  # type: ignore[index,union-attr]
+    return account, [], own_patient(stamp + b"." + BODY, stamp, key=key)
+
+
+def _decoded_secret(folder: Path) -> tuple[Account, list[Account], Patient]:
+    stamp = str(T // SECOND).encode()
+    return hmac_profile(folder), [], own_patient(stamp + b"." + BODY, stamp, key=KEY)
+
+
+def _inner_address(folder: Path) -> tuple[Account, list[Account], Patient]:
+    stamp = str(T // SECOND).encode()
+    account = hmac_profile(folder, "{ts}.{url}.{body}")
+    key = account.secrets[0].encode()  # type: ignore[index,union-attr]
+    content = stamp + b".http://inner:8080/webhooks/own." + BODY
+    return account, [], own_patient(content, stamp, key=key)
+
+
+def _other_profile(folder: Path) -> tuple[Account, list[Account], Patient]:
+    account = hmac_profile(folder)
+    own = replace(account, secrets=[SECRET])
+    return own, [], patient(BODY)
+
+
+RESPELLED = json.dumps(json.loads(BODY)).encode()
+CASES = [
+    Case("other secret", plain(_of_other()), "other_secret", "a secret of till"),
+    Case("clock", plain(patient(BODY, at=T - 900 * SECOND)), "clock_skew", "15 min old"),
+    Case(
+        "line feed", plain(patient(BODY + b"\n", BODY)), "body_ends_differently", "with a line feed"
+    ),
+    Case(
+        "line feed added", plain(patient(BODY, BODY + b"\r\n")), "body_ends_differently", "without"
+    ),
+    Case(
+        "respelled",
+        plain(patient(b'{"a":1,"b":"x"}', b'{"a": 1, "b": "x"}')),
+        "body_respelled",
+        "without blanks",
+    ),
+    Case("numbers", plain(patient(RESPELLED, BODY)), "body_respelled", "2.00 written as 2.0"),
+    Case("milliseconds", _milliseconds, "timestamp_unit", "counts ms"),
+    Case("secret encoding", _decoded_secret, "secret_encoding", "read as base64"),
+    Case("proxy", _inner_address, "other_address", "http, host inner:8080"),
+    Case("profile", _other_profile, "other_profile", "profile checkout"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_mistake_is_named(case: Case, tmp_path: Path) -> None:
+    """Each known mistake is found, first of all that are found, and no secret is shown."""
+    account, others, refused = case.make(tmp_path)
+    found = diagnose(account, others, refused)
+    assert [each.mistake for each in found][:1] == [case.mistake], found
+    assert case.words in found[0].sentence
+    assert not any(SECRET in each.sentence or OTHER in each.sentence for each in found)
+
+
+def test_a_secret_that_had_ended_is_not_called_right() -> None:
+    """Judging again would refuse it again, so it is not sent there; before its end it passes."""
+    ended = replace(SHOP, secrets=[OTHER, SECRET], ends={SECRET: T})
+    assert [each.mistake for each in diagnose(ended, [], patient(BODY))] == ["secret_ended"]
+    earlier = replace(patient(BODY), now=T - SECOND)
+    assert [each.mistake for each in diagnose(ended, [], earlier)] == ["none"]
+
+
+def test_two_mistakes_at_once_are_both_told() -> None:
+    """A wrong secret and an old request: the sentence says both."""
+    refused = replace(_of_other(), now=T + 900 * SECOND)
+    (found,) = diagnose(SHOP, [TILL], refused)
+    assert found.mistake == "other_secret"
+    assert "15 min old" in found.sentence
+
+
+def test_what_nobody_signed_has_no_diagnosis() -> None:
+    """A forged signature, no signature at all, and bytes that are nothing."""
+    forged = replace(patient(BODY), body=b'{"id": "evt_2"}')
+    assert diagnose(SHOP, [TILL], forged) == []
+    assert diagnose(SHOP, [TILL], replace(forged, headers=[])) == []
+    assert diagnose(SHOP, [TILL], replace(forged, body=b"\xff\x00[" * 50)) == []
+
+
+def test_a_profile_that_verifies_nothing_explains_nothing() -> None:
+    """Under M-Pesa's profile any JSON passes, so a forged body is no mix-up of profiles."""
+    forged = replace(patient(BODY), headers=[(b"content-type", b"application/json")])
+    unsigned = Account(name="shop", profile=load_profile("mpesa_stk"), secrets=[])
+    assert [each.mistake for each in diagnose(unsigned, [], forged)] == ["none"]
+    assert diagnose(SHOP, [TILL], forged) == []
+
+
+def test_an_event_of_the_other_environment_is_not_sent_to_reverify(
+    tmp_path: Path, run: Run
+) -> None:
+    """Its signature passes, and judging it again would refuse it again: the diagnosis says why."""
+
+    async def refuse() -> None:
+        async with driving(tmp_path) as driver:
+            body = json.dumps(event("e1", environment="live")).encode()
+            assert (await driver.send(body, signed(body))).status_code == 403
+
+    asyncio.run(refuse())
+    listed = run("deliveries", "list", "--verdict", "wrong_environment", "--format", "json")
+    ((delivery, problem),) = [(row["delivery"], row["problem"]) for row in listed.document]
+    assert problem == "the event is of live, and this serves sandbox"
+    told = run("deliveries", "diagnose", delivery, "--format", "json").document
+    assert [each["mistake"] for each in told["diagnoses"]] == ["other_environment"]
+
+
+def test_of_a_request_without_a_signature_no_secret_is_blamed(tmp_path: Path, run: Run) -> None:
+    """There is nothing that a secret could have made: the sentence says what to look for."""
+
+    async def refuse() -> None:
+        async with driving(tmp_path) as driver:
+            assert (await driver.send(b"{}", [])).status_code == 401
+
+    asyncio.run(refuse())
+    listed = run("deliveries", "list", "--verdict", "signature_missing", "--format", "json")
+    told = run("deliveries", "diagnose", listed.document[0]["delivery"])
+    assert told.code == 1
+    assert "drops the signature" in told.err
+    assert "not configured here" not in told.err
+
+
+async def _refuse(folder: Path, *, secret: str) -> None:
+    """A service under this secret hears three events signed with KEY, one of them long ago."""
+    async with driving(folder, SOURCES__SHOP__SECRETS=secret) as driver:
+        for number, at in enumerate((T, T, T - 900 * SECOND)):
+            content = json.dumps(event(f"e{number}")).encode()
+            answer = await driver.send(content, signed(content, at=at))
+            assert answer.status_code == 401
+
+
+def _ids(run: Run) -> list[str]:
+    listed = run("deliveries", "list", "--verdict", "signature_mismatch", "--format", "json")
+    return [row["delivery"] for row in listed.document]
+
+
+@pytest.mark.slow
+def test_a_mended_secret_loses_nothing(tmp_path: Path, run: Run) -> None:
+    """Diagnosed under the wrong secret, accepted under the right one as of its arrival, once."""
+    asyncio.run(_refuse(tmp_path, secret=OTHER))
+    ids = _ids(run)
+    assert len(ids) == 3
+    told = [run("deliveries", "diagnose", name, "--format", "json").document for name in ids]
+    mistakes = sorted(each["diagnoses"][0]["mistake"] for each in told)
+    assert mistakes == ["clock_skew", "none", "none"]
+    done = run("deliveries", "reverify", "--format", "json")
+    assert done.code == 0
+    assert done.document["refused"] == {"timestamp_too_old": 1}
+    assert {row["verdict"] for row in done.document["accepted"]} == {"stored"}
+    assert {row["delivery"] for row in done.document["accepted"]} < set(ids)
+    assert "orders are folded by `serve`, or now by `refold`." in done.err
+    assert run("orders", "list", "--format", "json").document == []
+    again = run("deliveries", "reverify", "--source", "shop", "--format", "json")
+    assert again.document["accepted"] == []
+    assert "refold" not in again.err
+    assert run("refold").err == "Folded 1 order.\n"
+    assert [o["order"] for o in run("orders", "list", "--format", "json").document] == ["ORD-1"]
+    assert asyncio.run(_outcome(tmp_path)) == ("succeeded", T)
+    assert run("db", "check").code == 0
+
+
+async def _outcome(folder: Path) -> tuple[str, int]:
+    async with driving(folder) as driver:
+        await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+        ledger = (await driver.api("GET", "/orders/ORD-1")).json()
+        ((received,),) = driver.rows("SELECT DISTINCT received_at FROM deliveries")
+        return ledger["outcome"], received
+
+
+async def test_two_passes_at_once_accept_each_once(tmp_path: Path) -> None:
+    """What the other has taken out of the ring is left to it."""
+    await _refuse(tmp_path, secret=OTHER)
+    async with driving(tmp_path) as driver:
+        sources = compile_sources(load_settings(environ(tmp_path)))
+        passes = [
+            reverify(driver.desk, sources=sources, only=None, environment="sandbox", progress=str)
+            for _ in range(2)
+        ]
+        done = await asyncio.gather(*passes)
+        assert sorted(len(each.accepted) for each in done) == [0, 2]
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
+
+
+def test_of_a_body_that_was_cut_nothing_is_judged(tmp_path: Path, run: Run) -> None:
+    """Neither diagnosed nor judged again: a part has another signature than the whole."""
+
+    async def refuse() -> None:
+        async with driving(tmp_path, SOURCES__SHOP__SECRETS=OTHER, REJECTED_BODY_BYTES="20") as d:
+            assert (await d.send(event("e1"))).status_code == 401
+
+    asyncio.run(refuse())
+    (name,) = _ids(run)
+    told = run("deliveries", "diagnose", name)
+    assert told.code == 2
+    assert "TALLYHOOK_REJECTED_BODY_BYTES" in told.err
+    done = run("deliveries", "reverify", "--format", "json").document
+    assert (done["cut"], done["accepted"], done["refused"]) == (1, [], {})
+
+
+def test_a_request_without_a_body_is_told_apart_by_its_query() -> None:
+    """Its digest is the query's: two that differ are two, and the same one is the same."""
+    source = Source(name="weak", profile=load_profile("pesapal"), secrets=[])
+    query = "OrderNotificationType=IPNCHANGE&OrderTrackingId=t&OrderMerchantReference="
+    digests = []
+    for order in ("A", "B", "A"):
+        incoming = Incoming("weak", [], b"", f"/webhooks/weak?{query}{order}", "", "GET")
+        assert refusal_of(source, incoming, b"", now=T, environment="sandbox") is None
+        kept = Received(
+            delivery_id="d",
+            received_at=T,
+            source="weak",
+            headers=kept_head(incoming, source),
+            body=b"",
+            url=readable_url(source, incoming.url),
+        )
+        (read,) = read_delivery(source, kept, environment="sandbox")
+        digests.append(read.digest)
+    assert digests[0] == digests[2] == hashlib.sha256(f"{query}A".encode()).hexdigest()
+    assert digests[0] != digests[1]
+
+
+def test_nothing_is_accepted_by_a_diagnosis(tmp_path: Path, run: Run) -> None:
+    """A diagnosis changes no table, and says in words what would have passed."""
+    asyncio.run(_refuse(tmp_path, secret=OTHER))
+    before = _ids(run)
+    told = run("deliveries", "diagnose", before[0])
+    assert "deliveries reverify" in told.out or "clock" in told.out
+    assert SECRET not in told.out + told.err
+    assert _ids(run) == before
+    assert run("deliveries", "diagnose", "dlv_none").code == 5
+
+
+async def test_a_token_sent_to_a_wrong_name_is_not_kept(tmp_path: Path) -> None:
+    """The header of a configured source's token is kept as its digest under any name, and is
+    judged by it once the name is right."""
+    profile = tmp_path / "token.toml"
+    profile.write_text(
+        'verifies_only = true\n[signature]\nmac = "token"\nwhere = "header:verif-hash"\n'
+    )
+    token = "t-9vX3qLm2TzRw8YsBn5Jd7Hf4Gc6Ea1kP"
+    more = {"SOURCES__TILL__PROFILE": str(profile), "SOURCES__TILL__SECRETS": token}
+    async with driving(tmp_path, with_worker=False, **more) as driver:
+        headers = [(b"verif-hash", token.encode())]
+        assert (await driver.send(b"{}", headers, source="tilll")).status_code == 404
+        ((kept,),) = driver.rows("SELECT headers FROM rejections")
+        assert token not in kept
+        assert hashlib.sha256(token.encode()).hexdigest() in kept
+        with closing(sqlite3.connect(driver.path)) as database, database:
+            database.execute("UPDATE rejections SET source='till'")
+        sources = compile_sources(load_settings(environ(tmp_path, **more)))
+        done = await reverify(
+            driver.desk,
+            sources=sources,
+            only=None,
+            environment="sandbox",
+            progress=lambda count: None,
+        )
+        assert [verdict for _, verdict in done.accepted] == ["stored"]
+
+
+def test_reverifying_a_source_that_is_not_configured_is_refused(run: Run, tmp_path: Path) -> None:
+    """Its name is told, with the variable to set."""
+    asyncio.run(_refuse(tmp_path, secret=OTHER))
+    ended = run("deliveries", "reverify", "--source", "till")
+    assert ended.code == 3
+    assert "TALLYHOOK_SOURCES__TILL__PROFILE" in ended.err
+    assert environ(tmp_path)

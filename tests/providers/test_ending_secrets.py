@@ -1,0 +1,51 @@
+"""A secret that was changed proves nothing from its end on; the newer one goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.bootstrap_sources import compile_sources
+from app.config.settings import load_settings
+from app.core.errors import ConfigurationError
+from app.providers.source import Source
+from reconcile.instants import DAY, format_instant
+from tests.api.driving import SECRET, environ, signed
+from tests.reconcile.build import T
+
+NEW = "whsec_bmV3ZXIgc2VjcmV0IG9mIHRoZSBzYW1lIHNob3AhIQ=="
+BODY = b"{}"
+
+
+def source(folder: Path, *secrets: str) -> Source:
+    """The shop with these secrets, as configured."""
+    listed = ",".join(secrets)
+    settings = load_settings(environ(folder, SOURCES__SHOP__SECRETS=listed), serving=True)
+    return compile_sources(settings)["shop"]
+
+
+@pytest.mark.parametrize(("days", "genuine"), [(-1, True), (0, False), (1, False)])
+def test_an_ended_secret_proves_nothing(tmp_path: Path, days: int, genuine: bool) -> None:
+    """Valid before its end, from that moment on not."""
+    shop = source(tmp_path, NEW, f"{SECRET} until {format_instant(T)}")
+    now = T + days * DAY
+    assert (shop.verify(signed(BODY, at=now), BODY, now=now) is None) == genuine
+
+
+def test_a_source_whose_secrets_have_all_ended_refuses_with_a_reason(tmp_path: Path) -> None:
+    """It says what to do, and shows no secret."""
+    shop = source(tmp_path, f"{SECRET} until {format_instant(T)}")
+    refusal = shop.verify(signed(BODY, at=T), BODY, now=T)
+    assert refusal is not None
+    assert refusal.sentence.startswith("Every secret of the source has ended")
+    assert shop.verify(signed(BODY, at=T - 1), BODY, now=T - 1) is None
+
+
+def test_an_end_that_is_no_moment_is_told(tmp_path: Path) -> None:
+    """By variable, without the secret."""
+    with pytest.raises(ConfigurationError) as caught:
+        source(tmp_path, f"{SECRET} until tomorrow")
+    assert "TALLYHOOK_SOURCES__SHOP__SECRETS" in str(caught.value)
+    assert "2026-12-01T00:00:00Z" in str(caught.value)
+    assert SECRET not in str(caught.value)

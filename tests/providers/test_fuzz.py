@@ -1,0 +1,95 @@
+"""Nothing that is sent to a shipped profile makes it raise, or take a changed body for genuine."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from app.providers.profile import shipped_profiles
+from tests.providers.fuzzing import REASONS, Target, fuzz, targets
+
+SEED = 20261120
+SHORT = 60
+LONG = 60_000
+"""Requests for each profile."""
+
+
+@cache
+def all_targets() -> tuple[Target, ...]:
+    return tuple(targets())
+
+
+def fuzzed(*, seed: int, runs: int) -> Counter[str]:
+    """Every profile, so often. Prints what was answered."""
+    began, total = time.monotonic(), Counter[str]()
+    for target in all_targets():
+        total += fuzz(target, seed=seed, runs=runs)
+    print(f"seed {seed}: {dict(total.most_common())} in {time.monotonic() - began:.0f} s")
+    return total
+
+
+def test_every_profile_is_fuzzed_from_requests_that_it_accepts() -> None:
+    """Whatever is found of a profile is found behind its first check, too."""
+    assert [target.name for target in all_targets()] == list(shipped_profiles())
+    for target in all_targets():
+        source, asked = target.genuine[0]
+        words = {"now": asked.now, "method": asked.method, "url": asked.url}
+        assert source.verify(asked.headers, asked.body, **words) is None, target.name
+
+
+def test_a_request_made_worse_is_accepted_or_refused() -> None:
+    """Each of the reasons is met, and bodies that can be read and others."""
+    total = fuzzed(seed=SEED, runs=SHORT)
+    assert total["runs"] == SHORT * len(all_targets())
+    assert all(total[word] > 10 for word in ("accepted", "read", "unreadable", *REASONS))
+
+
+class Broken:
+    """A source with one step that is not as it should be."""
+
+    def __init__(self, source: Any, **steps: Any) -> None:
+        self._source, self._steps = source, steps
+
+    def __getattr__(self, name: str) -> Any:
+        return self._steps.get(name, getattr(self._source, name))
+
+
+def fragile(headers: Any, *_: Any, **__: Any) -> None:
+    """As a verifier that believes all headers to be text."""
+    for _, value in headers:
+        value.decode("utf-8")
+
+
+PLANTED = {
+    "raises on bytes that are no text": {"verify": fragile},
+    "takes any body": {"verify": lambda *_, **__: None},
+    "gives no reading": {"read": lambda *_, **__: None},
+    "raises on a body": {"read": lambda body, **_: 1 // (len(body) % 7)},
+    "acknowledges with a text": {"acknowledge": lambda *_, **__: "ok"},
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_mistake_is_found(name: str) -> None:
+    """The same loop over a source that is wrong in one step."""
+    (target,) = (each for each in all_targets() if each.name == "stripe")
+    broken = replace(
+        target,
+        genuine=[(Broken(source, **PLANTED[name]), asked) for source, asked in target.genuine],
+    )
+    assert fuzz(target, seed=SEED, runs=200)["runs"] == 200
+    with pytest.raises(AssertionError, match="stripe, seed"):
+        fuzz(broken, seed=SEED, runs=200)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7_200)
+def test_more_than_a_million_requests_made_worse() -> None:
+    """The long form of the above."""
+    total = fuzzed(seed=SEED + 1, runs=LONG)
+    assert total["runs"] > 1_000_000

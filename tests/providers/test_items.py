@@ -1,0 +1,140 @@
+"""Several events in one body: each verified, kept and known on its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.core.reading_result import Unreadable
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from tests.providers.builders import NOW, profile_file
+
+SECRET = "k" * 24
+ITEM = "notificationItems[*].NotificationRequestItem"
+SIGNED = "{json:id}:{json:order}:{json:type?}:{json:amount?}"
+
+
+def item(number: int, **more: Any) -> dict[str, Any]:
+    return {"id": f"e{number}", "order": f"o{number}", "type": "paid", "amount": 5, **more}
+
+
+def body_of(*items: Any) -> bytes:
+    wrapped = [{"NotificationRequestItem": each} for each in items]
+    return json.dumps({"live": "false", "notificationItems": wrapped}).encode()
+
+
+def each_signed(folder: Path) -> Source:
+    """Every item carries its own signature, as Adyen's do."""
+    path = profile_file(
+        folder,
+        signature={"where": "json:more.sig", "signed": SIGNED, "per_item": True},
+        event={"items": ITEM},
+        environment={"where": "root:live", "sandbox": "false", "live": "true"},
+    )
+    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
+
+
+def signed(source: Source, *items: Any) -> bytes:
+    return source.signed(body_of(*items), event_id="x", now=NOW).body
+
+
+def test_every_item_is_verified_and_read(tmp_path: Path) -> None:
+    """Two signed items are two events, in the order of the body."""
+    source = each_signed(tmp_path)
+    body = signed(source, item(1), item(2))
+    assert source.verify([], body, now=NOW) is None
+    reading = source.read(body, digest="d" * 64)
+    assert [event.event_id for event in reading.events] == ["e1", "e2"]
+    assert (reading.environment, reading.unread) == ("sandbox", ())
+
+
+@pytest.mark.parametrize("forged", [0, 1, 2])
+@pytest.mark.parametrize("key", ["id", "order", "type"])
+def test_one_forged_item_refuses_all(forged: int, key: str, tmp_path: Path) -> None:
+    """Whichever item was changed, the first or the last, the request is not the provider's."""
+    source = each_signed(tmp_path)
+    document = json.loads(signed(source, item(1), item(2), item(3)))
+    document["notificationItems"][forged]["NotificationRequestItem"][key] = "other"
+    refusal = source.verify([], json.dumps(document).encode(), now=NOW)
+    assert refusal is not None
+    assert refusal.reason == "signature_mismatch"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{}", body_of(), body_of(item(1)), body_of(None), body_of(item(1), None),
+     b'{"notificationItems": {}}', b'{"notificationItems": [1, "x", null, {}]}'],
+)  # fmt: skip
+def test_a_body_without_signed_items_is_refused(body: bytes, tmp_path: Path) -> None:
+    """No items, or items without a signature, are never genuine, and nothing is raised."""
+    refusal = each_signed(tmp_path).verify([], body, now=NOW)
+    assert refusal is not None
+    assert refusal.reason == "signature_missing"
+
+
+def batched(folder: Path, items: str = "events[*]") -> Source:
+    """One signature over the whole body."""
+    path = profile_file(folder, event={"items": items})
+    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
+
+
+def test_an_event_is_the_same_in_another_batch(tmp_path: Path) -> None:
+    """An event is known by the digest of its own bytes, which another batch does not change."""
+    source = batched(tmp_path)
+    body = b'{"n": 1, "events": [{"id":"e1", "type":"x"},{"id":"e2","type":"x"}]}'
+    first = source.read(body, digest="a")
+    again = source.read(b'{"n": 2, "events":[ {"id":"e2","type":"x"} ]}', digest="b")
+    assert first.events[1] == again.events[0]
+    assert again.raws == (b'{"id":"e2","type":"x"}',)
+    assert again.events[0].digest == hashlib.sha256(again.raws[0]).hexdigest()
+
+
+def test_an_event_that_cannot_be_read_takes_no_other_with_it(tmp_path: Path) -> None:
+    """Of three events the readable two are kept, and of the third it is said why."""
+    events = [item(1), {"id": 7, "type": "paid"}, item(3)]
+    reading = batched(tmp_path).read(json.dumps({"events": events}).encode(), digest="d")
+    assert [event.event_id for event in reading.events] == ["e1", "e3"]
+    ((raw, problem),) = reading.unread
+    assert json.loads(raw) == events[1]
+    assert problem == "event 2 of 3: id is not a text"
+
+
+def test_the_one_object_that_is_the_event(tmp_path: Path) -> None:
+    """Where only a part of the body stays equal on retries, that part is the event."""
+    source = batched(tmp_path, "event")
+    body = b'{"attempt_number": %d, "event": {"id": "e1", "type": "paid"}}'
+    assert source.read(body % 1, digest="a").events == source.read(body % 2, digest="b").events
+
+
+def test_a_body_that_is_a_list(tmp_path: Path) -> None:
+    """The events may be the body itself."""
+    source = batched(tmp_path, "[*]")
+    assert len(source.read(json.dumps([item(1), item(2)]).encode(), digest="d").events) == 2
+
+
+@pytest.mark.parametrize("events", [b"[]", b"1", b"{}", b"null", b"[1]", b"[{}, null]", b"["])
+def test_a_body_without_events_is_unreadable(events: bytes, tmp_path: Path) -> None:
+    """Where the profile says there are events, none is no reading."""
+    with pytest.raises(Unreadable):
+        batched(tmp_path).read(b'{"events": %b}' % events, digest="d")
+
+
+@pytest.mark.parametrize(
+    ("signature", "told"),
+    [
+        ({"per_item": True, "where": "header:x"}, "signature.where: must be json:PATH"),
+        ({"signed": "{json:order}"}, "signature.signed: does not cover event.kind"),
+    ],
+)
+def test_items_that_nothing_signs_are_told(
+    signature: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    """A member of the whole body does not sign the items in it."""
+    with pytest.raises(ConfigurationError, match=told):
+        load_profile(profile_file(tmp_path, signature=signature, event={"items": "events[*]"}))

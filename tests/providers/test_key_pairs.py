@@ -1,0 +1,169 @@
+"""A key of a pair is never taken for a shared secret: whoever knows its public half could sign."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import traceback
+from collections.abc import Sequence
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from app.core.errors import ConfigurationError
+from app.providers.named.contract import Secrets
+from app.providers.profile import load_profile, shipped_profiles
+from app.providers.schemes import SCHEMES, UNSIGNED
+from app.providers.source import Source
+from reconcile.instants import SECOND
+from tests.providers.builders import NOW, SECRET
+from tests.providers.named.builders import (
+    certificate,
+    ec_key,
+    ed25519_key,
+    pem,
+    public_pem,
+    rsa_key,
+)
+from tests.providers.samples import body_of, source_of, url_of
+
+RAW = ed25519_key().public_key().public_bytes_raw()
+SEED = ed25519_key().private_bytes_raw()
+PUBLIC = "whpk_" + base64.b64encode(RAW).decode()
+PRIVATE = "whsk_" + base64.b64encode(SEED).decode()
+DER = rsa_key().public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+KEYS = {
+    "public": PUBLIC,
+    "private": PRIVATE,
+    "with blanks around it": f" {PUBLIC}\n",
+    "PEM, public": public_pem(rsa_key()),
+    "PEM, private": pem(ec_key()),
+    "PEM in one line": public_pem(ed25519_key()).replace("\n", "\\n"),
+    "PEM behind a heading": "Key Attributes: <No Attributes>\n" + public_pem(rsa_key()),
+    "a certificate": certificate(),
+    "JWK": json.dumps(jwt.algorithms.RSAAlgorithm.to_jwk(rsa_key().public_key(), as_dict=True)),
+    "DER": base64.b64encode(DER).decode(),
+}
+
+MACS = {name: load_profile(name).signature.mac for name in shipped_profiles()}
+SHARED = sorted(n for n, mac in MACS.items() if mac in SCHEMES and not SCHEMES[mac].asymmetric)
+ASYMMETRIC = sorted(n for n, mac in MACS.items() if mac in SCHEMES and SCHEMES[mac].asymmetric)
+BOTH = ["standard_webhooks", "svix"]
+"""Profiles with a shared secret's scheme, and beside it one of ed25519 keys."""
+
+BY_CODE = {
+    "named:braintree": (Secrets(named={"public": ""}),),
+    "named:covered_headers": (Secrets(listed=[""]),),
+    "named:oppwa": (Secrets(listed=[""]),),
+    "named:twilio": (Secrets(listed=[""]), Secrets(named={"1": ""})),
+}
+"""Schemes in code that take a shared secret, and how they take it."""
+
+KEYS_BY_CODE = {"named:paypal", "named:plaid", "named:rfc9421"}
+"""Schemes in code that take public keys, told apart from anything else."""
+
+NO_SECRET = "one half of a key pair"
+
+
+def refusal(name: str, given: Sequence[str] | Secrets, *, strict: bool = True) -> str:
+    """The one sentence with which a source of this profile does not start."""
+    with pytest.raises(ConfigurationError) as caught:
+        Source(name="acme", profile=load_profile(name), secrets=given, strict=strict)
+    shown = "".join(traceback.format_exception(caught.value))
+    texts = [*given.listed, *given.named.values()] if isinstance(given, Secrets) else given
+    assert not any(line in shown for text in texts for line in text.split("\n") if len(line) > 9)
+    (problem,) = caught.value.problems
+    return problem
+
+
+def with_secret(shape: Secrets, secret: str) -> Secrets:
+    """The secret in the place of each text of the shape."""
+    return Secrets(listed=[secret for _ in shape.listed], named=dict.fromkeys(shape.named, secret))
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_no_profile_takes_a_key_for_its_shared_secret(name: str) -> None:
+    """Each shipped profile of a keyed hash, a hash or a token refuses each way to write a key;
+    only where it has a second scheme, of keys, does it take those that are marked for that."""
+    for kind, secret in KEYS.items():
+        if name in BOTH and kind in ("public", "private"):
+            continue
+        for strict in (True, False):
+            told = refusal(name, [secret], strict=strict)
+            assert told.startswith("source acme: secret 1 of 1 "), kind
+            assert NO_SECRET in told, kind
+
+
+@pytest.mark.parametrize("name", sorted(n for n, mac in MACS.items() if mac in BY_CODE))
+def test_nor_does_a_scheme_in_code(name: str) -> None:
+    """Those that take a shared secret refuse a key, too; `oppwa` takes hex digits alone."""
+    for kind, secret in KEYS.items():
+        for shape in BY_CODE[MACS[name]]:
+            told = refusal(name, with_secret(shape, secret))
+            assert NO_SECRET in told or "hex digits" in told, kind
+
+
+def test_nor_where_the_secret_has_a_mark_of_its_own() -> None:
+    """Behind the word that marks a shared secret of RFC 9421 a key is none either."""
+    for kind, secret in KEYS.items():
+        assert NO_SECRET in refusal("rfc9421", Secrets(named={"1": "hmac:" + secret})), kind
+
+
+def test_every_profile_is_looked_at() -> None:
+    """A new scheme must be named above, with what it takes."""
+    left = {*MACS.values()} - {*SCHEMES, UNSIGNED, *BY_CODE, *KEYS_BY_CODE}
+    assert not left
+    assert len(SHARED) > 40
+    assert {n for n in MACS if load_profile(n).signature.also is not None} == {*BOTH}
+
+
+@pytest.mark.parametrize("name", ASYMMETRIC)
+def test_where_a_key_is_what_is_wanted_it_is_taken(name: str) -> None:
+    """Each profile of an asymmetric scheme signs with its private key, and accepts that."""
+    profile = load_profile(name)
+    source = source_of(profile)
+    made = source.signed(body_of(profile), event_id="evt_1", now=NOW, url=url_of(profile))
+    headers = [(key.encode(), value.encode()) for key, value in made.headers]
+    assert source.verify(headers, made.body, now=NOW, url=made.url) is None
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_beside_a_shared_secret_a_key_is_taken_as_a_key_alone(name: str) -> None:
+    """Its own signature passes; a keyed hash made with any form of the public key does not."""
+    profile = load_profile(name)
+    key = Source(name="acme", profile=profile, secrets=[PRIVATE])
+    for secrets in ([PUBLIC], [SECRET, PUBLIC], [PUBLIC, SECRET]):
+        source = Source(name="acme", profile=profile, secrets=secrets)
+        genuine = [(n.encode(), v.encode()) for n, v in key.sign(b"{}", event_id="e", now=NOW)]
+        assert source.verify(genuine, b"{}", now=NOW) is None
+        for known in (PUBLIC.encode(), PUBLIC[5:].encode(), RAW, b""):
+            forged = with_hash(genuine, known)
+            assert forged != genuine
+            assert source.verify(forged, b"{}", now=NOW) is not None
+
+
+def with_hash(headers: list[tuple[bytes, bytes]], key: bytes) -> list[tuple[bytes, bytes]]:
+    """The same request, signed by a keyed hash instead."""
+    content = b"e.%d.{}" % (NOW // SECOND)
+    mac = base64.b64encode(hmac.digest(key, content, hashlib.sha256))
+    return [
+        (name, b"v1," + mac if name.endswith(b"-signature") else value) for name, value in headers
+    ]
+
+
+def test_no_shared_secret_is_taken_for_a_key() -> None:
+    """Texts that look much like one are secrets as before: 32 or 64 bytes in base64 can be any."""
+    for secret in (
+        base64.b64encode(RAW).decode(),
+        base64.b64encode(RAW + SEED).decode(),
+        RAW.hex(),
+        "whpk-" + "k" * 32,
+        "{" + "k" * 32 + "}",
+        "-----" + "k" * 32,
+        "clé " * 8 + ".",
+    ):
+        Source(name="acme", profile=load_profile("stripe"), secrets=[secret])

@@ -1,0 +1,256 @@
+"""What the documented example payloads of each provider say, and what whole sequences fold to.
+
+tests/app/providers/payloads/<profile>.jsonl, one JSON object a line, each with a `name`:
+
+A payload    `body` (an object or a text), `headers`, `url`, `method` where they matter, `events`,
+             `environment` where stated, `source`: the page or test that shows this shape.
+             An event has kind and claim, and event_id, standing (`said`), order, session, payment,
+             movement, capture, money, order_money and refunded_total (`1500.00/KES`), occurred_at
+             and reason. What is not written must be absent, but for the event_id, which is then not
+             looked at.
+             `answer`: what the provider says when it is asked back; `answered`: that as an event;
+             `question`, where stated: method and address by which it is asked.
+A sequence   `fold`: names of payloads as they arrive (`NAME+answer`: it was asked back as well),
+             `order`, `outcome`, and `captured`, `refunded`, `reversed`, `lost`, where money moved,
+             `withheld` where a paid order must not be fulfilled all the same. `price`: the shop
+             has placed the order; `session`: it has opened that session.
+
+Before it is read a payload is signed with the secret of the profile's known answers, and verified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.core.reading_result import Reading
+from app.providers.fetched import keep_answer
+from app.providers.named.contract import Signed
+from app.providers.profile import load_profile, shipped_profiles
+from app.providers.questions import Questions, credentials_of
+from app.providers.source import Source
+from reconcile.instants import SECOND, parse_instant
+from reconcile.ledger.events import Delivery, Event
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.policy import Policy
+from reconcile.ledger.records import Record
+from reconcile.money import Money, from_major, major_text
+
+PAYLOADS = Path(__file__).parent / "payloads"
+VECTORS = Path(__file__).parents[2] / "vectors"
+ARRIVAL = parse_instant("2026-11-20T10:00:00Z")
+PLACEHOLDER = "evt_example"
+MOVES = ("captured", "refunded", "reversed", "lost")
+
+LINES: dict[str, list[dict[str, Any]]] = {
+    path.stem: [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for path in sorted(PAYLOADS.glob("*.jsonl"))
+}
+
+
+def cases(key: str) -> Any:
+    """A test for each line that has this key."""
+    found = [(name, line) for name, lines in LINES.items() for line in lines if key in line]
+    ids = [f"{name}-{line['name']}" for name, line in found]
+    return pytest.mark.parametrize(("profile", "line"), found, ids=ids)
+
+
+def source_of(profile: str) -> Source:
+    vectors = (VECTORS / f"{profile}.jsonl").read_text(encoding="utf-8").splitlines()
+    valid = next(vector for vector in map(json.loads, vectors) if vector["valid"])
+    secret = valid.get("secret", [])  # what is unsigned has none
+    listed = [secret] if type(secret) is str else secret
+    return Source(name=profile, profile=load_profile(profile), secrets=listed, strict=False)
+
+
+def sent(source: Source, line: dict[str, Any]) -> Signed:
+    """As the provider sends it; as it stands where only the provider has the private key."""
+    body = line["body"] if type(line["body"]) is str else json.dumps(line["body"])
+    url, method = line.get("url", ""), line.get("method", "POST")
+    event_id = line["events"][0].get("event_id", PLACEHOLDER)
+    try:
+        request = source.signed(
+            body.encode(), event_id=event_id, now=ARRIVAL, method=method, url=url
+        )
+    except ConfigurationError:
+        return Signed(list(line.get("headers", {}).items()), body.encode(), url)
+    made = {name for name, _ in request.headers}
+    kept = [pair for pair in line.get("headers", {}).items() if pair[0].lower() not in made]
+    request = request._replace(headers=[*request.headers, *kept])
+    raw = raw_headers(request)
+    refusal = source.verify(raw, request.body, now=ARRIVAL, method=method, url=request.url)
+    assert refusal is None, refusal
+    return request
+
+
+def raw_headers(request: Signed) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in request.headers]
+
+
+def read(source: Source, line: dict[str, Any]) -> Reading:
+    request = sent(source, line)
+    return source.read(
+        request.body,
+        digest=hashlib.sha256(request.body).hexdigest(),
+        headers=raw_headers(request),
+        method=line.get("method", "POST"),
+        url=request.url,
+    )
+
+
+def answer_to(source: Source, line: dict[str, Any], asked: Event) -> Event:
+    answer = line["answer"]
+    text = answer if type(answer) is str else json.dumps(answer)
+    kept = keep_answer(asked, question="GET", status=200, answer=text.encode())
+    return source.read_answer(kept, digest=hashlib.sha256(kept).hexdigest())
+
+
+def question_about(profile: str, asked: Event) -> str:
+    """Method and address by which the provider is asked about this event; it can be asked."""
+    rule = load_profile(profile).fetch_back
+    assert rule is not None
+    credentials = dict.fromkeys(credentials_of(rule), "id:secret")
+    questions = Questions(profile, rule, environment="live", credentials=credentials)
+    question = questions.about(asked, access_token="token")
+    assert question is not None
+    return question.told
+
+
+def told(event: Event, *, with_id: bool) -> dict[str, Any]:
+    """An event as a line writes it, without what is absent."""
+    fields = {
+        "kind": event.kind,
+        "claim": event.claim,
+        "order": event.order,
+        "session": event.session,
+        "payment": event.payment,
+        "movement": event.movement,
+        "capture": event.capture,
+        "money": written(event.money),
+        "order_money": written(event.order_money),
+        "refunded_total": written(event.refunded_total),
+        "occurred_at": event.occurred_at,
+        "reason": event.reason,
+        "standing": None if event.standing == "said" else event.standing,
+        "event_id": event.event_id if with_id else None,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def expected(line: dict[str, Any]) -> dict[str, Any]:
+    at = line.get("occurred_at")
+    return line if at is None else {**line, "occurred_at": parse_instant(at)}
+
+
+def written(amount: Money | None) -> str | None:
+    return None if amount is None else f"{major_text(amount)}/{amount.currency}"
+
+
+def priced(text: str) -> Money:
+    amount, _, currency = text.partition("/")
+    return from_major(amount, currency)
+
+
+@cases("events")
+def test_a_payload_says_what_its_provider_documents(profile: str, line: dict[str, Any]) -> None:
+    """Signed, verified and read, each example gives exactly the events that are written beside."""
+    reading = read(source_of(profile), line)
+    events = line["events"]
+    assert [
+        told(event, with_id="event_id" in wanted)
+        for event, wanted in zip(reading.events, events, strict=True)
+    ] == [expected(event) for event in events]
+    assert reading.environment == line.get("environment")
+    assert not reading.unread
+    assert line["source"]
+
+
+@cases("answer")
+def test_an_answer_says_what_its_provider_documents(profile: str, line: dict[str, Any]) -> None:
+    """What a provider says when asked back gives exactly the event that is written beside."""
+    source = source_of(profile)
+    (asked,) = read(source, line).events
+    assert question_about(profile, asked) == line.get("question", question_about(profile, asked))
+    answered = answer_to(source, line, asked)
+    assert told(answered, with_id=False) == {"standing": "fetched", **expected(line["answered"])}
+
+
+@cases("fold")
+def test_a_sequence_folds_to_the_right_outcome(profile: str, line: dict[str, Any]) -> None:
+    """In the order in which it arrives, and in the reverse, with every delivery made twice."""
+    for names in (line["fold"], line["fold"][::-1], line["fold"] * 2):
+        ledger = folded(profile, line, names)
+        assert ledger.outcome == line["outcome"], ledger.reasons
+        assert balances(ledger) == {key: line[key] for key in MOVES if key in line}
+        withheld = [each.code for each in ledger.withheld]
+        assert withheld == line.get("withheld", withheld)
+
+
+def balances(ledger: Ledger) -> dict[str, str]:
+    """What came in, and what went back in each way."""
+    moved = {}
+    for each in ledger.balances:
+        for way in MOVES:
+            if minor := getattr(each, way):
+                moved[way] = f"{major_text(Money(minor=minor, currency=each.currency))}"
+                moved[way] += f"/{each.currency}"
+    return moved
+
+
+def folded(profile: str, line: dict[str, Any], names: list[str]) -> Ledger:
+    events = [event for name in names for event in arriving(profile, name)]
+    last = max([event.occurred_at for event in events if event.occurred_at] or [ARRIVAL])
+    deliveries = frozenset(
+        Delivery(delivery_id=f"d{number}", received_at=last + number * SECOND, event=event)
+        for number, event in enumerate(events)
+    )
+    history = History(order=line["order"], deliveries=deliveries, records=records(line, at=last))
+    return fold(history, policy=Policy(), as_of=last + len(events) * SECOND)
+
+
+def arriving(profile: str, name: str) -> list[Event]:
+    """The events of one payload, and of what the provider answered where the name asks for it."""
+    name, _, asked = name.partition("+")
+    (line,) = (line for line in LINES[profile] if line["name"] == name)
+    source = source_of(profile)
+    events = list(read(source, line).events)
+    return [*events, answer_to(source, line, events[0])] if asked else events
+
+
+def records(line: dict[str, Any], *, at: int) -> frozenset[Record]:
+    common: dict[str, Any] = {"order": line["order"], "at": at, "recorded_at": at}
+    found = []
+    if "price" in line:
+        price = priced(line["price"])
+        found.append(Record(record_id="placed", kind="order_placed", money=price, **common))
+    if "session" in line:
+        found.append(
+            Record(
+                record_id="opened",
+                kind="session_opened",
+                session=line["session"],
+                key="key",
+                **common,
+            )
+        )
+    return frozenset(found)
+
+
+def test_every_profile_that_moves_money_has_payloads() -> None:
+    """None is left without examples, and no file of examples is left without its profile."""
+    moving = {name for name in shipped_profiles() if not load_profile(name).verifies_only}
+    assert moving - {"checkout"} <= set(LINES) <= set(shipped_profiles())
+
+
+@pytest.mark.parametrize("profile", LINES)
+def test_names_of_examples_are_their_own(profile: str) -> None:
+    """No two lines of a file have one name."""
+    names = [line["name"] for line in LINES[profile]]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,103 @@
+"""Phone numbers are read where the profile says, made E.164, and shown masked only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import ConfigurationError, UnreachableError
+from app.core.phone_key import make_phone_key
+from app.providers.phones import phone_digits
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from tests.api.driving import driving, event
+from tests.cli.test_commands import Run, run
+from tests.providers.builders import profile_file
+
+__all__ = ["run"]
+
+PAYLOADS = Path(__file__).parent / "payloads"
+
+
+@pytest.mark.parametrize(
+    ("written", "country", "digits"),
+    [
+        (254712345678, None, "254712345678"),
+        ("254700000000", None, "254700000000"),
+        ("+91 99999-99999", None, "919999999999"),
+        ("00254 (712) 345.678", None, "254712345678"),
+        ("0912345678", "251", "251912345678"),
+        ("0912345678", None, None),
+        ("2547 ***** 149", None, None),
+        ("+1234567", None, None),
+        ("1234567890123456", None, None),
+        ("\uff11\uff12345678", None, None),
+        ("", "254", None),
+        (None, "254", None),
+        (2.5, None, None),
+        (True, None, None),
+        ({"number": "1"}, None, None),
+    ],
+)
+def test_the_forms_that_providers_use(
+    written: Any, country: str | None, digits: str | None
+) -> None:
+    """Texts and numbers, international and national; what is masked or too short is none."""
+    assert phone_digits(written, country) == digits
+
+
+def test_country_code_and_number_may_stand_apart(tmp_path: Path) -> None:
+    """A composite joins them; several customers are each named once."""
+    customer = {"phone": "{json:phone.country_code}{json:phone.number}"}
+    source = Source(
+        name="s",
+        profile=load_profile(profile_file(tmp_path, customer=customer)),
+        secrets=["k" * 24],
+    )
+    body = json.dumps({"phone": {"country_code": "234", "number": "8012345678"}}).encode()
+    assert source.phones(body, headers=[]) == ["2348012345678"]
+
+
+def test_a_shipped_profile_reads_its_documented_example() -> None:
+    """M-Pesa's callback names the customer as a JSON number in a list of names and values."""
+    lines = (PAYLOADS / "mpesa_stk.jsonl").read_text().splitlines()
+    body = json.dumps(json.loads(lines[0])["body"]).encode()
+    source = Source(name="s", profile=load_profile("mpesa_stk"), secrets=[])
+    assert source.phones(body, headers=[]) == ["254708374149"]
+
+
+def test_a_country_is_a_calling_code(tmp_path: Path) -> None:
+    """What is none is told when the file is loaded."""
+    with pytest.raises(ConfigurationError, match="calling code"):
+        load_profile(profile_file(tmp_path, customer={"phone": "json:p", "country": "KE"}))
+
+
+def test_show_masks_the_phone_of_a_delivery(tmp_path: Path, run: Run) -> None:
+    """The number itself is in no output; of a refused delivery none is read."""
+
+    async def fill() -> list[str]:
+        async with driving(tmp_path, with_worker=False) as driver:
+            body = event("e1", customer={"phone": "254711223344"})
+            kept = (await driver.send(body)).json()["delivery"]
+            await driver.send(body, [])
+            ((refused,),) = driver.rows("SELECT id FROM rejections")
+            return [kept, refused]
+
+    kept, refused = asyncio.run(fill())
+    shown = run("deliveries", "show", kept, "--format", "json")
+    assert shown.document["phone"] == "+254 ••• ••• •44"
+    assert "254711223344" not in shown.out + run("deliveries", "show", kept).out
+    assert run("deliveries", "show", refused, "--format", "json").document["phone"] is None
+
+
+def test_a_key_that_cannot_be_made_names_the_folder(tmp_path: Path) -> None:
+    """Nobody has heard of the key before: what is wrong is most often the database's own folder."""
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UnreachableError) as caught:
+        make_phone_key(tmp_path / "taken" / "t.phone.key")
+    assert f"cannot be made in {tmp_path / 'taken'}: " in str(caught.value)
+    assert "let this user write there" in str(caught.value)

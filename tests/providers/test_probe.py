@@ -1,0 +1,131 @@
+"""Looking at a service: real sockets on the loopback address, with and without TLS."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from app.core.http import outgoing_client
+from app.providers.probe import Sight, look
+from reconcile.instants import DAY, SECOND
+from tests.reconcile.build import T
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response_only(404)
+        self.send_header("Date", "Fri, 20 Nov 2026 10:00:00 GMT")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        """Nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, address: object) -> None:
+        """A handshake that the caller broke off."""
+
+
+@contextmanager
+def served(context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """A server on a free port."""
+    server = _Server(("127.0.0.1", 0), _Answer)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 that nobody but itself vouches for, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
+    began = datetime.datetime.fromtimestamp((T - 400 * DAY) // SECOND, datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(began)
+        .not_valid_after(began + datetime.timedelta(days=4000))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path / "tests.pem"
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + made.public_bytes(serialization.Encoding.PEM)
+    )
+    return path
+
+
+async def seen(url: str) -> Sight:
+    """What is seen of it."""
+    async with outgoing_client(timeout_s=10) as client:
+        return await look(client, url)
+
+
+async def test_a_plain_service() -> None:
+    """Its status and its time; there is no TLS to speak of."""
+    with served() as port:
+        sight = await seen(f"http://127.0.0.1:{port}/")
+    assert (sight.status, sight.date, sight.tls) == (404, 1_795_168_800 * SECOND, None)
+
+
+async def test_nobody_there() -> None:
+    """A closed port is a problem with a code, not an error."""
+    with served() as port:
+        pass
+    assert await seen(f"https://127.0.0.1:{port}/") == Sight(
+        url=f"https://127.0.0.1:{port}/", problem="connection_failed"
+    )
+
+
+async def test_a_certificate_that_nobody_vouches_for(certificate: Path) -> None:
+    """The reason is told in words."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with served(context) as port:
+        sight = await seen(f"https://127.0.0.1:{port}/")
+    assert "self" in (sight.tls_problem or "")
+    assert sight.status is None
+
+
+async def test_a_certificate_that_is_trusted(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version of TLS, and when the certificate ends."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    monkeypatch.setattr(ssl, "create_default_context", lambda: trusting)
+    with served(context) as port:
+        sight = await seen(f"https://127.0.0.1:{port}/")
+    assert (sight.tls, sight.tls_problem) == ("TLSv1.3", None)
+    assert sight.certificate_ends == (T - 400 * DAY) // SECOND * SECOND + 4000 * DAY

@@ -1,0 +1,58 @@
+"""Known answers for each shipped profile: tests/vectors/<profile>.jsonl, one request a line.
+
+A line has the shape that `signature check` takes, and with it `valid`, the `reason` of what is
+not, and the `source` of its numbers. None of them was computed by this project.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.providers.check_signatures import check_lines
+from app.providers.profile import load_profile, shipped_profiles
+from tests.providers.named.test_known_answers import PROFILES
+
+FOLDER = Path(__file__).parents[2] / "vectors"
+VECTORS: dict[str, list[dict[str, Any]]] = {
+    path.stem: [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for path in sorted(FOLDER.glob("*.jsonl"))
+}
+SHIPPED = shipped_profiles()
+CASES = [(name, vector) for name in SHIPPED for vector in VECTORS.get(name, [])]
+ANSWER = ("valid", "reason", "source")
+LEAST = 5
+
+
+@pytest.mark.parametrize(
+    ("profile", "vector"), CASES, ids=[f"{profile}-{vector['name']}" for profile, vector in CASES]
+)
+def test_the_verdict_is_the_published_one(profile: str, vector: dict[str, Any]) -> None:
+    """Each request is valid, or refused for the reason that its line gives."""
+    request = {key: value for key, value in vector.items() if key not in ANSWER}
+    (line,) = check_lines([json.dumps(request).encode()], profile=profile, now=0)
+    verdict = json.loads(line)
+    told = (verdict["valid"], verdict.get("reason"))
+    assert told == (vector["valid"], vector.get("reason")), verdict.get("sentence")
+
+
+@pytest.mark.parametrize("profile", SHIPPED)
+def test_every_shipped_profile_has_known_answers(profile: str) -> None:
+    """At least five, of both kinds, each with a name of its own and the source of its numbers.
+
+    Nothing that is unsigned can be refused: what it says counts once its provider was asked.
+    """
+    vectors = VECTORS.get(profile, [])
+    assert len(vectors) >= LEAST
+    assert len({vector["name"] for vector in vectors}) == len(vectors)
+    assert all(vector["source"] and vector.get("profile", profile) == profile for vector in vectors)
+    unsigned = load_profile(profile).signature.mac == "none"
+    assert {vector["valid"] for vector in vectors} == ({True} if unsigned else {True, False})
+
+
+def test_every_file_of_known_answers_is_of_something() -> None:
+    """No file is left over from a profile or a scheme that has gone."""
+    assert set(VECTORS) <= {*SHIPPED, *PROFILES}

@@ -1,0 +1,223 @@
+"""Profile files: what is shipped, and every mistake of a file told at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.providers.profile import SHIPPED, load_profile, shipped_profiles
+from app.providers.source import Source
+from tests.providers.builders import CHECKOUT, MINIMAL, profile_file, source
+
+
+def problems(name_or_path: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        load_profile(name_or_path)
+    return list(caught.value.problems)
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_every_shipped_profile_loads(name: str) -> None:
+    """Every shipped file is a profile of its name."""
+    assert load_profile(name).name == name
+
+
+def test_checkout_is_shipped_and_is_standard_webhooks() -> None:
+    """The default profile is Standard Webhooks, 300 seconds both ways, and answers 200."""
+    assert "checkout" in shipped_profiles()
+    assert CHECKOUT.signature.signed == "{header:webhook-id}.{ts}.{body}"
+    assert CHECKOUT.timestamp is not None
+    assert (CHECKOUT.timestamp.past_s, CHECKOUT.timestamp.future_s) == (300, 300)
+    assert source().acknowledgement_status == 200
+
+
+def test_a_profile_is_frozen_and_hashable() -> None:
+    """A profile cannot be changed once loaded, and equal files give equal profiles."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        CHECKOUT.name = "other"  # type: ignore[misc]
+    assert hash(load_profile("checkout")) == hash(CHECKOUT)
+
+
+def test_a_copy_with_other_names_reads_other_names(tmp_path: Path) -> None:
+    """Every JSON name is a line of the file: a merchant's copy reads a merchant's names."""
+    text = (SHIPPED / "checkout.toml").read_text(encoding="utf-8")
+    for old, new in [
+        ("json:id", "json:uid"),
+        ("json:type", "json:what"),
+        ("json:occurred_at", "json:when"),
+        ("json:environment", "json:mode"),
+        ("json:data.", "json:payload."),
+        ('sandbox = "sandbox"', 'sandbox = "test"'),
+        ('"payment.succeeded" =', '"PAID" ='),
+        ("status = 200", "status = 204"),
+    ]:
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "shop.toml"
+    path.write_text(text, encoding="utf-8")
+    shop = Source(name="shop", profile=load_profile(str(path)), secrets=["A" * 32])
+    payment = {"reference": "p1", "amount": 5, "currency": "KES"}
+    body = {"uid": "e1", "what": "PAID", "when": "2026-11-20T10:00:00Z", "mode": "test"}
+    raw = json.dumps({**body, "payload": {"payment": payment}}).encode()
+    reading = shop.read(raw, digest="d" * 64)
+    (event,) = reading.events
+    assert (event.event_id, event.claim, event.payment) == ("e1", "succeeded", "p1")
+    assert event.money is not None
+    assert event.occurred_at is not None
+    assert (reading.environment, shop.acknowledgement_status) == ("sandbox", 204)
+
+
+def test_the_smallest_profile_loads(tmp_path: Path) -> None:
+    """Only signature, secret, id, kind, one reference, the unit and the claims are needed."""
+    profile = load_profile(profile_file(tmp_path))
+    assert profile.timestamp is None
+    assert profile.name == "mine"
+    assert profile.acknowledgement.status == 200
+    assert profile.acknowledgement.redelivery_days == 30
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    """One load names every mistake of the file, each with the file and the key."""
+    path = profile_file(
+        tmp_path,
+        signature={"mac": "md5", "format": "list", "signed": "{ts}.{nothing}", "extra": 1},
+        secret={"encoding": "rot13"},
+        timestamp={"where": "cookie:x", "past_s": -1, "unit": "h"},
+        acknowledgement={"status": 500},
+        event={"id": [], "kind": 7, "order": "json:a..b"},
+        amounts={"payment": "json:amount"},
+        environment={"sandbox": "same", "live": "same"},
+        claims={"paid": "payed"},
+        phones={"x": 1},
+    )
+    told = problems(path)
+    assert {problem.split(": ")[1] for problem in told} == {
+        "signature.mac",
+        "signature.label",
+        "signature.signed",
+        "signature.extra",
+        "secret.encoding",
+        "timestamp.where",
+        "timestamp.past_s",
+        "timestamp.unit",
+        "acknowledgement.status",
+        "event.id",
+        "event.kind",
+        "event.order",
+        "amounts.payment_currency",
+        "environment.live",
+        'claims."paid"',
+        "phones",
+    }
+    assert all(problem.startswith(f"{path}:") for problem in told)
+
+
+def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
+    """An empty file is told every key that has no default."""
+    path = tmp_path / "empty.toml"
+    path.write_text("")
+    told = "\n".join(problems(str(path)))
+    for key in ("signature.mac", "event.id", "event.kind", "event.order"):
+        assert f"{key}: is missing" in told
+    assert "claims: must be a section" in told
+
+
+@pytest.mark.parametrize(
+    ("section", "keys", "told"),
+    [
+        (
+            "signature",
+            {"signed": "v0:x"},
+            "signature.signed: does not cover event.kind, event.order",
+        ),
+        ("signature", {"signed": "{ts}{body}"}, "timestamp: is missing"),
+        ("signature", {"signed": "{body"}, "brace"),
+        ("signature", {"signed": "{body}}"}, "brace"),
+        ("signature", {"signed": "{body:x}"}, "unknown reference"),
+        ("signature", {"signed": "{header}{body}"}, "unknown reference"),
+        ("signature", {"signed": "{header:X-Up}{body}"}, "lower case"),
+        ("signature", {"where": "header:X-Up"}, "lower case"),
+        ("signature", {"where": "header:"}, "must be one of header:NAME"),
+        ("signature", {"where": "x-signature"}, "must be one of header:NAME"),
+        ("signature", {"format": "prefix"}, "signature.prefix: is missing"),
+        ("signature", {"format": "kv", "label": "v1"}, "signature.separator: is missing"),
+        ("signature", {"label": "v1"}, "signature.label: means nothing with format plain"),
+        ("signature", {"mac": ["hmac-sha256"]}, "signature.mac: must be one of hmac-md5"),
+        ("signature", {"encoding": "base32"}, "signature.encoding: must be one of hex, base64"),
+        ("timestamp", {"where": "header:x-time"}, "must cover {ts}"),
+        ("acknowledgement", {"redelivery_days": 0}, "whole number from 1 to 90"),
+        ("acknowledgement", {"redelivery_days": 91}, "whole number from 1 to 90"),
+        ("acknowledgement", {"status": True}, "whole number from 200 to 299"),
+        ("acknowledgement", {"status": 404}, "whole number from 200 to 299"),
+        ("event", {"order": ...}, "event.order: is missing"),
+        ("event", {"dates": "american"}, "event.dates: must be one of rfc3339"),
+        ("event", {"id": ["json:id", "body:id"]}, "json:NAME, root:NAME, header:NAME"),
+        ("amounts", {"unit": "dollars"}, "amounts.unit: must be one of major, minor"),
+        ("claims", {"paid": "success"}, 'claims."paid": must be one of pending'),
+    ],
+)
+def test_each_mistake_has_its_sentence(
+    section: str, keys: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    """A single mistake is told as one problem that says what would be right."""
+    (problem,) = problems(profile_file(tmp_path, **{section: keys}))
+    assert told in problem
+
+
+def test_a_section_that_is_no_section_is_told(tmp_path: Path) -> None:
+    """A plain value where a section belongs is one mistake, not a crash."""
+    path = tmp_path / "flat.toml"
+    good = Path(profile_file(tmp_path)).read_text()
+    path.write_text("environment = 3\ntimestamp = 'x'\n" + good)
+    told = problems(str(path))
+    assert [problem.split(": ", 1)[1] for problem in told] == [
+        "timestamp: must be a section",
+        "environment: must be a section",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"a = ", "is not TOML"), (b"\xff", "is not UTF-8"), (None, "cannot be read")],
+)
+def test_a_file_that_cannot_be_read_is_told(
+    content: bytes | None, told: str, tmp_path: Path
+) -> None:
+    """A missing, broken or undecodable file is one problem with its path."""
+    path = tmp_path / "broken.toml"
+    if content is not None:
+        path.write_bytes(content)
+    (problem,) = problems(str(path))
+    assert problem.startswith(f"{path}: ")
+    assert told in problem
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "..", "checkout.TOML", "profiles\\checkout"])
+def test_an_unknown_name_lists_the_known(name: str) -> None:
+    """A name that is not shipped is told the names that are."""
+    (problem,) = problems(name)
+    assert "checkout" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("paystak", "; the nearest one is paystack: "), ("Stripe", "; the nearest one is stripe: "),
+     ("zzz", "'zzz': ")],
+)  # fmt: skip
+def test_of_a_misspelled_name_the_nearest_is_told(name: str, said: str) -> None:
+    """Among sixty names nobody sees the one that was meant."""
+    with pytest.raises(ConfigurationError) as caught:
+        load_profile(name)
+    assert said in str(caught.value)
+
+
+def test_the_helpers_write_the_toml_they_mean(tmp_path: Path) -> None:
+    """The test helper's files say what the test asked for."""
+    with open(profile_file(tmp_path), "rb") as file:
+        assert tomllib.load(file) == MINIMAL

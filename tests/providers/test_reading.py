@@ -1,0 +1,423 @@
+"""From a verified body to an event, exactly or not at all."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core.reading_result import Reading, Unreadable
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from reconcile.instants import parse_instant
+from reconcile.ledger.events import CLAIM_KINDS, Event
+from reconcile.money import Money
+from tests.providers.builders import EVENT, body_of, changed, profile_file, source
+
+DIGEST = "d" * 64
+SOURCE = source()
+BACK = [
+    "refunded", "refund_pending", "refund_failed", "reversed",
+    "disputed", "dispute_won", "dispute_lost",
+]  # fmt: skip
+
+
+def kes(minor: int) -> Money:
+    return Money(minor=minor, currency="KES")
+
+
+def reading(body: bytes, headers: Any = ()) -> Reading:
+    return SOURCE.read(body, digest=DIGEST, headers=headers)
+
+
+def event(**values: Any) -> Event:
+    (only,) = reading(body_of(**values)).events
+    return only
+
+
+def raw(amount: str, currency: str = '"KES"') -> bytes:
+    """The example with the payment's amount and currency as written."""
+    body = body_of(data__payment__amount="AMOUNT", data__payment__currency="CURRENCY").decode()
+    return body.replace('"AMOUNT"', amount).replace('"CURRENCY"', currency).encode()
+
+
+def test_the_published_example_is_read_whole() -> None:
+    """Every field of the example lands where it belongs, and the phone nowhere."""
+    seen = reading(body_of(data__payment__reason="insufficient_funds"))
+    assert seen.environment == "sandbox"
+    assert seen.events == (
+        Event(
+            source="acme",
+            event_id="evt_01",
+            digest=DIGEST,
+            kind="payment.succeeded",
+            claim="succeeded",
+            occurred_at=parse_instant("2026-11-20T10:00:00.123Z"),
+            order="ORD-1042",
+            session="cs_01",
+            payment="pay_01",
+            money=kes(150050),
+            order_money=kes(150050),
+            reason="insufficient_funds",
+        ),
+    )
+    assert EVENT["data"]["customer"]["phone"] not in repr(seen)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"), [("amount", "ten"), ("transaction_reference", 7), ("createdAt", "soon")]
+)
+def test_of_several_places_the_one_that_is_wrong_is_named(member: str, value: object) -> None:
+    """Not the first of the profile's list, which this body does not have."""
+    paystack = Source(name="p", profile=load_profile("paystack"), secrets=["sk_test_" + "k7" * 16])
+    data = {"id": 1, "transaction_reference": "A", "amount": 1, "currency": "NGN", member: value}
+    body = json.dumps({"event": "refund.processed", "data": data}).encode()
+    with pytest.raises(Unreadable) as caught:
+        paystack.read(body, digest=DIGEST)
+    assert str(caught.value).startswith(f"data.{member} ")
+
+
+@pytest.mark.parametrize("claim", sorted({*CLAIM_KINDS} - {"unrecognized", "ignored"}))
+def test_every_published_type_has_its_claim(claim: str) -> None:
+    """Each type of the published list means the claim of the same name."""
+    assert event(type=f"payment.{claim}").claim == claim
+
+
+@pytest.mark.parametrize("kind", ["payment.succeeded ", "Payment.Succeeded", "unrecognized", "x"])
+def test_an_unknown_type_is_kept_as_unrecognized(kind: str) -> None:
+    """A type that is not in the list is an event all the same, with the provider's own word."""
+    seen = event(type=kind)
+    assert (seen.kind, seen.claim, seen.order) == (kind, "unrecognized", "ORD-1042")
+
+
+def test_an_unknown_type_of_unknown_shape_is_kept_bare() -> None:
+    """An unknown type whose data we cannot read keeps id and type, and claims nothing more."""
+    seen = event(type="customer.updated", data=["other", "shape"])
+    assert seen == Event(
+        source="acme",
+        event_id="evt_01",
+        digest=DIGEST,
+        kind="customer.updated",
+        claim="unrecognized",
+    )
+
+
+@pytest.mark.parametrize("gone", ["data__payment", "data__session", "data__order", "data"])
+def test_any_part_may_be_missing(gone: str) -> None:
+    """An event without payment, session, order or data at all is read as far as it goes."""
+    for nothing in (..., None):
+        seen = event(**{gone: nothing})
+        assert (seen.payment is None) == (gone in ("data__payment", "data"))
+        assert (seen.session is None) == (gone in ("data__session", "data"))
+        assert (seen.order is None) == (gone in ("data__order", "data"))
+
+
+def test_an_event_without_a_date_has_none() -> None:
+    """occurred_at may be missing or null; nothing is made up."""
+    assert event(occurred_at=...).occurred_at is None
+    assert event(occurred_at=None).occurred_at is None
+
+
+REFUND = {"reference": "re_01", "amount": 500, "currency": "KES"}
+
+
+@pytest.mark.parametrize("claim", BACK)
+def test_money_on_its_way_back_is_the_refunds(claim: str) -> None:
+    """Refunds and disputes speak of the refund's amount and name it as their movement."""
+    seen = event(type=f"payment.{claim}", data__refund=REFUND)
+    assert (seen.money, seen.movement) == (kes(50000), "re_01")
+
+
+@pytest.mark.parametrize("claim", BACK)
+def test_money_on_its_way_back_without_its_own_amount_is_the_payments(claim: str) -> None:
+    """A refund or dispute that states no amount of its own is of the payment, never the order."""
+    seen = event(type=f"payment.{claim}", data__payment__amount=1200)
+    assert (seen.money, seen.movement) == (kes(120000), None)
+    assert event(type=f"payment.{claim}", data__payment=...).money is None
+
+
+def test_a_refund_may_state_a_sum_alone() -> None:
+    """What has been refunded so far is no single refund: neither its amount nor its movement."""
+    seen = event(type="payment.refunded", data__refunded_total=700)
+    assert (seen.money, seen.movement, seen.refunded_total) == (None, None, kes(70000))
+
+
+def test_a_refund_may_state_itself_and_a_sum() -> None:
+    """Both are read where both are there; the sum takes the refund's currency."""
+    seen = event(type="payment.refunded", data__refund=REFUND, data__refunded_total=700)
+    assert (seen.money, seen.movement, seen.refunded_total) == (kes(50000), "re_01", kes(70000))
+
+
+@pytest.mark.parametrize("claim", ["succeeded", "refund_pending", "disputed", "declined"])
+def test_any_final_claim_may_state_a_sum(claim: str) -> None:
+    """The sum leaves the event's own amount as it is."""
+    seen = event(type=f"payment.{claim}", data__refunded_total=700)
+    assert (seen.money, seen.refunded_total) == (kes(150050), kes(70000))
+
+
+@pytest.mark.parametrize("kind", ["payment.pending", "payment.unheard_of"])
+def test_what_is_not_final_states_no_sum(kind: str) -> None:
+    """A sum counts as money that went back, so only events that we understand may state one."""
+    assert event(type=kind, data__refunded_total=700).refunded_total is None
+
+
+@pytest.mark.parametrize("claim", ["succeeded", "authorized"])
+def test_a_success_without_an_amount_is_of_the_whole_order(claim: str) -> None:
+    """A success that states no amount of its own is of the order's; the refund plays no part."""
+    seen = event(type=f"payment.{claim}", data__payment__amount=..., data__refund=REFUND)
+    assert (seen.money, seen.movement) == (kes(150050), None)
+
+
+@pytest.mark.parametrize("claim", ["pending", "declined", "canceled", "expired", "timed_out"])
+def test_other_claims_state_only_their_own_amount(claim: str) -> None:
+    """Claims that move no money take no amount from the order."""
+    assert event(type=f"payment.{claim}").money == kes(150050)
+    seen = event(type=f"payment.{claim}", data__payment__amount=...)
+    assert (seen.money, seen.order_money) == (None, kes(150050))
+
+
+def test_an_amount_without_a_currency_takes_the_orders() -> None:
+    """The order's currency stands in, even where the order states no amount."""
+    seen = event(
+        data__payment__currency=..., data__order={"currency": "JPY"}, data__payment__amount=5
+    )
+    assert (seen.money, seen.order_money) == (Money(minor=5, currency="JPY"), None)
+
+
+@pytest.mark.parametrize(
+    ("amount", "minor"),
+    [
+        ("1500.00", 150000),
+        ("1500", 150000),
+        ("1500.5", 150050),
+        ("0", 0),
+        ("-0.0", 0),
+        ("1500.500", 150050),
+        ("1.5e3", 150000),
+        ('"1500.00"', 150000),
+        ('"0.01"', 1),
+        ("92233720368547758.07", 2**63 - 1),
+        ("0.07", 7),
+        ("1.1", 110),
+    ],
+)
+def test_amounts_are_exact(amount: str, minor: int) -> None:
+    """Numbers and decimal texts give the minor units a person would write down."""
+    (seen,) = reading(raw(amount)).events
+    assert seen.money == kes(minor)
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [
+        "-1",
+        "-0.01",
+        "1500.001",
+        "0.000000001",
+        "1e999999999",
+        "1e-999999999",
+        "92233720368547758.08",
+        "9223372036854775807",
+        "true",
+        "[]",
+        "{}",
+        '""',
+        '" "',
+        '"abc"',
+        '"-5"',
+        '"+5"',
+        '"1e3"',
+        '"1,500.00"',
+        '"1_500"',
+        '" 1500"',
+        '"1500."',
+        '".5"',
+        '"NaN"',
+        '"0x10"',
+        '"\uff11\uff15"',
+        '"%s"' % ("9" * 5000),
+        "1" + "0" * 30,
+        "0." + "0" * 200 + "1",
+    ],
+)
+def test_an_amount_that_is_not_exact_is_unreadable(amount: str) -> None:
+    """Too many decimals, signs, bombs, wrong types and lax spellings are refused, never rounded."""
+    with pytest.raises(Unreadable):
+        reading(raw(amount))
+
+
+@pytest.mark.parametrize(
+    "currency",
+    ['"XXQ"', '"kes"', '"KE"', '"KESH"', '""', "404", "[]", "true", '"K\\u0000S"', '"XAU"'],
+)
+def test_an_unknown_currency_is_unreadable(currency: str) -> None:
+    """An amount in what is no currency of ISO 4217 with minor units is refused."""
+    with pytest.raises(Unreadable):
+        reading(raw("1500", currency))
+
+
+def test_an_amount_in_no_currency_is_unreadable() -> None:
+    """An amount is never read in a currency that nobody stated."""
+    for order in (..., {"reference": "ORD-1042"}):
+        with pytest.raises(Unreadable, match=r"data\.payment\.amount has no currency"):
+            event(data__payment__currency=..., data__order=order)
+
+
+TEXT_FIELDS = ["type", "data__order__reference", "data__session__reference"]
+TEXT_FIELDS += ["data__payment__reference", "data__payment__reason"]
+
+
+UNSTORABLE = ["", " ", "\u00a0\u3000", "a\x00", "a\nb", "\x7f", "\x85", "\u2028"]
+UNSTORABLE += ["\ud800", "\udc00x", "x" * 201]
+
+
+@pytest.mark.parametrize("path", TEXT_FIELDS)
+@pytest.mark.parametrize("value", [*UNSTORABLE, 1, 1.5, True, [], {}, ["x"]], ids=repr)
+def test_a_text_that_cannot_be_kept_is_unreadable(path: str, value: object) -> None:
+    """Blank, over-long and unstorable texts and other types are refused in every field we use."""
+    with pytest.raises(Unreadable, match=path.replace("__", r"\.")):
+        event(**{path: value})
+
+
+@pytest.mark.parametrize(
+    "value", ["x", "ORD 1042", "\u0926\u200d\u093e", "x" * 200, "\U0001f600", "\u00a0a"]
+)
+def test_any_other_text_is_a_reference_as_it_is(value: str) -> None:
+    """References keep every character, joiners and emoji included."""
+    assert event(data__order__reference=value).order == value
+
+
+@pytest.mark.parametrize(
+    "value", ["", " ", "evt 1", "evt_\u00e9", "evt\n", "x" * 256, "\x7f", 7, True, [], {}], ids=repr
+)
+def test_an_id_that_is_no_key_is_unreadable(value: object) -> None:
+    """An id in the body is printable ASCII without blanks, or the event is refused."""
+    with pytest.raises(Unreadable, match=r"^id is not"):
+        reading(body_of(id=value), headers=[(b"webhook-id", b"evt_02")])
+
+
+def test_the_id_comes_from_the_body_else_from_the_header() -> None:
+    """The body's id wins, else the signed header's; without either, none is made up."""
+    header = [(b"webhook-id", b"evt_02")]
+    assert reading(body_of(), header).events[0].event_id == "evt_01"
+    assert reading(body_of(id=...), header).events[0].event_id == "evt_02"
+    assert reading(body_of(id=None), header).events[0].event_id == "evt_02"
+    for headers in ((), [(b"webhook-id", b"")], [(b"webhook-id", b"\xff")], header * 2):
+        with pytest.raises(Unreadable):
+            reading(body_of(id=...), headers)
+    assert event(id="x" * 255).event_id == "x" * 255
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"id": ...}, "id is missing"),
+        ({"type": ...}, "type is missing"),
+        ({"type": None}, "type is missing"),
+        ({"occurred_at": ""}, "occurred_at is not an RFC 3339"),
+        ({"occurred_at": "yesterday"}, "occurred_at is not an RFC 3339"),
+        ({"occurred_at": "2026-11-20T10:00:00"}, "occurred_at is not an RFC 3339"),
+        ({"occurred_at": "2026-02-30T10:00:00Z"}, "occurred_at is not an RFC 3339"),
+        ({"occurred_at": "1969-12-31T23:59:59Z"}, "occurred_at is not an RFC 3339"),
+        ({"occurred_at": 1614265330}, "occurred_at is not a text"),
+        ({"environment": "production"}, "environment is neither sandbox nor live"),
+        ({"environment": "Live"}, "environment is neither"),
+        ({"environment": ""}, "environment is neither"),
+        ({"environment": True}, "environment is neither"),
+        ({"environment": []}, "environment is neither"),
+        ({"data": []}, "is not an object"),
+        ({"data": "x"}, "is not an object"),
+        ({"data__order": "ORD-1042"}, "is not an object"),
+        ({"data__payment": ["pay_01"]}, "is not an object"),
+        ({"data__order__amount": -1}, r"data\.order\.amount is negative"),
+        (
+            {"type": "payment.refunded", "data__refund": {"reference": 5}},
+            r"data\.refund\.reference",
+        ),
+        ({"type": "payment.refunded", "data__refund": {"amount": "x"}}, r"data\.refund\.amount"),
+    ],
+)
+def test_a_field_of_the_wrong_kind_is_unreadable(values: dict[str, Any], fault: str) -> None:
+    """What is missing, malformed or of another type is refused with the field's own name."""
+    with pytest.raises(Unreadable, match=fault):
+        event(**values)
+
+
+@pytest.mark.parametrize("body", [b"[]", b'"x"', b"1", b"null", b"true", b"[{}]"])
+def test_a_body_that_is_no_object_is_unreadable(body: bytes) -> None:
+    """The top level is an object."""
+    with pytest.raises(Unreadable, match="not a JSON object"):
+        reading(body)
+
+
+def test_what_we_do_not_use_may_be_anything() -> None:
+    """Fields that no line of the profile names cannot make an event unreadable."""
+    more = {"note": "\ud800\x00", "big": 1.5, "list": [1, [2]], "": {"": None}}
+    body = json.dumps({**changed(), **more}).encode()
+    assert reading(body).events == reading(body_of()).events
+
+
+@pytest.mark.parametrize("environment", ["sandbox", "live", None])
+def test_the_environment_is_said_or_not(environment: str | None) -> None:
+    """The environment is one of two words, or unknown where the body is silent."""
+    assert reading(body_of(environment=environment)).environment == environment
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+PATHS = ["id", "type", "occurred_at", "environment", "data", "data__order", "data__payment"]
+PATHS += ["data__payment__amount", "data__order__currency", "data__session__reference"]
+
+
+@pytest.mark.slow
+@settings(derandomize=True, database=None, max_examples=300)
+@given(path=st.sampled_from(PATHS), value=ODD)
+def test_no_value_anywhere_raises_anything_else(path: str, value: object) -> None:
+    """Whatever stands in a used field, the body is read or Unreadable, and nothing else."""
+    with suppress(Unreadable):
+        assert len(reading(body_of(**{path: value})).events) == 1
+
+
+@pytest.mark.parametrize("planted", ["PLANTED", "planted words", "1e5PLANTED"])
+def test_no_sentence_quotes_a_field(planted: str) -> None:
+    """A sentence names the field and never what stood in it, which may be personal."""
+    for path in (
+        "id",
+        "occurred_at",
+        "environment",
+        "data__payment__amount",
+        "data__order__currency",
+    ):
+        bad = planted + "\n"
+        with pytest.raises(Unreadable) as caught:
+            event(**{path: bad})
+        assert "planted" not in str(caught.value).lower()
+
+
+MINOR = {"unit": "minor", "payment": "json:amount", "payment_currency": "json:currency"}
+
+
+def minor_units(folder: Path, amount: object) -> Money | None:
+    profile = load_profile(profile_file(folder, amounts=MINOR))
+    other = Source(name="minor", profile=profile, secrets=["k" * 24])
+    body = {"id": "e", "type": "paid", "order": "o", "amount": amount, "currency": "KES"}
+    return other.read(json.dumps(body).encode(), digest=DIGEST).events[0].money
+
+
+def test_a_profile_may_count_in_minor_units(tmp_path: Path) -> None:
+    """Minor units are whole numbers or their text; a fraction of one is refused."""
+    assert minor_units(tmp_path, 150050) == kes(150050)
+    assert minor_units(tmp_path, "150050") == kes(150050)
+    for bad in (1500.5, 1500.0, "1500.50", -1, True, 2**63, "x", "9" * 19):
+        with pytest.raises(Unreadable):
+            minor_units(tmp_path, bad)

@@ -1,0 +1,124 @@
+"""Secrets: which are good enough to start with, and that none is ever shown."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import ConfigurationError
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from tests.providers.builders import CHECKOUT, NOW, SECRET, profile_file, source
+
+
+def problems(*secrets: str, encoding: str = "whsec", folder: Path | None = None) -> tuple[str, ...]:
+    profile = CHECKOUT
+    if folder is not None:
+        profile = load_profile(profile_file(folder, secret={"encoding": encoding}))
+    with pytest.raises(ConfigurationError) as caught:
+        Source(name="acme", profile=profile, secrets=secrets)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert not any(secret.strip() and secret.strip() in shown for secret in secrets)
+    return caught.value.problems
+
+
+def test_no_secret_is_a_mistake() -> None:
+    """A source without a secret cannot be made."""
+    assert problems() == ("source acme: has no secret; give at least one",)
+
+
+@pytest.mark.parametrize(
+    ("secret", "told"),
+    [
+        ("", "empty or blank"),
+        (" \t\n", "empty or blank"),
+        ("whsec_", "too short"),
+        ("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRY=", "too short: 24 bytes at least, it has 23"),
+        ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS!", "not well-formed whsec"),
+        ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLa-_", "not well-formed whsec"),
+        ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwA", "not well-formed whsec"),
+        ("whsec_whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "not well-formed whsec"),
+        ("WHSEC_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "not well-formed whsec"),
+        ("whsec_MfKQ9r8GKYqr TwjUPD8ILPZIo2LaLaSw", "not well-formed whsec"),
+        ("whsec_\u00e9" + "A" * 32, "not well-formed whsec"),
+        (SECRET + "\n", "begins or ends with a blank"),
+        (" " + SECRET, "begins or ends with a blank"),
+    ],
+)
+def test_a_secret_that_is_not_good_enough_is_told_and_not_shown(secret: str, told: str) -> None:
+    """An empty, ill-formed or short secret is one problem that says which and why, not what."""
+    (problem,) = problems(secret)
+    assert problem.startswith("source acme: secret 1 of 1 ")
+    assert told in problem
+
+
+@pytest.mark.parametrize(
+    ("encoding", "secret", "told"),
+    [
+        ("text", "k" * 23, "too short"),
+        ("text", "\ud800" * 24, "not well-formed text"),
+        ("hex", "ab" * 23, "too short"),
+        ("hex", "abc" * 21, "not well-formed hex"),
+        ("hex", "zz" * 24, "not well-formed hex"),
+        ("base64", "whsec_" + "A" * 32, "not well-formed base64"),
+    ],
+)
+def test_every_encoding_has_its_rules(
+    encoding: str, secret: str, told: str, tmp_path: Path
+) -> None:
+    """Each way of writing a secret refuses what is not written that way."""
+    (problem,) = problems(secret, encoding=encoding, folder=tmp_path)
+    assert told in problem
+
+
+@pytest.mark.parametrize(
+    ("encoding", "secret"),
+    [
+        ("text", "whsec_" + "k" * 18),
+        ("hex", "aB" * 24),
+        ("base64", "A" * 32),
+        ("base64", "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGQ"),
+        ("base64", "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGQ=="),
+        ("whsec", "A" * 32),
+        ("whsec", "whsec_AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGQ"),
+    ],
+)
+def test_good_secrets_are_taken(encoding: str, secret: str, tmp_path: Path) -> None:
+    """Secrets of 24 bytes and more are taken, base64 with or without its padding."""
+    profile = load_profile(profile_file(tmp_path, secret={"encoding": encoding}))
+    good = Source(name="acme", profile=profile, secrets=[secret])
+    headers = good.sign(b"{}", event_id="e", now=NOW)
+    assert good.verify([(n.encode(), v.encode()) for n, v in headers], b"{}", now=NOW) is None
+
+
+def test_all_bad_secrets_are_told_at_once() -> None:
+    """Of three secrets two bad ones are two problems, each by its number."""
+    told = problems("", SECRET, "whsec_AAAA")
+    assert [problem.split("secret ")[1][:6] for problem in told] == ["1 of 3", "3 of 3"]
+
+
+def test_no_representation_shows_a_secret() -> None:
+    """Neither the source nor anything it holds prints the secret."""
+    made = source()
+    inside = [repr(made), repr(vars(made)), repr(vars(made._judge))]
+    assert not any(SECRET[6:] in text or "1\\xf2\\x90" in text for text in inside)
+
+
+@pytest.mark.parametrize("event_id", ["", "a b", "a\r\nb", "\u00e9", "x" * 256])
+def test_an_id_no_provider_could_send_is_not_signed(event_id: str) -> None:
+    """The simulated provider cannot be made to split a header."""
+    with pytest.raises(ValueError, match="event_id"):
+        source().sign(b"{}", event_id=event_id, now=NOW)
+
+
+def test_what_a_signature_covers_is_made_up_or_told(tmp_path: Path) -> None:
+    """A covered header becomes the event's id; a covered member that is not there is told."""
+    path = profile_file(tmp_path, signature={"signed": "{header:x-nonce}.{body}"})
+    made = Source(name="acme", profile=load_profile(path), secrets=["k" * 24])
+    assert ("x-nonce", "e") in made.sign(b"{}", event_id="e", now=NOW)
+    path = profile_file(tmp_path, signature={"signed": "{json:total}.{body}"})
+    made = Source(name="acme", profile=load_profile(path), secrets=["k" * 24])
+    with pytest.raises(ConfigurationError, match="cannot be signed"):
+        made.sign(b"{}", event_id="e", now=NOW)

@@ -1,0 +1,215 @@
+"""The door: which requests are genuine, and why the others are not."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from app.providers.source import Refusal
+from tests.providers.builders import NOW, OTHER_SECRET, SECRET, Request, source
+
+STRANGER = b"v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="
+FIXED = settings(derandomize=True, database=None, max_examples=200)
+IDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=255)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"webhook_signature": None}, "signature_missing"),
+        ({"webhook_signature": b""}, "signature_missing"),
+        ({"webhook_signature": [b"", b""]}, "signature_missing"),
+        ({"webhook_signature": STRANGER}, "signature_mismatch"),
+        ({"webhook_signature": b"v1,"}, "signature_mismatch"),
+        ({"webhook_signature": b"v1"}, "signature_mismatch"),
+        ({"webhook_signature": b","}, "signature_mismatch"),
+        ({"webhook_signature": b"   "}, "signature_mismatch"),
+        ({"webhook_signature": b"v1,\xff\xfe"}, "signature_mismatch"),
+        ({"webhook_signature": b"v1,dawfeoifkpqwoekfpqoekf"}, "signature_mismatch"),
+        ({"webhook_id": None}, "signature_missing"),
+        ({"webhook_id": b"evt_02"}, "signature_mismatch"),
+        ({"webhook_id": b""}, "signature_mismatch"),
+        ({"webhook_id": [b"evt_01", b"evt_01"]}, "signature_mismatch"),
+        ({"webhook_id": [b"evt_01", b"evt_02"]}, "signature_mismatch"),
+        ({"webhook_timestamp": None}, "timestamp_missing"),
+        ({"webhook_timestamp": [b"1614265330", b"1614265330"]}, "timestamp_missing"),
+        ({"webhook_timestamp": b"1614265331"}, "signature_mismatch"),
+    ],
+)
+def test_a_request_with_other_headers_is_refused(change: dict[str, Any], reason: str) -> None:
+    """A header missing, repeated or other than signed refuses, each with its reason."""
+    assert Request.signed().having(**change).reason() == reason
+
+
+def test_a_genuine_request_is_genuine_only_as_it_was() -> None:
+    """A request passes as it was signed, and not with one byte more in the body."""
+    request = Request.signed(b'{"a": 1}')
+    assert request.refusal() is None
+    assert replace(request, body=b'{"a": 1}\n').reason() == "signature_mismatch"
+
+
+def test_no_headers_at_all_is_a_missing_signature() -> None:
+    """A bare POST is refused for want of a signature, before anything else."""
+    assert replace(Request.signed(), headers=()).reason() == "signature_missing"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"v1," + b"A" * 43 + b"!",
+        b"v1,=",
+        b"nonsense",
+        b"v1",
+        b",,,",
+        b"v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg==",
+        b"\xff\xff",
+        STRANGER,
+    ],
+)
+@pytest.mark.parametrize("gap", [b" ", b"  ", b"\t"])
+def test_no_entry_hides_a_good_one(before: bytes, gap: bytes) -> None:
+    """A malformed, unknown or wrong entry before or after the right one changes nothing."""
+    request = Request.signed()
+    good = request.header("webhook-signature")
+    assert request.having(webhook_signature=before + gap + good).refusal() is None
+    assert request.having(webhook_signature=good + gap + before).refusal() is None
+    assert request.having(webhook_signature=[before, good]).refusal() is None
+    assert request.having(webhook_signature=[good, before]).refusal() is None
+
+
+@pytest.mark.parametrize("label", [b"v2", b"v1a", b"V1", b"", b"v", b"v11", b"v0"])
+def test_the_right_signature_under_another_label_is_refused(label: bytes) -> None:
+    """A right MAC under a version that is not ours never verifies (downgrade)."""
+    request = Request.signed()
+    mac = request.header("webhook-signature").removeprefix(b"v1,")
+    assert request.having(webhook_signature=label + b"," + mac).reason() == "signature_mismatch"
+    assert request.having(webhook_signature=mac).reason() == "signature_mismatch"
+
+
+@pytest.mark.parametrize(
+    "respell",
+    [
+        lambda mac: mac.rstrip(b"="),
+        lambda mac: mac + b"=",
+        lambda mac: mac[:-2] + bytes([mac[-2] + 1]) + b"=",
+        lambda mac: mac[:20] + b"\n" + mac[20:],
+        lambda mac: mac + b",",
+        lambda mac: mac.replace(b"+", b"-").replace(b"/", b"_"),
+    ],
+    ids=["unpadded", "overpadded", "stray bits", "line break", "trailing comma", "url-safe"],
+)
+def test_base64_has_one_spelling(respell: Any) -> None:
+    """A signature is accepted in its canonical base64 only."""
+    # This body's signature holds both + and /, so that every respelling differs.
+    request = Request.signed(b'{"n": 4}')
+    mac = request.header("webhook-signature").removeprefix(b"v1,")
+    assert b"+" in mac
+    assert b"/" in mac
+    assert request.having(webhook_signature=b"v1," + respell(mac)).reason() == "signature_mismatch"
+
+
+def test_any_secret_may_match_any_signature() -> None:
+    """While a secret is being replaced, either secret at either end verifies."""
+    old, new, both = source(SECRET), source(OTHER_SECRET), source(OTHER_SECRET, SECRET)
+    for signer in (old, new, both):
+        assert replace(Request.signed(by=signer), source=both).refusal() is None
+    assert (
+        Request.signed(by=both).source.verify(Request.signed(by=new).headers, b"{}", now=NOW)
+        is None
+    )
+    assert replace(Request.signed(by=new), source=old).reason() == "signature_mismatch"
+    several = Request.signed(by=new).header("webhook-signature") + b" " + STRANGER
+    mixed = Request.signed(by=old).having(
+        webhook_signature=several + b" " + Request.signed(by=old).header("webhook-signature")
+    )
+    assert mixed.refusal() is None
+
+
+def test_a_mismatch_says_how_many_secrets_were_tried() -> None:
+    """Whoever is changing a secret sees whether the door has both."""
+    one = replace(Request.signed(), source=source(OTHER_SECRET)).refusal()
+    assert one is not None
+    assert " was made with the secret over " in one.sentence
+    two = replace(Request.signed(by=source(OTHER_SECRET, SECRET)), body=b"[]").refusal()
+    assert two is not None
+    assert " was made with any of the 2 secrets over " in two.sentence
+
+
+def test_the_newest_secret_signs() -> None:
+    """Of several secrets the first one signs."""
+    request = Request.signed(by=source(OTHER_SECRET, SECRET))
+    assert replace(request, source=source(OTHER_SECRET)).refusal() is None
+    assert replace(request, source=source(SECRET)).reason() == "signature_mismatch"
+
+
+@FIXED
+@given(body=st.binary(max_size=300), event_id=IDS, seconds=st.integers(0, 10**11))
+def test_what_is_signed_verifies(body: bytes, event_id: str, seconds: int) -> None:
+    """Any body, id and time that is signed verifies at that time."""
+    now = seconds * 1_000_000
+    request = replace(Request.signed(body, at=now, event_id=event_id), now=now)
+    assert request.refusal() is None
+
+
+@FIXED
+@given(data=st.data(), body=st.binary(min_size=1, max_size=300), event_id=IDS)
+def test_one_flipped_bit_is_refused(data: st.DataObject, body: bytes, event_id: str) -> None:
+    """Any single flipped bit of the body, the id or the timestamp is a mismatch."""
+    request = Request.signed(body, event_id=event_id)
+    part = data.draw(st.sampled_from(["body", "webhook_id", "webhook_timestamp"]))
+    old = body if part == "body" else request.header(part.replace("_", "-"))
+    bit = data.draw(st.integers(0, len(old) * 8 - 1))
+    new = bytes(byte ^ (1 << bit % 8 if place == bit // 8 else 0) for place, byte in enumerate(old))
+    forged = replace(request, body=new) if part == "body" else request.having(**{part: new})
+    assert forged.reason() == "signature_mismatch"
+
+
+NAMES = st.sampled_from([b"webhook-id", b"webhook-timestamp", b"webhook-signature", b"host"])
+VALUES = st.one_of(
+    st.binary(max_size=60),
+    st.sampled_from(
+        [b"v1,", b"v1", b"1614265330", b"NaN", b"", b" ", STRANGER, b"v1,\x00", b"v1,A"]
+    ),
+)
+
+
+@pytest.mark.slow
+@settings(FIXED, max_examples=500)
+@given(
+    headers=st.lists(st.tuples(st.one_of(NAMES, st.binary(max_size=20)), VALUES), max_size=8),
+    body=st.binary(max_size=50),
+    now=st.integers(0, 253_402_300_799_999_999),
+)
+@example(headers=[(b"webhook-signature", b"\xff" * 9000)], body=b"", now=0)
+def test_no_bytes_make_the_door_raise(headers: Any, body: bytes, now: int) -> None:
+    """Whatever bytes arrive, the door answers with a refusal and never with an exception."""
+    assert isinstance(source().verify(headers, body, now=now), Refusal)
+
+
+@pytest.mark.parametrize("change", ["webhook_signature", "webhook_id", "webhook_timestamp", "body"])
+def test_a_sentence_quotes_nothing(change: str) -> None:
+    """No sentence holds text of the request, a secret or a computed signature."""
+    request = Request.signed(b"planted-body")
+    if change == "body":
+        forged = replace(request, body=b"planted-other")
+    else:
+        forged = request.having(**{change: b"planted-header"})
+    refusal = forged.refusal()
+    assert refusal is not None
+    for hidden in ("planted", SECRET, SECRET[6:], request.header("webhook-signature").decode()[3:]):
+        assert hidden not in refusal.sentence
+    assert refusal.sentence.endswith(".")
+
+
+def test_a_flood_of_signatures_is_judged_in_time() -> None:
+    """Even 64 KiB of entries, with the right one last, are tried with a second of work."""
+    request = Request.signed()
+    flood = b" ".join([STRANGER] * 1400 + [request.header("webhook-signature")])
+    began = time.process_time()
+    assert request.having(webhook_signature=flood).refusal() is None
+    assert time.process_time() - began < 1

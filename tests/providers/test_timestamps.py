@@ -1,0 +1,207 @@
+"""The time a request was signed: age in both directions, and what is no timestamp at all."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.providers.profile import load_profile
+from app.providers.refusal import Refusal
+from app.providers.source import Source
+from reconcile.instants import MILLISECOND, SECOND
+from tests.providers.builders import NOW, Request, profile_file
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        (-301, "timestamp_too_old"),
+        (-300, None),
+        (0, None),
+        (300, None),
+        (301, "timestamp_too_new"),
+    ],
+)
+def test_the_tolerance_is_inclusive_both_ways(seconds: int, reason: str | None) -> None:
+    """At exactly 300 seconds, older or newer, a request is accepted; one second more is not."""
+    assert Request.signed(at=NOW + seconds * SECOND).reason() == reason
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "reason"),
+    [(300_000_001, "timestamp_too_old"), (-300_000_001, "timestamp_too_new")],
+)
+def test_the_tolerance_ends_at_the_microsecond(microseconds: int, reason: str) -> None:
+    """One microsecond beyond the tolerance is beyond it."""
+    assert replace(Request.signed(), now=NOW + microseconds).reason() == reason
+
+
+NO_TIMESTAMP = [
+    (b"", "is empty"),
+    (b"NaN", "not written in digits"),
+    (b"Infinity", "not written in digits"),
+    (b"hello", "not written in digits"),
+    ("\uff11\uff16\uff11\uff14\uff12\uff16\uff15\uff13\uff13\uff10".encode(), "not ASCII"),
+    ("\u0661\u0662".encode(), "not ASCII"),
+    (b"1614265330\xff", "not ASCII"),
+    (b"1614265330.5", "fraction"),
+    (b"1.5", "fraction"),
+    (b"+1614265330", "sign"),
+    (b"-1", "sign"),
+    (b"1_614_265_330", "not written in digits"),
+    (b"0x6037b5b2", "not written in digits"),
+    (b"1.6e9", "not written in digits"),
+    (b" 1614265330", "blanks"),
+    (b"1614265330 ", "blanks"),
+    (b"16142 65330", "blanks"),
+    (b"\n", "blanks"),
+    (b"1614265330\x00", "not written in digits"),
+    (b"1614265330,1614265330", "not written in digits"),
+    (b"1234567890123", "more than 12 digits"),
+    (b"9" * 13, "more than 12 digits"),
+    (b"1614265330000000", "more than 12 digits"),
+    (b"1" * 5000, "more than 12 digits"),
+]
+
+
+@pytest.mark.parametrize(("text", "fault"), NO_TIMESTAMP)
+def test_what_is_not_digits_is_no_timestamp(text: bytes, fault: str) -> None:
+    """A genuinely signed text that is not ASCII digits is a missing timestamp, and told so."""
+    refusal = Request.stamped(text).refusal()
+    assert refusal is not None
+    assert refusal.reason == "timestamp_missing"
+    assert fault in refusal.sentence
+
+
+@pytest.mark.parametrize(("text", "fault"), NO_TIMESTAMP)
+def test_the_signature_is_judged_before_the_timestamp(text: bytes, fault: str) -> None:
+    """The same texts without a signature over them are a mismatch: age is judged last."""
+    assert Request.signed().having(webhook_timestamp=text).reason() == "signature_mismatch"
+
+
+def _stamping(folder: Path, **timestamp: object) -> Source:
+    """A source whose provider signs the header x-time before the body."""
+    timestamp = {"where": "header:x-time", **timestamp}
+    path = profile_file(folder, signature={"signed": "{ts}.{body}"}, timestamp=timestamp)
+    return Source(name="stamping", profile=load_profile(path), secrets=["k" * 24])
+
+
+def _refusal(source: Source, written: bytes, *, now: int) -> Refusal | None:
+    """What the source says to a request that is genuinely signed over this timestamp."""
+    mac = hmac.new(b"k" * 24, written + b".{}", hashlib.sha256).hexdigest().encode()
+    return source.verify([(b"x-time", written), (b"x-signature", mac)], b"{}", now=now)
+
+
+def test_milliseconds_for_seconds_are_recognised() -> None:
+    """A genuine request stamped in milliseconds is too new, and the sentence names the mistake."""
+    refusal = Request.stamped(b"1614265330123").refusal()
+    assert refusal is not None
+    assert refusal.reason == "timestamp_too_new"
+    assert "milliseconds where seconds are meant" in refusal.sentence
+
+
+def test_the_finer_unit_is_recognised_up_to_three_digits_more() -> None:
+    """At the last second of twelve digits its milliseconds have fifteen; sixteen are no time."""
+    year_33658 = 999_999_999_999 * SECOND
+    finer = replace(Request.stamped(b"999999999999000"), now=year_33658).refusal()
+    assert finer is not None
+    assert "counts milliseconds where seconds are meant" in finer.sentence
+    longer = replace(Request.stamped(b"9999999999990000"), now=year_33658).refusal()
+    assert longer is not None
+    assert "has more than 12 digits" in longer.sentence
+
+
+def test_microseconds_for_milliseconds_are_recognised(tmp_path: Path) -> None:
+    """The unit that is named is the one below the profile's own."""
+    refusal = _refusal(_stamping(tmp_path, unit="ms"), b"1614265330000000", now=NOW)
+    assert refusal is not None
+    assert "counts microseconds where milliseconds are meant" in refusal.sentence
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds", "fault"),
+    [
+        (b"2021-02-25T15:02:10Z", 0, None),
+        (b"2021-02-25T18:02:10+03:00", 0, None),
+        (b"2021-02-25T15:02:10Z", 300, None),
+        (b"2021-02-25T15:02:10Z", 301, "is 5 min 1 s old; at most 5 min is allowed"),
+        (b"2021-02-25T15:02:10Z", -300, None),
+        (b"2021-02-25T15:02:10Z", -301, "lies 5 min 1 s ahead of our clock"),
+        (b"2021-02-25T15:02:10", 0, "is no date and time with its zone"),
+        (b"1614265330", 0, "is no date and time with its zone"),
+        (b"\xff", 0, "is no date and time with its zone"),
+    ],
+)
+def test_a_date_and_time_is_judged_as_a_number_is(
+    written: bytes, seconds: int, fault: str | None, tmp_path: Path
+) -> None:
+    """Where a provider signs a date, its zone counts, and its age is bounded in both directions."""
+    source = _stamping(tmp_path, unit="iso8601")
+    refusal = _refusal(source, written, now=NOW + seconds * SECOND)
+    assert (refusal is None) == (fault is None)
+    assert (fault or "") in (refusal.sentence if refusal else "")
+
+
+def test_the_timestamp_is_signed_as_received() -> None:
+    """Leading zeros are part of what was signed, and change no time."""
+    assert Request.stamped(b"001614265330").refusal() is None
+    padded = Request.signed().having(webhook_timestamp=b"001614265330")
+    assert padded.reason() == "signature_mismatch"
+
+
+def test_the_far_ends_of_time_are_only_old_or_new() -> None:
+    """The smallest and the largest number that is a timestamp are judged, not stumbled over."""
+    assert Request.stamped(b"0").reason() == "timestamp_too_old"
+    assert Request.stamped(b"9" * 12).reason() == "timestamp_too_new"
+
+
+def test_a_sentence_says_how_old() -> None:
+    """A refusal for age says the age and what is allowed."""
+    refusal = Request.signed(at=NOW - 3600 * SECOND).refusal()
+    assert refusal is not None
+    assert "1 h old; at most 5 min is allowed" in refusal.sentence
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        (b"1614265330", None),
+        (b"1614265330999", None),
+        (b"1614265029", "timestamp_too_old"),
+        (b"1614265029999", "timestamp_too_old"),
+        (b"1614265631001", "timestamp_too_new"),
+        (b"161426533000", "timestamp_too_new"),
+        (b"1614265330000000", "timestamp_missing"),
+    ],
+)
+def test_seconds_or_milliseconds_by_their_length(
+    written: bytes, reason: str | None, tmp_path: Path
+) -> None:
+    """Where a provider has written both, thirteen digits and more are milliseconds."""
+    refusal = _refusal(_stamping(tmp_path, unit="s_or_ms"), written, now=NOW)
+    assert (refusal and refusal.reason) == reason
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "reason"),
+    [
+        (60_000, None),
+        (60_001, "timestamp_too_old"),
+        (-5_000, None),
+        (-5_001, "timestamp_too_new"),
+    ],
+)
+def test_milliseconds_and_uneven_tolerances(
+    milliseconds: int, reason: str | None, tmp_path: Path
+) -> None:
+    """A profile in milliseconds judges past and future each by its own tolerance."""
+    source = _stamping(tmp_path, unit="ms", past_s=60, future_s=5)
+    signed = source.sign(b"{}", event_id="evt_01", now=NOW)
+    headers = [(name.encode(), value.encode()) for name, value in signed]
+    assert dict(signed)["x-time"] == "1614265330000"
+    refusal = source.verify(headers, b"{}", now=NOW + milliseconds * MILLISECOND)
+    assert (refusal and refusal.reason) == reason

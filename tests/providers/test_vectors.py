@@ -1,0 +1,104 @@
+"""Known answers published by others: independent of every line of this project."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.providers.profile import load_profile
+from app.providers.source import Source
+from reconcile.instants import SECOND
+from tests.providers.builders import MINIMAL, profile_file
+
+FILE = Path(__file__).parents[2] / "vectors" / "signatures.json"
+VECTORS = json.loads(FILE.read_text())["vectors"]
+BY_NAME = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+
+
+def source_of(vector: dict[str, Any], folder: Path) -> Source:
+    name = vector.get("profile")
+    if name is None:
+        sections = {
+            key: vector[key] for key in ("signature", "secret", "timestamp") if key in vector
+        }
+        name = profile_file(folder, base={**MINIMAL, **sections})
+    return Source(name="vector", profile=load_profile(name), secrets=[vector["secret_value"]])
+
+
+def body_of(vector: dict[str, Any]) -> bytes:
+    return bytes.fromhex(vector["body_hex"]) if "body_hex" in vector else vector["body"].encode()
+
+
+def headers_of(vector: dict[str, Any]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in vector["headers"]]
+
+
+@BY_NAME
+def test_a_published_request_is_genuine(vector: dict[str, Any], tmp_path: Path) -> None:
+    """Every published request verifies with its published secret."""
+    source = source_of(vector, tmp_path)
+    verdict = source.verify(headers_of(vector), body_of(vector), now=vector["now"] * SECOND)
+    assert verdict is None
+
+
+@BY_NAME
+def test_a_published_request_with_another_body_is_not(
+    vector: dict[str, Any], tmp_path: Path
+) -> None:
+    """The same request with one byte more in the body is a mismatch."""
+    source = source_of(vector, tmp_path)
+    body = body_of(vector) + b"\n"
+    verdict = source.verify(headers_of(vector), body, now=vector["now"] * SECOND)
+    assert verdict is not None
+    assert verdict.reason == "signature_mismatch"
+
+
+def test_we_sign_as_the_standard_webhooks_libraries_do() -> None:
+    """Signing the published message gives the published headers, to the letter."""
+    vector = VECTORS[0]
+    source = Source(name="v", profile=load_profile("checkout"), secrets=[vector["secret_value"]])
+    event_id = dict(vector["headers"])["webhook-id"]
+    signed = source.sign(body_of(vector), event_id=event_id, now=vector["now"] * SECOND)
+    assert signed == [tuple(pair) for pair in vector["headers"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "old", "new"),
+    [
+        ("github_documentation", "x-hub-signature-256", "sha256=", "sha512="),
+        ("github_documentation", "x-hub-signature-256", "sha256=", ""),
+        ("github_documentation", "x-hub-signature-256", "sha256=", "SHA256="),
+        ("slack_documentation", "x-slack-signature", "v0=", "v1="),
+        ("rfc_4231_case_4_sha512", "x-signature", "v1=", "v2="),
+        ("rfc_4231_case_4_sha512", "x-signature", "v1=", ""),
+        ("rfc_4231_case_4_sha512", "x-signature", ";", ","),
+        ("rfc_4231_case_4_sha256", "x-signature", "82558a", "82 558a"),
+        ("rfc_4231_case_4_sha256", "x-signature", "82558a", "v1=82558a"),
+    ],
+)
+def test_a_published_signature_in_another_layout_is_not(
+    name: str, header: str, old: str, new: str, tmp_path: Path
+) -> None:
+    """The right signature after another prefix, label or separator is a mismatch."""
+    (vector,) = (vector for vector in VECTORS if vector["name"] == name)
+    headers = dict(vector["headers"])
+    assert old in headers[header]
+    headers[header] = headers[header].replace(old, new)
+    raw = [(key.encode(), value.encode()) for key, value in headers.items()]
+    verdict = source_of(vector, tmp_path).verify(raw, body_of(vector), now=vector["now"] * SECOND)
+    assert verdict is not None
+    assert verdict.reason == "signature_mismatch"
+
+
+@BY_NAME
+def test_layouts_are_written_as_they_are_read(vector: dict[str, Any], tmp_path: Path) -> None:
+    """In every layout, what the engine signs it accepts again, beside a stranger too."""
+    source = source_of(vector, tmp_path)
+    now = vector["now"] * SECOND
+    headers = [(n.encode(), v.encode()) for n, v in source.sign(b"x", event_id="e", now=now)]
+    assert source.verify(headers, b"x", now=now) is None
+    name, _ = headers[-1]
+    assert source.verify([(name, b"v9=0"), *headers], b"x", now=now) is None

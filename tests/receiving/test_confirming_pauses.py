@@ -1,0 +1,75 @@
+"""When a provider is asked again, and when no more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+
+from app.providers.provider_client import LIMIT_S
+from reconcile.instants import DAY, HOUR, SECOND
+from tests.api.driving import Driver
+from tests.receiving.asking import PAID, Provider, asking, outcome, stream, told, waiting
+from tests.waiting import soon
+
+__all__ = ["asking"]
+
+
+async def due_after(driver: Driver, tries: int) -> int:
+    """When the only event that waits is due, once it was asked about so often."""
+    await soon(lambda: driver.rows("SELECT tries FROM confirmations") == [(tries,)])
+    ((due,),) = driver.rows("SELECT due_at FROM confirmations")
+    return int(due)
+
+
+async def test_pauses_double_up_to_an_hour_and_end_after_a_month(asking: Any) -> None:
+    """Then it is asked about no more; its order stays pending."""
+    async with asking(Provider(500)) as driver:
+        await told(driver, PAID)
+        pauses = []
+        for tries in range(1, 13):
+            due = await due_after(driver, tries)
+            pauses.append((due - driver.clock.now()) // SECOND)
+            driver.clock.put(due)
+        hour = HOUR // SECOND
+        assert pauses == [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, hour, hour]
+        await due_after(driver, 13)
+        driver.clock.put(driver.clock.now() + 30 * DAY)
+        await waiting(driver, 0)
+        assert await outcome(driver) == "pending"
+
+
+async def test_a_provider_that_asks_for_longer(asking: Any) -> None:
+    """Its Retry-After is kept to, but for no longer than our own longest pause."""
+    asked = [(503, "90"), (429, "2"), (429, "86400"), (503, "a while")]
+    answers = [
+        httpx2.Response(status, headers={"retry-after": wait}, content=stream(b""))
+        for status, wait in asked
+    ]
+    async with asking(lambda request: answers.pop(0)) as driver:
+        await told(driver, PAID)
+        pauses = []
+        for tries in range(1, 5):
+            due = await due_after(driver, tries)
+            pauses.append((due - driver.clock.now()) // SECOND)
+            if answers:
+                driver.clock.put(due)
+    assert pauses == [90, 10, HOUR // SECOND, 40]
+
+
+async def test_nobody_else_takes_what_is_being_asked(asking: Any) -> None:
+    """Its lease outlasts a token and a question that both take as long as they may."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hanging(request: httpx2.Request) -> httpx2.Response:
+        begun.set()
+        await go_on.wait()
+        return httpx2.Response(500)
+
+    async with asking(hanging) as driver:
+        await told(driver, PAID)
+        await begun.wait()
+        ((due,),) = driver.rows("SELECT due_at FROM confirmations")
+        assert due - driver.clock.now() > 2 * LIMIT_S * SECOND
+        go_on.set()

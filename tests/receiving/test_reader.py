@@ -1,0 +1,341 @@
+"""What was accepted is kept, read once, and seen by who asks; nothing is published over it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import StoreUnavailable
+from app.monitoring.health import reader_behind
+from app.orders.refold import refold_due
+from app.orders.set_aside import poisoned, retry
+from app.privacy.check import check_database
+from app.receiving import caught_up, reader
+from app.receiving.append_store import Ready
+from app.receiving.caught_up import must_have_read
+from app.receiving.framing import DamagedRow, Received, framed, items_in
+from app.receiving.inbox_store import BEAT, put_counter
+from app.receiving.reader import ReaderContext, read_some
+from reconcile.instants import DAY, HOUR, SECOND
+from tests.api.driving import Driver, driving, event, of_order, reader_of
+from tests.database.builders import arrival, received, rejection, said
+from tests.reconcile.build import T
+from tests.waiting import soon
+
+
+async def nothing(context: Any) -> int:
+    """A reader that reads nothing."""
+    return 0
+
+
+@pytest.fixture
+def standing_still(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The reader reads nothing until it is undone; who waits for it waits a moment only."""
+    monkeypatch.setattr(reader, "read_some", nothing)
+    monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.05)
+    return monkeypatch
+
+
+def context(driver: Driver) -> ReaderContext:
+    """What the service's own reader works with."""
+    found: ReaderContext = reader_of(driver.service)._context
+    return found
+
+
+async def test_what_is_not_read_yet_is_said(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """The order's answer is not to be shipped on, whatever is known of it, and says for how long;
+    listings and the feed do not wait."""
+    async with driving(tmp_path) as driver:
+        await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
+        await driver.send(event("e1"))
+        driver.clock.put(T + 7 * SECOND)
+        answer = await driver.api("GET", "/orders/ORD-1")
+        assert answer.headers["tallyhook-behind"] == "7"
+        told = answer.json()
+        assert (told["fulfillable"], told["behind_s"]) == (False, 7)
+        assert (await driver.api("GET", "/orders")).status_code == 200
+        with pytest.raises(StoreUnavailable, match="accepted and not read yet"):
+            await must_have_read(driver.desk)
+        assert await read_some(context(driver)) == 1
+        answer = await driver.api("GET", "/orders/ORD-1")
+        assert "tallyhook-behind" not in answer.headers
+        assert answer.json()["fulfillable"]
+
+
+async def test_readiness_turns_red_when_the_reader_stands_still(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """After the time that is set, and not before; green again once it was read."""
+    async with driving(tmp_path, INBOX_RED_S="30") as driver:
+        await driver.send(event("e1"))
+        driver.clock.put(T + 29 * SECOND)
+        assert await driver.ready()
+        driver.clock.put(T + 30 * SECOND)
+        assert not await driver.ready()
+        await read_some(context(driver))
+        assert await driver.ready()
+
+
+async def test_an_alarm_comes_before_readiness_turns_red(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """It says since when, and is over once all was read."""
+    async with driving(tmp_path, INBOX_ALARM_S="5", INBOX_RED_S="30") as driver:
+        await driver.send(event("e1"))
+        driver.clock.put(T + 5 * SECOND)
+        await driver.service.watchdog.look()
+        (alarm,) = driver.service.watchdog.alarms.values()
+        assert (alarm.reason, alarm.since) == ("deliveries_not_read", T)
+        assert await driver.ready()
+        await read_some(context(driver))
+        await driver.service.watchdog.look()
+        assert driver.service.watchdog.alarms == {}
+
+
+async def test_a_receiver_without_a_reader_knows_when_none_reads(tmp_path: Path) -> None:
+    """Where readers are processes that somebody else starts, each leaves a sign of life."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        look = partial(reader_behind, driver.desk, limit_s=60, elsewhere=True)
+        assert await look() is None
+        await driver.service.store.writer.commit(put_counter, BEAT, T)
+        driver.clock.put(T + 59 * SECOND)
+        assert await look() is None
+        driver.clock.put(T + 60 * SECOND)
+        assert "no `tallyhook worker` has read for 60 s" in str(await look())
+
+
+async def test_nothing_is_published_over_unread_evidence(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """A deadline passes while the success lies in the inbox: no timeout is told, then or later."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        pending = event("e0", "pending")
+        await driver.send(pending)
+        await read_some(context(driver))
+        assert await refold_due(driver.desk, limit=9) == 1
+        driver.clock.put(T + HOUR // 60)
+        await driver.send(event("e1"))
+        driver.clock.put(T + 3 * DAY)
+        assert await refold_due(driver.desk, limit=9) == 0
+        await read_some(context(driver))
+        await refold_due(driver.desk, limit=9)
+        told = driver.rows("SELECT outcome FROM revisions ORDER BY seq")
+        assert told == [("pending",), ("succeeded",)]
+
+
+async def test_over_a_reader_that_nobody_waits_for_it_is(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """The control: where nobody looks into the inbox, the timeout is told."""
+
+    async def now_at_once(desk: Any) -> int:
+        return int(desk.clock.now())
+
+    standing_still.setattr("app.orders.refold.publishable", now_at_once)
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e0", "pending"))
+        await read_some(context(driver))
+        await refold_due(driver.desk, limit=9)
+        await driver.send(event("e1"))
+        driver.clock.put(T + 3 * DAY)
+        assert await refold_due(driver.desk, limit=9) == 1
+        told = driver.rows("SELECT outcome FROM revisions ORDER BY seq")
+        assert told == [("pending",), ("timed_out",)]
+
+
+async def test_a_row_is_read_once_however_many_read(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """Two readers with the same row in their hands: the second appends nothing."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1"))
+        store = driver.service.store
+        rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
+        ready = [reader._ready(context(driver), row, row.items or ()) for row in rows]
+        both = await asyncio.gather(store.append(ready), store.append(ready))
+        assert sorted(len(each) for each in both) == [0, 1]
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
+        assert (await store.inbox.backlog()).records == 0
+
+
+async def test_a_delivery_whose_source_is_gone_is_kept(
+    tmp_path: Path, standing_still: pytest.MonkeyPatch
+) -> None:
+    """It was accepted, so it is stored as unreadable, and says why."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1"))
+        old = context(driver)
+        await read_some(ReaderContext(old.desk, {}, old.environment, old.holding))
+        assert driver.rows("SELECT verdict, problem FROM deliveries") == [
+            ("unreadable", "no source of this name is configured any more")
+        ]
+
+
+async def test_one_that_the_database_refuses_is_set_aside(tmp_path: Path) -> None:
+    """Alone, after three tries; the others of its row go on. It is kept, told of, and read again
+    when a person says so."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        store = driver.service.store
+        async with store.writing() as connection:
+            await connection.exec_driver_sql(
+                "CREATE TRIGGER no BEFORE INSERT ON events WHEN NEW.event_id = 'e2' "
+                "BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        sent = [driver.send(of_order(f"O-{n}", f"e{n}")) for n in range(5)]
+        assert {answer.status_code for answer in await asyncio.gather(*sent)} == {200}
+        await soon(lambda: driver.rows("SELECT count(*) FROM suspects WHERE aside=1") == [(1,)])
+        assert driver.rows("SELECT event_id FROM events ORDER BY 1") == [
+            ("e0",), ("e1",), ("e3",), ("e4",)
+        ]  # fmt: skip
+        (aside,) = await poisoned(driver.desk)
+        await driver.service.watchdog.look()
+        assert "deliveries poisoned --retry" in driver.service.watchdog.sentences[0]
+        assert aside.item is not None
+        assert b"e2" in aside.item.body
+        assert "tallyhook_inbox_set_aside 1.0" in (await driver.client.get("/metrics")).text
+        async with store.writing() as connection:
+            await connection.exec_driver_sql("DROP TRIGGER no")
+        await retry(driver.desk)
+        store.accepted.set()
+        await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(5,)])
+        assert await poisoned(driver.desk) == []
+
+
+async def test_its_order_is_held_until_it_was_read(tmp_path: Path) -> None:
+    """The order may have lost its money by what could not be read: nobody ships on it meanwhile."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
+        await driver.send(event("e1"))
+        assert (await driver.api("GET", "/orders/ORD-1")).json()["fulfillable"]
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql(
+                "CREATE TRIGGER no BEFORE INSERT ON events WHEN NEW.event_id = 'e2' "
+                "BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        nameless = event("e2", "refunded", order=None)  # the order is known by its payment
+        assert (await driver.send(nameless)).json()["verdict"] == "accepted"
+        await soon(lambda: driver.rows("SELECT aside FROM suspects") == [(1,)])
+        held = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert not held["fulfillable"]
+        assert "held_back" in [finding["code"] for finding in held["findings"]]
+        report = await check_database(
+            driver.desk, sources=driver.service.sources, progress=lambda count: None
+        )
+        assert any("set aside" in problem for problem in report.problems)
+        async with driver.service.store.writing() as connection:
+            await connection.exec_driver_sql("DROP TRIGGER no")
+        assert await retry(driver.desk) == 1
+        await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(2,)])
+        await soon(lambda: driver.rows("SELECT kind FROM records WHERE kind='released'"))
+        read = (await driver.api("GET", "/orders/ORD-1")).json()
+        assert "held_back" not in [finding["code"] for finding in read["findings"]]
+        assert read["outcome"] == "refunded"
+
+
+def begin(path: Path, starts: int) -> None:
+    """So many readers have begun, and ended before they had appended anything."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT OR REPLACE INTO counters VALUES ('reader starts', ?)", (starts,))
+
+
+@pytest.mark.parametrize("starts", [0, 1], ids=["the one before read", "the one before died"])
+async def test_rows_under_which_a_reader_died_are_read_one_by_one(
+    tmp_path: Path, starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each delivery by itself, with its try committed before."""
+    tried: list[int] = []
+    appending = reader._append
+
+    async def counted(context: ReaderContext, ready: Any) -> None:
+        found = driver_rows(tmp_path, "SELECT sum(tries) FROM suspects")
+        tried.append(found[0][0] or 0)
+        await appending(context, ready)
+
+    async with driving(tmp_path, with_worker=False) as driver:
+        monkeypatch.setattr(reader, "read_some", nothing)
+        await asyncio.gather(*(driver.send(of_order(f"O-{n}", f"e{n}")) for n in range(3)))
+    monkeypatch.undo()
+    begin(tmp_path / "t.db", starts)
+    monkeypatch.setattr(reader, "_append", counted)
+    async with driving(tmp_path, with_worker=False) as driver:
+        await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(3,)])
+        assert tried == ([1, 1, 1] if starts else [0])
+        assert driver.rows("SELECT count(*) FROM suspects") == [(0,)]
+        assert driver.rows("SELECT value FROM counters WHERE name='reader starts'") == [(0,)]
+
+
+def driver_rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    """What another connection finds."""
+    with closing(sqlite3.connect(folder / "t.db")) as database:
+        return database.execute(sql).fetchall()
+
+
+async def test_one_under_which_three_readers_died_is_read_no_more(tmp_path: Path) -> None:
+    """Whoever begins then sets it aside without reading it, and reads the others."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e0"))
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database, database:
+        record = framed([received(arrival(said("e1", order="A")))])
+        row = (int(T), 3, 0, "", record)
+        database.execute(
+            "INSERT INTO suspects (received_at, tries, aside, orders, record) "
+            "VALUES (?, ?, ?, ?, ?)",
+            row,
+        )
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e2"))
+        assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
+        assert driver.rows("SELECT tries, aside FROM suspects") == [(3, 1)]
+        assert await driver.ready()
+
+
+async def test_a_damaged_row_is_kept_and_holds_up_nobody(tmp_path: Path) -> None:
+    async with driving(tmp_path, with_worker=False) as driver:
+        store = driver.service.store
+        async with store.receiving.inbox.writer.transaction() as connection:
+            await connection.exec_driver_sql(
+                "INSERT INTO inbox (count, received_at, size, records) VALUES (1, 1, 3, x'00ff00')"
+            )
+        await driver.send(event("e1"))
+        await soon(lambda: driver.rows("SELECT aside, record FROM suspects") == [(1, b"\0\xff\0")])
+        assert driver.rows("SELECT verdict FROM deliveries") == [("stored",)]
+
+
+def test_what_is_framed_is_read_again() -> None:
+    """Any mix of deliveries and refused ones, in their order; a row that was cut is told of."""
+    items: list[Any] = [
+        received(arrival(said("e1", order="A"))),
+        rejection(body=b"\x00\xff", headers="é: ü"),
+        Received(delivery_id="d", received_at=T, source="s", headers="", body=b"", url="/w?x=%00é"),
+    ]
+    row = framed(items)
+    assert list(items_in(row)) == items
+    for length in range(1, len(row)):
+        try:
+            found = list(items_in(row[:length]))
+        except DamagedRow:
+            continue
+        assert found == items[: len(found)]
+        assert len(found) < len(items)
+
+
+async def test_what_came_another_way_needs_no_row(driver: Driver) -> None:
+    """An answer that was asked for is appended by itself."""
+    store = driver.service.store
+    appended = await store.append([Ready(None, [arrival(said("e9", order="A"))])])
+    assert [verdict for _, verdict in appended] == ["stored"]
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> Any:
+    """A service whose tests fold."""
+    async with driving(tmp_path, with_worker=False) as driven:
+        yield driven

@@ -1,0 +1,234 @@
+"""Genuine deliveries that are refused for their age: when that tells of a clock, and when not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.monitoring.watchdog import REST_S
+from app.receiving.refused_ages import (
+    ALL_WINDOW,
+    KEPT,
+    KEPT_EVENTS,
+    LATE,
+    WINDOW,
+    RefusedAges,
+)
+from reconcile.instants import HOUR, MINUTE, SECOND
+from tests.api.driving import Driver, driving, of_order, secret, signed
+from tests.monitoring.alarms import told
+from tests.reconcile.build import T
+
+
+def ages(*bodies: str, at: int = T, source: str = "shop") -> RefusedAges:
+    """What a receiver remembers that refused these bodies, all at once."""
+    found = RefusedAges()
+    for body in bodies:
+        found.refused(source, digest=body, at=at, problem="It is 15 min old.")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("bodies", "alarm"),
+    [("aab", True), ("abc", True), ("ab", False), ("aaaaaa", False), ("", False)],
+)
+def test_how_many_tell_of_a_clock(bodies: str, alarm: bool) -> None:
+    """Three refusals of two bodies do; fewer, or one body again and again, do not."""
+    assert (ages(*bodies).alarm(T) is not None) is alarm
+
+
+@pytest.mark.parametrize(
+    ("after", "alarm"),
+    [(0, True), (WINDOW, True), (WINDOW + 1, False), (-1, False)],
+)
+def test_how_long_they_tell_of_it(after: int, alarm: bool) -> None:
+    """For a quarter of an hour; and not to a clock that says that they are still to come."""
+    assert (ages(*"abc").alarm(T + after) is not None) is alarm
+
+
+def test_one_that_is_taken_ends_it() -> None:
+    """A delivery of the same source that is taken does, and one of another source does not."""
+    found = ages(*"abc")
+    found.taken("other")
+    assert found.alarm(T) is not None
+    found.taken("shop")
+    assert found.alarm(T) is None
+    found.refused("shop", digest="d", at=T, problem="It is old.")
+    assert found.alarm(T) is None
+
+
+def test_each_source_is_judged_by_itself() -> None:
+    """Refusals of two sources are not added, for each has a sender with a clock of its own."""
+    found = ages(*"ab")
+    found.refused("other", digest="c", at=T, problem="It is old.")
+    assert found.alarm(T) is None
+
+
+def test_what_it_says() -> None:
+    """How many of which source, by how much the latest was off, and what to do."""
+    found = ages(*"abc")
+    for number in range(3):
+        found.refused("till", digest=str(number), at=T + 1, problem="It lies 2 h ahead.")
+    alarm = found.alarm(T + 1)
+    assert alarm is not None
+    for part in ("6 genuine deliveries", "3 of shop, 3 of till", "It lies 2 h ahead. Keep"):
+        assert part in alarm.sentence
+    assert "`tallyhook doctor`" in alarm.sentence
+    assert "15 min old" not in alarm.sentence
+
+
+def test_it_is_told_within_a_minute() -> None:
+    """The time between two looks leaves time for the look itself."""
+    assert REST_S <= 50
+
+
+def test_a_replay_does_not_hide_it() -> None:
+    """However often one body is sent, the others are remembered; of all, only so many are, and
+    those that were refused last."""
+    found = ages("a", "b", *"c" * KEPT * 10)
+    alarm = found.alarm(T)
+    assert alarm is not None
+    assert "1,002 genuine deliveries" in alarm.sentence
+    alarm = ages(*(str(number) for number in range(KEPT + 1))).alarm(T)
+    assert alarm is not None
+    assert f"{KEPT} genuine deliveries" in alarm.sentence
+    others = [str(number) for number in range(KEPT - 1)]
+    alarm = ages("again", *others, "again", "new").alarm(T)
+    assert alarm is not None
+    assert f"{KEPT + 1} genuine deliveries" in alarm.sentence
+
+
+async def send(driver: Driver, event_id: str, *, at: int) -> int:
+    """Deliver an event that was signed at this time. Returns the status."""
+    body = json.dumps(of_order(event_id, event_id)).encode()
+    return (await driver.send(body, signed(body, at=at))).status_code
+
+
+@pytest.mark.parametrize(
+    ("minutes", "fault"),
+    [(15, "is 15 min old"), (-15, "lies 15 min ahead of our clock")],
+)
+async def test_a_clock_that_is_set(tmp_path: Path, minutes: int, fault: str) -> None:
+    """A clock that is set forward or back is told with the third refusal, even where deliveries
+    were taken in the minutes that it repeats, until it is right and a delivery is taken."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        for minute in range(-20, 1, 5):
+            driver.clock.put(T + minute * MINUTE)
+            assert await send(driver, f"before{minute}", at=T + minute * MINUTE) == 200
+        driver.clock.put(T + minutes * MINUTE)
+        for number in range(3):
+            assert await told(driver, "clock") == []
+            assert await send(driver, f"e{number}", at=T) == 401
+        (sentence,) = await told(driver, "clock")
+        assert "3 of shop), and none was taken" in sentence
+        assert fault in sentence
+        driver.clock.put(T + SECOND)
+        assert await send(driver, "e0", at=T) == 200
+        assert await told(driver, "clock") == []
+
+
+async def test_what_does_not_tell_of_a_clock(tmp_path: Path) -> None:
+    """Whoever does not know the secret raises no alarm, nor does who sends old requests again while
+    others are taken."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        for number in range(5):
+            body = json.dumps(of_order("A", f"e{number}")).encode()
+            wrong: Any = [(name, value) for name, value in signed(b"other", at=T - HOUR)]
+            assert (await driver.send(body, wrong)).status_code == 401
+        assert await told(driver, "clock") == []
+        for number in range(5):
+            assert await send(driver, f"e{number}", at=T - HOUR) == 401
+        assert await told(driver, "clock") != []
+        assert await send(driver, "now", at=T) == 200
+        assert await told(driver, "clock") == []
+
+
+# --- readiness ------------------------------------------------------------------------------------
+
+
+async def ready(driver: Driver) -> bool:
+    """What a load balancer asks; readiness has the sentence of the refusals or none at all."""
+    answer = await driver.client.get("/readyz")
+    assert [*map(_of_age, answer.json()["reasons"])] == [True] * (answer.status_code == 503)
+    return answer.status_code == 200
+
+
+def _of_age(reason: str) -> bool:
+    return "genuine and refused for their age" in reason
+
+
+@pytest.mark.parametrize("minutes", [15, -15])
+async def test_readiness_turns_red_while_everything_is_refused(
+    tmp_path: Path, minutes: int
+) -> None:
+    """With the sixth new event and without waiting for a look of the watchdog; until one is taken,
+    or until none has come for five minutes."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        assert await send(driver, "before", at=T) == 200
+        driver.clock.put(T + minutes * MINUTE)
+        for number in range(LATE):
+            assert await send(driver, f"e{number}", at=T) == 401
+            assert await ready(driver)
+        assert await send(driver, "more", at=T) == 401
+        assert not await ready(driver)
+        driver.clock.put(T + minutes * MINUTE + ALL_WINDOW + 1)
+        assert await ready(driver)
+        driver.clock.put(T + minutes * MINUTE)
+        assert not await ready(driver)
+        assert await send(driver, "now", at=T + minutes * MINUTE) == 200
+        assert await ready(driver)
+
+
+async def test_replays_do_not_turn_readiness_red(tmp_path: Path) -> None:
+    """Neither many of one genuine delivery, nor many that were taken once: after a start of the
+    service, too, which remembers nothing, and however few others come. Nor does what is late beside
+    traffic that is taken, of whatever source."""
+    other = {"SOURCES__OTHER__SECRETS": secret(b"another key for tests, 24")}
+    async with driving(tmp_path, with_worker=False) as driver:
+        for number in range(30):
+            assert await send(driver, f"old{number}", at=T) == 200
+    at = T + HOUR
+    async with driving(tmp_path, with_worker=False, at=at, **other) as driver:
+        for number in range(30):
+            assert await send(driver, f"old{number}", at=T) == 401
+            assert await ready(driver)
+        for _ in range(200):
+            assert await send(driver, "captured", at=T) == 401
+        assert await ready(driver)
+        for number in range(60):
+            assert await send(driver, f"late{number}", at=T) == 401
+            if not number % LATE:
+                body = json.dumps(of_order(f"n{number}", f"n{number}")).encode()
+                key = b"another key for tests, 24"
+                taken = await driver.send(body, signed(body, at=at, key=key), source="other")
+                assert taken.status_code == 200
+            assert await ready(driver)
+
+
+async def test_what_would_not_be_kept_says_nothing_of_a_clock(tmp_path: Path) -> None:
+    """Old deliveries that could not be read, or are of the other environment."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        for number in range(20):
+            document = {**of_order(f"o{number}", f"o{number}"), "environment": "live"}
+            for body in (b'{"id": %d' % number, json.dumps(document).encode()):
+                answer = await driver.send(body, signed(body, at=T - HOUR))
+                assert answer.status_code == 401
+        assert await ready(driver)
+
+
+def test_replays_do_not_push_out_what_is_new() -> None:
+    """So many are remembered that who sends old ones again must have captured a thousand."""
+    found = RefusedAges()
+    for number in range(KEPT_EVENTS):
+        name = str(number)
+        found.refused("shop", digest=name, at=T, problem="It is old.", event_id=name)
+    asked = found.asked_about(T)
+    assert len(asked) == KEPT_EVENTS
+    found.found(asked, {("shop", str(number)) for number in range(LATE + 1, KEPT_EVENTS)})
+    assert found.asked_about(T) == []
+    assert "6 new events" in (found.everything_refused(T) or "")
+    found.found([("shop", "0")], {("shop", "0")})
+    assert found.everything_refused(T) is None
