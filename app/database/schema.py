@@ -14,7 +14,7 @@ from app.database import schema_objects
 if TYPE_CHECKING:
     from alembic.config import Config
 
-MIGRATIONS = Path(__file__).parents[1] / "migrations"
+MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def newest_version() -> str:

@@ -53,7 +53,7 @@ def folder(path: Path, mode: int) -> Path:
 
 def profile(path: Path, old: str, new: str) -> Given:
     """The shipped profile with one line changed."""
-    shipped = Path(places.__file__).parent / "providers/profiles/checkout.toml"
+    shipped = Path(places.__file__).parents[1] / "providers/profiles/checkout.toml"
     text = shipped.read_text()
     assert old in text
     return {"SOURCES__SHOP__PROFILE": write(path, text.replace(old, new))}

@@ -36,7 +36,7 @@ from reconcile.instants import MINUTE, SECOND
 from tests.api.driving import Driver, driving, environ, of_order
 from tests.reconcile.build import T
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "app" / "outbound" / "README.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "app" / "providers" / "CALLING.md"
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3BxcnN0"
 SHOP = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET], strict=False)
 
@@ -187,8 +187,10 @@ async def test_it_ships_exactly_once_across_a_restore(
         again = [of_order("B", "b1"), of_order("D", "d"), of_order("C", "c"), of_order("A", "a")]
         await happen(driver, hear, receiver, *again)
         numbers = [row[0] for row in driver.rows("SELECT seq FROM revisions ORDER BY seq")]
-    assert numbers == [1, 2, first, first + 1, first + 2]
-    assert told() == {"A": 1, "B": first, "D": first + 1, "C": first + 2}
+    assert numbers[:3] == [1, 2, first]  # none of what comes after it has a number of before
+    assert numbers[2:] == list(range(first, first + len(numbers) - 2))
+    assert told()["A"] == 1
+    assert first <= told()["B"] < told()["D"] < told()["C"]
     assert sorted(parcels()) == ["A", "B", "C", "D"]
 
 

@@ -44,7 +44,7 @@ from reconcile.ledger.records import Record
 from reconcile.money import Money, from_major, major_text
 
 PAYLOADS = Path(__file__).parent / "payloads"
-VECTORS = Path(__file__).parents[2] / "vectors"
+VECTORS = Path(__file__).parents[1] / "vectors"
 ARRIVAL = parse_instant("2026-11-20T10:00:00Z")
 PLACEHOLDER = "evt_example"
 MOVES = ("captured", "refunded", "reversed", "lost")

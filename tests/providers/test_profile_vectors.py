@@ -16,7 +16,7 @@ from app.providers.check_signatures import check_lines
 from app.providers.profile import load_profile, shipped_profiles
 from tests.providers.named.test_known_answers import PROFILES
 
-FOLDER = Path(__file__).parents[2] / "vectors"
+FOLDER = Path(__file__).parents[1] / "vectors"
 VECTORS: dict[str, list[dict[str, Any]]] = {
     path.stem: [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for path in sorted(FOLDER.glob("*.jsonl"))

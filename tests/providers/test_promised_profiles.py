@@ -8,7 +8,7 @@ import pytest
 
 from app.providers.profile import SHIPPED, load_profile
 
-VECTORS = Path(__file__).parents[2] / "vectors"
+VECTORS = Path(__file__).parents[1] / "vectors"
 LEAST_VECTORS = 5
 PROMISED = """
     adyen adyen_platform bitso braintree cashfree chapa chargebee checkout checkout_com

@@ -13,7 +13,7 @@ from app.providers.source import Source
 from reconcile.instants import SECOND
 from tests.providers.builders import MINIMAL, profile_file
 
-FILE = Path(__file__).parents[2] / "vectors" / "signatures.json"
+FILE = Path(__file__).parents[1] / "vectors" / "signatures.json"
 VECTORS = json.loads(FILE.read_text())["vectors"]
 BY_NAME = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 

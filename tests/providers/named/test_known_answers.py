@@ -13,7 +13,7 @@ from app.providers.named.registry import factory_of
 from reconcile.instants import SECOND
 from tests.providers.named.builders import flip, having, header
 
-VECTORS = Path(__file__).parents[3] / "vectors"
+VECTORS = Path(__file__).parents[2] / "vectors"
 PROFILES = {
     "braintree": "braintree",
     "coinbase_cdp": "covered_headers",
