@@ -12,7 +12,8 @@ from app.bootstrap import destination, policy_of, store_settings
 from app.bootstrap_evidence import key_path
 from app.bootstrap_keys import erasure_journal_path, phone_key_path
 from app.bootstrap_sources import compile_sources, shop_of
-from app.config.settings import Settings, load_settings
+from app.config.load import load_settings
+from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.http import outgoing_client

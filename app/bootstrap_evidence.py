@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.bootstrap_sources import accounts, compile_sources
-from app.config.places import sqlite_file
+from app.config.checks import sqlite_file
 from app.config.settings import Settings
 from app.core.periodic import Rounds, rest_when_idle
 from app.evidence.evidence_key import open_signer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.bootstrap_sources import compile_sources
-from app.config.settings import Settings, load_settings
+from app.config.load import load_settings
+from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
 from app.golive.golive import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.config.places import sqlite_file
+from app.config.checks import sqlite_file
 from app.config.settings import Settings
 from app.core.phone_key import PhoneKey, make_phone_key, read_phone_key
 

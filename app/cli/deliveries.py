@@ -175,7 +175,7 @@ def reverify_deliveries(
     """
     from app.bootstrap_sources import storing_sources
     from app.cli.running import with_desk
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
     from app.receiving.reverify import reverify
 
     sources = storing_sources(load_settings())

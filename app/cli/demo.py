@@ -26,7 +26,7 @@ from app.cli import demo_play as shop
 from app.cli.children import Child, address_of, listener_on
 from app.cli.demo_told import PATH, SECRET, Told, listening
 from app.cli.output import note
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.core.logs import configure_logging
 from app.core.text import counted

@@ -54,7 +54,7 @@ def backup(
 ) -> None:
     """Copy the database to a file, also while it is served, and check the copy."""
     from app.cli.running import run_loop
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
     from app.privacy.backup import back_up
 
     settings = load_settings()
@@ -91,7 +91,7 @@ def restore(
     the journal of erasures."""
     from app.bootstrap_erasures import erase_in_copy
     from app.cli.running import run_loop
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
     from app.core.clock import SystemClock
     from app.privacy.restore import restore as put_back
 
@@ -178,7 +178,7 @@ def prune(
     from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
     from app.core.errors import UsageError
     from app.privacy.prune import Pruning, prune_by_hand, prune_settled
 

@@ -53,8 +53,8 @@ def erase(
     A number is found where events name it as the customer's. `--everywhere` also finds it in other
     members, texts and headers, and looks for traces in the files: it reads the whole database.
     """
-    from app.config.places import sqlite_file
-    from app.config.settings import load_settings
+    from app.config.checks import sqlite_file
+    from app.config.load import load_settings
     from app.core.errors import UsageError
     from app.privacy.erase import Asked, traces_left
 

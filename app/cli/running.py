@@ -35,7 +35,7 @@ def with_desk(
 ) -> Result:
     """Load the settings, open the store for a purpose, and call `use` with desk and settings."""
     from app.bootstrap import open_desk
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
     from app.core.logs import configure_logging
 
     settings = load_settings()

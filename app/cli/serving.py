@@ -62,7 +62,7 @@ def serve(
     from app.bootstrap_sources import problems_of_sources
     from app.cli.output import note
     from app.cli.running import run_loop
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
     from app.core.logs import configure_logging
 
     host, port, listener = _where(host, port, fd)
@@ -105,7 +105,7 @@ def worker(
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
     from app.bootstrap_serving import work
     from app.cli.running import run_loop
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
     from app.core.logs import configure_logging
     from app.worker_process import Parent
 

@@ -58,7 +58,7 @@ def upgrade(
     """Bring the database up to date. `serve` does this by itself on SQLite."""
     from app.bootstrap import preview_upgrade, upgrade_database
     from app.cli.running import run_loop
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
 
     settings = load_settings(serving=True)
     if not dry_run:
@@ -81,7 +81,7 @@ def check(form: DocumentOption = Format.table) -> None:
     from app.bootstrap_keys import known_phone_key
     from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
     from app.privacy.check import check_database
 
     settings = load_settings()
@@ -111,7 +111,7 @@ def create(
     that nothing of it is needed."""
     from app.bootstrap import create_database
     from app.cli.running import run_loop
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
 
     path = run_loop(create_database(load_settings(serving=True), anew=new))
     note(f"There is a new, empty database at {path}.")
@@ -179,7 +179,7 @@ def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
     from app.bootstrap_sources import storing_sources
     from app.cli.running import with_desk
-    from app.config.settings import load_settings
+    from app.config.load import load_settings
     from app.orders.reindex import reindex as run_reindex
 
     sources = storing_sources(load_settings())  # before the store: a wrong one makes no database

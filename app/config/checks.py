@@ -7,16 +7,270 @@ already reported, says nothing. Secrets are compared here and never written.
 from __future__ import annotations
 
 import re
+import resource
+import stat
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
-from app.config import dangers
-from app.config import shop as config_shop
-from app.config.places import database_lies_well
-from app.config.reading import ENVIRONMENT, PREFIX, Reading
+from app.config.reading import CONFIG, ENVIRONMENT, PREFIX, Reading
+from app.config.settings import Settings
+from app.core.open_files import SPARE_FILES
 
-if TYPE_CHECKING:
-    from app.config.settings import Settings
+SIMULATOR_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
+"""The simulated provider's own, which its documentation prints."""
+
+_TRYING_OUT: Final = frozenset({"sandbox", "staging", "test", "uat", "demo", "dev"})
+"""Labels in the names of hosts where no real money moves."""
+
+
+def _secrets_of_a_source_differ(settings: Settings, reading: Reading) -> None:
+    for name, source in settings.sources.items():
+        times = Counter(_bare(secret.get_secret_value()) for secret in source.secrets)
+        if any(count > 1 for secret, count in times.items() if secret):
+            reading.problem(
+                _variable(name, reading), "holds one secret twice; write each of them once"
+            )
+
+
+def _bare(secret: str) -> str:
+    """A secret without what may be written or left out around it."""
+    return secret.strip().removeprefix("whsec_").rstrip("=")
+
+
+def _variable(source: str, reading: Reading) -> str:
+    variable = f"{PREFIX}SOURCES__{source.upper()}__SECRETS"
+    return variable if variable in reading.given else variable + "_FILE"
+
+
+def _secrets_are_no_paths(settings: Settings, reading: Reading) -> None:
+    for name, source in settings.sources.items():
+        variable = _variable(name, reading)
+        for secret in source.secrets:
+            text = secret.get_secret_value()
+            if text.startswith(("/", "./")) and "\0" not in text and Path(text).exists():
+                reading.problem(variable, f"holds the path of a file; write it to {variable}_FILE")
+
+
+def _nothing_of_the_simulator_in_live(settings: Settings, reading: Reading) -> None:
+    if not reading.live:
+        return
+    for name, source in settings.sources.items():
+        known = {_bare(secret.get_secret_value()) for secret in source.secrets}
+        if _bare(SIMULATOR_SECRET) in known:
+            reading.problem(
+                _variable(name, reading),
+                "holds the simulated provider's secret, which everyone knows; write your own",
+            )
+
+
+def _no_debugging_in_live(settings: Settings, reading: Reading) -> None:
+    if not (reading.live and reading.serving):
+        return
+    if settings.log_level == "debug":
+        reading.problem(PREFIX + "LOG_LEVEL", "is for trying out; write info in live")
+    if sys.flags.dev_mode:
+        reading.problem("PYTHONDEVMODE", "is for trying out; start without it in live")
+
+
+def _assertions_are_on(settings: Settings, reading: Reading) -> None:
+    if reading.serving and sys.flags.optimize:
+        reading.problem("PYTHONOPTIMIZE", "turns off the checks around each write; unset it")
+
+
+def _checkout_is_at_the_real_service(settings: Settings, reading: Reading) -> None:
+    host = urlsplit(settings.checkout.base_url or "").hostname or ""
+    parts = {part for label in host.split(".") for part in label.split("-")}
+    if reading.live and parts & _TRYING_OUT:
+        reading.problem(
+            PREFIX + "CHECKOUT__BASE_URL",
+            "names a host for trying out, in environment live; write the live service's address",
+        )
+
+
+def _orders_need_a_price_of_the_shop(settings: Settings, reading: Reading) -> None:
+    if reading.live and settings.require_order_record == "off":
+        reading.warnings.append(
+            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live, so an order of which the shop has told "
+            "no price is paid by what the provider's event says that it costs"
+        )
+
+
+def _files_of_settings_are_safe(settings: Settings, reading: Reading) -> None:
+    """Whoever can write them, or put others in their place, chooses the secrets."""
+    for variable, path in _files(settings, reading):
+        if _others_write(path):
+            reading.only_in_sandbox(variable, "names a file that others may change; chmod go-w it")
+        elif _others_write(path.parent):
+            reading.only_in_sandbox(
+                variable, "names a file in a folder that others may write to; chmod go-w the folder"
+            )
+
+
+def _files(settings: Settings, reading: Reading) -> list[tuple[str, Path]]:
+    files = [(CONFIG, reading.config_file)]
+    files += [
+        (f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file)
+        for name, source in settings.sources.items()
+    ]
+    files.append((PREFIX + "CHECKOUT__TOKEN_FILE", settings.checkout.token_file))
+    files.append((PREFIX + "SHOP__SECRET_FILE", settings.shop.secret_file))
+    told = {*reading.problems, *(warning.partition(":")[0] for warning in reading.warnings)}
+    return [(name, path) for name, path in files if path is not None and name not in told]
+
+
+def _others_write(path: Path) -> bool:
+    """Whether group or others may write; in a sticky folder they cannot replace what is there."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return bool(mode & 0o022) and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX)
+
+
+def _files_suffice_for_connections(settings: Settings, reading: Reading) -> None:
+    variable = PREFIX + "MAX_CONNECTIONS"
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY or variable not in reading.given:
+        return
+    if settings.max_connections + SPARE_FILES > limit:
+        reading.problem(
+            variable,
+            f"needs {settings.max_connections + SPARE_FILES:,} open files, and this process may"
+            f" have {limit:,}; raise the limit (ulimit -n) or write less",
+        )
+
+
+URL: Final = PREFIX + "SHOP__URL"
+SECRET: Final = PREFIX + "SHOP__SECRET"
+
+
+def _shop_is_whole(settings: Settings, reading: Reading) -> None:
+    secrets = {SECRET, SECRET + "_FILE"}
+    if secrets <= reading.given.keys():
+        reading.problem(SECRET, f"is given beside {SECRET}_FILE; keep one of the two")
+    if URL in reading.given and not secrets & reading.given.keys():
+        reading.problem(SECRET, f"is missing beside {URL}; give it, or {SECRET}_FILE")
+    if secrets & reading.given.keys() and URL not in reading.given:
+        reading.problem(URL, "is missing beside the secret; write where the shop listens")
+
+
+def _shop_is_encrypted(settings: Settings, reading: Reading) -> None:
+    url = settings.shop.url
+    if url and url.startswith("http:") and reading.live:
+        reading.problem(URL, "sends what customers paid unencrypted; write https:// in front")
+
+
+VARIABLE: Final = PREFIX + "DATABASE_URL"
+
+MOUNTS = Path("/proc/self/mounts")
+"""The kernel's table of mounts (proc(5), fstab(5)); not there on other systems than Linux."""
+
+NETWORK: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "lustre",
+     "beegfs", "gpfs", "gfs2", "glusterfs", "ncpfs", "ocfs2", "orangefs", "pvfs2", "davfs"}
+)  # fmt: skip
+"""Shared by several machines: the locks that SQLite's log needs do not hold there, and a second
+service would not see the first (https://www.sqlite.org/wal.html)."""
+
+MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
+"""Gone with the next restart of the machine."""
+
+FOREIGN: Final = frozenset({"fuse", "fuseblk", "9p"})
+"""Served by a program, which decides by itself what a sync means."""
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite URL; None for another database."""
+    scheme, _, rest = url.partition("://")
+    return Path(unquote(rest.partition("?")[0][1:])) if scheme.startswith("sqlite") else None
+
+
+def filesystem_kind(path: Path, table: str) -> str:
+    """The kind of file system a path lies on, whether or not it exists yet; "" if unknown.
+
+    table  lines as in /proc/self/mounts: device, mount point, kind, …; the last of several counts
+    """
+    place, found, longest = path.absolute(), "", -1
+    for line in table.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = Path(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[1]))
+        if place.is_relative_to(point) and len(point.parts) >= longest:
+            found, longest = fields[2], len(point.parts)
+    return found
+
+
+def _is_a_file(path: Path, reading: Reading) -> None:
+    if path.exists() and not path.is_file():
+        reading.problem(VARIABLE, "names something that is no file; write the path of one")
+
+
+def _is_on_a_disk(path: Path, reading: Reading) -> None:
+    try:
+        kind = filesystem_kind(path.resolve(), MOUNTS.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return  # another system, or a closed /proc: nothing can be said
+    family = kind.partition(".")[0]
+    if family in NETWORK or kind.partition(".")[2] in NETWORK | {"sshfs", "s3fs"}:
+        reading.problem(VARIABLE, f"lies on {kind}, where locks do not hold; use a local disk")
+    elif reading.live and family in FOREIGN:
+        reading.problem(VARIABLE, f"lies on {kind}, where a sync may be none; use a local disk")
+    elif reading.live and kind in MEMORY:
+        reading.problem(VARIABLE, f"lies on {kind}, which a restart empties; use a local disk")
+
+
+def _is_private(path: Path, reading: Reading) -> None:
+    for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+        mode = _mode(name)
+        if mode & 0o007:
+            reading.only_in_sandbox(
+                VARIABLE, f"names a database that everyone may use (mode {mode:o}); chmod 600 it"
+            )
+            return
+
+
+def _is_in_a_safe_folder(path: Path, reading: Reading) -> None:
+    mode = _mode(path.parent)
+    if mode & 0o022:
+        reading.only_in_sandbox(
+            VARIABLE,
+            f"names a database in a folder that others may write to (mode {mode:o});"
+            " chmod go-w it, or use a folder of its own",
+        )
+
+
+def _mode(path: Path) -> int:
+    """The permission bits; none of something that is not there."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except (OSError, ValueError):
+        return 0
+
+
+_OF_A_FILE: Final[tuple[Callable[[Path, Reading], None], ...]] = (
+    _is_a_file,
+    _is_on_a_disk,
+    _is_private,
+    _is_in_a_safe_folder,
+)
+
+
+def database_lies_well(settings: Settings, reading: Reading) -> None:
+    """Every check of the place, for a process that serves from a file of SQLite."""
+    path = sqlite_file(settings.database_url)
+    if not reading.serving or path is None:
+        return
+    for check in _OF_A_FILE:
+        if VARIABLE not in reading.problems:
+            check(path, reading)
+
 
 MIN_SECRET_CHARS: Final = 16
 """Shorter ones can be guessed: 16 hex digits are 64 bits."""
@@ -213,7 +467,16 @@ CHECKS: Final[tuple[Callable[[Settings, Reading], None], ...]] = (
     _checkout_has_its_source,
     _sessions_are_of_shared_orders,
     _sizes_fit_together,
-    *config_shop.CHECKS,
-    *dangers.CHECKS,
+    _shop_is_whole,
+    _shop_is_encrypted,
+    _secrets_of_a_source_differ,
+    _secrets_are_no_paths,
+    _nothing_of_the_simulator_in_live,
+    _no_debugging_in_live,
+    _assertions_are_on,
+    _checkout_is_at_the_real_service,
+    _orders_need_a_price_of_the_shop,
+    _files_of_settings_are_safe,
+    _files_suffice_for_connections,
     database_lies_well,
 )

@@ -8,10 +8,12 @@ config.example.env explains each setting; a test holds the two together.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+import ipaddress
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
     BaseModel,
@@ -21,34 +23,233 @@ from pydantic import (
     PrivateAttr,
     SecretStr,
     StringConstraints,
-    ValidationError,
 )
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
-from app.config.checks import CHECKS
-from app.config.reading import PREFIX, Reading, given_variables, read_secret_file
-from app.config.values import (
-    DatedSecret,
-    accounts,
-    base_url,
-    database_url,
-    endpoint_url,
-    lowered,
-    named,
-    networks,
-    public_url,
-    secrets,
-    switched,
-)
-from app.core.errors import ConfigurationError
-from reconcile.instants import SECOND, Instant
+from app.config.reading import PREFIX
+from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.policy import Policy
+
+_SQLITE: Final = "sqlite+aiosqlite"
+_POSTGRESQL: Final = "postgresql+asyncpg"
+
+_ANYBODY: Final = "lets any sender choose its address: name the proxies one by one"
+
+_WIDEST: Final = {4: 8, 6: 7}
+"""Bits of the widest private networks, 10.0.0.0/8 and fc00::/7; wider ones take in strangers."""
+
+
+def lowered(value: Any) -> Any:
+    """Text in lower case without blanks around it; anything else as it is."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+_SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "off", "no": "off"}
+
+
+def switched(value: Any) -> Any:
+    """`on` or `off` for what means it; anything else as it is."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    word = lowered(value)
+    return _SWITCHED.get(word, word) if isinstance(word, str) else word
+
+
+def listed(value: Any) -> Any:
+    """A JSON list of texts, or texts separated by commas; a list as it is.
+
+    Raises ValueError when the text begins as a JSON list and is not one of texts.
+    """
+    if not isinstance(value, str):
+        return value
+    if not value.lstrip().startswith("["):
+        return [part.strip() for part in value.split(",")]
+    try:
+        parts = json.loads(value)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError('must be a JSON list of texts, such as ["newest", "older"]')
+    return parts
+
+
+class DatedSecret(SecretStr):
+    """A secret, and when it ends: `SECRET until 2026-12-01T00:00:00Z`. `until` None: never.
+
+    Raises ValueError for an end that is no moment of RFC 3339 in UTC.
+    """
+
+    def __init__(self, secret_value: str) -> None:
+        secret, word, end = secret_value.rpartition(_UNTIL)
+        super().__init__(secret if word else secret_value)
+        self.until: Instant | None = _moment(end) if word else None
+
+
+def secrets(value: Any) -> Any:
+    """What `listed` gives, each with its end. Raises ValueError as it and DatedSecret do."""
+    texts = listed(value)
+    if not isinstance(texts, list | tuple):
+        return texts
+    return [DatedSecret(each) if isinstance(each, str) else each for each in texts]
+
+
+_UNTIL: Final = " until "
+
+
+def _moment(text: str) -> Instant:
+    try:
+        return parse_instant(text)
+    except ValueError:
+        raise ValueError("has a secret whose end is not like 2026-12-01T00:00:00Z") from None
+
+
+def named(value: Any) -> Any:
+    """A JSON object of texts; an object as it is.
+
+    Raises ValueError for anything else.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(part, str) for part in found.values()):
+        raise ValueError('must be a JSON object of texts, such as {"api_key": "value"}')
+    return found
+
+
+def accounts(value: Any) -> Any:
+    """One account's name as it is, or a JSON list of several.
+
+    Raises ValueError where one of them is empty or has blanks around it.
+    """
+    if not isinstance(value, str):
+        return value
+    found = listed(value) if value.lstrip().startswith("[") else [value]
+    if not found or any(not each or each != each.strip() for each in found):
+        raise ValueError('must be an account as the events name it, or a list: ["one", "other"]')
+    return found
+
+
+def networks(value: Any) -> Any:
+    """IP addresses or networks, none of which takes in everybody.
+
+    Raises ValueError for anything else. Behind a proxy that is not named here, the peer's own
+    address counts, which cannot be forged; `*` would let every sender choose its address.
+    """
+    return tuple(_network(part) for part in listed(value) if part)
+
+
+def _network(text: str) -> str:
+    if text == "*":
+        raise ValueError(_ANYBODY)
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(
+            "must be IP addresses or networks, such as 10.0.0.5,192.168.1.0/24"
+        ) from None
+    if network.prefixlen < _WIDEST[network.version]:
+        raise ValueError(_ANYBODY)
+    # As the server in front of us reads it: a network whose host bits are set would match nobody.
+    return str(network) if "/" in text else text
+
+
+def base_url(value: Any) -> Any:
+    """An http or https URL without a slash at its end.
+
+    Raises ValueError when it has no host, or a user, a query or a fragment.
+    """
+    if not isinstance(value, str):
+        return value
+    parts = _split(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL such as https://payments.example")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must be a URL without user, password, query and fragment")
+    return value.strip().rstrip("/")
+
+
+def endpoint_url(value: Any) -> Any:
+    """An http or https URL as it is to be called, its path and query as they are.
+
+    Raises ValueError when it has no host, or a user or a fragment.
+    """
+    if not isinstance(value, str):
+        return value
+    parts = _split(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL such as https://shop.example/payments")
+    if parts.username or parts.password or parts.fragment:
+        raise ValueError("must be a URL without user, password and fragment")
+    return value.strip()
+
+
+def public_url(value: Any) -> Any:
+    """The same, or nothing."""
+    return value if value == "" else base_url(value)
+
+
+def database_url(value: Any) -> Any:
+    """The URL of a file of SQLite or of a PostgreSQL server, with the driver's name in it.
+
+    Raises ValueError for other databases and drivers, saying what to write instead, and for an
+    SQLite database in memory, where an acknowledged delivery would end with the process.
+    """
+    if not isinstance(value, str):
+        return value
+    scheme, colon, rest = value.strip().partition("://")
+    family = scheme.partition("+")[0]
+    if family == "sqlite" and scheme != _SQLITE:
+        raise ValueError(f"must begin with {_SQLITE}:/// in place of {_known(scheme)}")
+    if family in ("postgres", "postgresql") and scheme != _POSTGRESQL:
+        raise ValueError(f"must begin with {_POSTGRESQL}:// in place of {_known(scheme)}")
+    if not colon or scheme not in (_SQLITE, _POSTGRESQL):
+        raise ValueError(f"must begin with {_SQLITE}:/// and a path, or {_POSTGRESQL}://")
+    if scheme == _SQLITE:
+        _check_sqlite_path(rest)
+    else:
+        _split(value)
+    return value.strip()
+
+
+def _known(scheme: str) -> str:
+    """The scheme, where it is one that carries nothing secret."""
+    plain = scheme.replace("+", "").replace("_", "")
+    return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
+
+
+def _check_sqlite_path(rest: str) -> None:
+    path, _, query = rest.partition("?")
+    if not path.startswith("/"):
+        raise ValueError(f"must have three slashes before a path: {_SQLITE}:///var/tallyhook.db")
+    if path == "/" or ":memory:" in path or "mode=memory" in query:
+        raise ValueError(
+            "must be a file: a database in memory loses what was acknowledged,"
+            f" write {_SQLITE}:///var/tallyhook.db"
+        )
+    if query:
+        raise ValueError(
+            "must end with the path: what follows a question mark can turn off locks and syncing"
+        )
+
+
+def _split(value: str) -> SplitResult:
+    try:
+        parts = urlsplit(value.strip())
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            "is not a URL; write special characters in it as %XX and the port as a number"
+        ) from None
+    return parts
+
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -280,132 +481,3 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "rehearsal": RehearsalSettings,
 }
 """Settings in groups of which there is one each."""
-
-
-def load_settings(
-    environ: Mapping[str, str] | None = None,
-    *,
-    serving: bool = False,
-    also: Callable[[Settings], list[str]] | None = None,
-) -> Settings:
-    """The settings of `environ` (default: the process's own), over those of TALLYHOOK_CONFIG.
-
-    serving  whether webhooks will be received, for which an environment must be chosen
-    also     what finds further problems, one line each: told together with the others
-
-    Raises ConfigurationError with every problem, one line each: the variable, what is wrong and
-    what would be right.
-    """
-    reading = Reading(serving=serving)
-    reading.given = given_variables(
-        os.environ if environ is None else environ, known=known_variables(), reading=reading
-    )
-    tree = _tree(reading.given)
-    _fill_in(tree, reading)
-    settings = _validated(tree, reading)
-    for check in CHECKS:
-        check(settings, reading)
-    further = [] if also is None else also(settings)
-    lines = [*reading.lines(), *(line for line in further if not reading.has_told(line))]
-    if lines:
-        raise ConfigurationError(lines)
-    settings._warnings = tuple(reading.warnings)
-    return settings
-
-
-OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "PLAY_TOKEN")
-"""Variables that are no settings but words of commands: the file with the settings, who asks, and
-the token of `sandbox --play`."""
-
-
-def known_variables() -> tuple[str, ...]:
-    """Every variable there can be; `<NAME>` stands for a source's name."""
-    names = [PREFIX + name for name in OF_COMMANDS]
-    for field in Settings.model_fields:
-        if field == "sources":
-            nested = [f"SOURCES__<NAME>__{name.upper()}" for name in SourceSettings.model_fields]
-        elif field in SECTIONS:
-            nested = [f"{field}__{name}".upper() for name in SECTIONS[field].model_fields]
-        else:
-            nested = [field.upper()]
-        names += [PREFIX + name for name in nested]
-    return tuple(names)
-
-
-def _tree(given: Mapping[str, str]) -> dict[str, Any]:
-    """The variables as nested values, still text."""
-    source = EnvSettingsSource(Settings)
-    source.env_vars = {name.lower(): value for name, value in given.items()}
-    return source()
-
-
-def _fill_in(tree: dict[str, Any], reading: Reading) -> None:
-    """Secrets from their files, and the only source as the one that sessions come from."""
-    sources = tree.get("sources", {})
-    for name, fields in sources.items():
-        if "secrets_file" in fields and "secrets" not in fields:
-            variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"
-            fields["secrets"] = read_secret_file(Path(fields["secrets_file"]), variable, reading)
-    checkout = tree.setdefault("checkout", {})
-    for section, name in (("checkout", "token"), ("shop", "secret")):
-        fields = tree.get(section, {})
-        if f"{name}_file" in fields and name not in fields:
-            variable = f"{PREFIX}{section}__{name}_FILE".upper()
-            lines = read_secret_file(Path(fields[f"{name}_file"]), variable, reading)
-            fields[name] = lines[0] if lines else None
-    if len(sources) == 1:
-        checkout.setdefault("source", next(iter(sources)))
-
-
-def _validated(tree: dict[str, Any], reading: Reading) -> Settings:
-    """The settings; those that do not fit are reported and left at their defaults.
-
-    With the defaults in their place, the checks across settings can still find their own problems.
-    """
-    try:
-        return Settings(**tree)
-    except ValidationError as error:
-        for mistake in error.errors(include_url=False, include_input=False):
-            path = [part for part in mistake["loc"] if isinstance(part, str)]
-            reading.problem(PREFIX + "__".join(path).upper(), _sentence(mistake, path[-1]))
-            _drop(tree, path)
-    return Settings(**tree)
-
-
-def _drop(tree: dict[str, Any], path: list[str]) -> None:
-    for part in path[:-1]:
-        tree = tree.get(part, {})
-    tree.pop(path[-1], None)
-
-
-def _sentence(mistake: Any, field: str) -> str:
-    """What would be right, in our words: pydantic's may hold the value."""
-    context = mistake.get("ctx", {})
-    if mistake["type"] == "value_error":
-        return str(context["error"])
-    if mistake["type"] == "literal_error":
-        return f"must be {context['expected'].replace(chr(39), '')}"
-    if field in _SHAPES:
-        return _SHAPES[field]
-    if field in ("profile", "source"):
-        return "must be a name of 1 to 40 of a-z, 0-9, _ and -"
-    return f"must be a whole number{_unit(field)} from {' to '.join(_bounds(field))}"
-
-
-_SHAPES: Final = {
-    "amount": "must be an amount in major units, such as 1500.00",
-    "currency": "must be an ISO 4217 code, such as KES",
-}
-
-
-def _unit(field: str) -> str:
-    return {"s": " of seconds", "days": " of days", "bytes": " of bytes", "mb": " of MiB"}.get(
-        field.rpartition("_")[2], ""
-    )
-
-
-def _bounds(field: str) -> list[str]:
-    metadata = Settings.model_fields[field].metadata
-    low = next(part.ge for part in metadata if hasattr(part, "ge"))
-    high = next(part.le for part in metadata if hasattr(part, "le"))
-    return [f"{low:,}", f"{high:,}"]

@@ -20,7 +20,7 @@ import httpx2
 
 from app.access.tokens import issue_token
 from app.bootstrap import Service, Work, open_service
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.database.statements import PlainConnection, run
 from app.receiving.caught_up import behind_s

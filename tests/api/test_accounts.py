@@ -11,7 +11,7 @@ import pytest
 
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.bootstrap_sources import compile_sources
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.evidence.build_evidence import Request, build_evidence
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.files.forms import Understanding

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.bootstrap_evidence import signer_of
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.evidence.seal import seal_all
 from app.orders.read_orders import order_document
 from app.orders.refold import refold_until_quiet

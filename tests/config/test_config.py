@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.config.settings import Settings, load_settings
+from app.config.load import load_settings
+from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from reconcile.instants import SECOND
 from reconcile.ledger.policy import Policy

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from app.config.load import OF_COMMANDS, known_variables, load_settings
 from app.config.reading import PREFIX
-from app.config.settings import OF_COMMANDS, SECTIONS, Settings, known_variables, load_settings
+from app.config.settings import SECTIONS, Settings
 from app.core.errors import ConfigurationError
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.env"

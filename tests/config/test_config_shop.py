@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.errors import ConfigurationError
 
 SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.bootstrap_sources import compile_sources, problems_of_sources
 from app.cli.main import run
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.errors import ConfigurationError
 
 RAW = bytes(range(7, 39))

@@ -22,7 +22,7 @@ import pytest
 
 from app.bootstrap import open_desk
 from app.bootstrap_sources import compile_sources
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.clock import SystemClock
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all

@@ -15,7 +15,7 @@ import pytest
 import rfc8785
 
 from app.bootstrap_evidence import evidence_providers, signer_of
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.evidence import minisign
 from app.evidence.build_evidence import Request, build_evidence
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM

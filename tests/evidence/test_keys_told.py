@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.bootstrap_evidence import evidence_providers, signer_of
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.evidence.build_evidence import Request, build_evidence
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence

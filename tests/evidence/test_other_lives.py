@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from app.bootstrap_sources import compile_sources
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.imports import Request, import_book, import_statement

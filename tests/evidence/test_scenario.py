@@ -10,7 +10,7 @@ import pytest
 
 from app.access.tokens import issue_token
 from app.bootstrap_evidence import evidence_providers
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, UsageError
 from app.evidence.pseudonyms import StandIns, dated, form_of, moment_of, written

@@ -10,7 +10,7 @@ import pytest
 
 from app.access.audit_store import deeds
 from app.bootstrap_sources import compile_sources
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.orders.customers import unmask
 from app.orders.find_orders import NATIONAL, Found, find_orders

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.bootstrap import open_desk
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.logs import configure_logging
 from app.orders.read_orders import explain_order
 from reconcile.instants import DAY, HOUR, MINUTE

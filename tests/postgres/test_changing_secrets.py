@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from app.bootstrap import open_service
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.clock import SetClock
 from reconcile.instants import SECOND, format_instant
 from tests.api.driving import environ, of_order, secret, signed

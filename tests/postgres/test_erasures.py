@@ -13,7 +13,7 @@ import pytest
 
 from app.bootstrap import open_service
 from app.cli import main
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY

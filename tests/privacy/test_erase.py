@@ -15,7 +15,7 @@ from sqlalchemy import text
 from app.access.audit_store import deeds
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import storing_sources
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.errors import NotFoundError, UsageError
 from app.core.logs import configure_logging
 from app.evidence.seal import seal_all

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from app.bootstrap_sources import compile_sources
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.orders.refold import refold_until_quiet
 from app.providers.doctor import Account, Patient, diagnose
 from app.providers.profile import load_profile

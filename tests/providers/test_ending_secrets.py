@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.bootstrap_sources import compile_sources
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.core.errors import ConfigurationError
 from app.providers.source import Source
 from reconcile.instants import DAY, format_instant

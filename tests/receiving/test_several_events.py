@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.bootstrap_sources import compile_sources
-from app.config.settings import load_settings
+from app.config.load import load_settings
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import Reindexed, reindex
 from app.orders.retention_store import prune
