@@ -8,8 +8,7 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    from app.core.collector import look_seldom
-    from app.core.core_dumps import forbid_core_dumps
+    from app.core.process import forbid_core_dumps, look_seldom
 
     forbid_core_dumps()  # before any secret is read
     look_seldom()

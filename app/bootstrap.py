@@ -25,37 +25,35 @@ from app.api.routes import Api
 from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_keys import erasure_journal_path, known_phone_key, phone_key
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
-from app.checkout.ask_again import asking_again
+from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient
 from app.config.settings import Settings
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
 from app.core.http import outgoing_client
 from app.core.metrics import Metrics
-from app.core.open_files import affordable
 from app.core.periodic import IDLE_S, Rounds, SideBySide, rest_when_idle
+from app.core.process import affordable
 from app.database.postgresql import Purpose
 from app.evidence.seal import Signer
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
-from app.orders.order_records import in_force_since, start_requiring
+from app.orders.order_facts import in_force_since, start_requiring
 from app.orders.policy_version_store import required_since
 from app.orders.preview import Preview, previewed
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
-from app.privacy.pruner import Pruner
+from app.privacy.prune import Pruner
 from app.privacy.replay_erasures import begin_journal
 from app.providers.provider_client import LIMIT_S, Asker
 from app.providers.source import Source
-from app.receiving.confirm import Confirmer
-from app.receiving.confirming import confirming
+from app.receiving.confirm import Confirmer, confirming
 from app.receiving.connection_limits import Gate, GateLimits
 from app.receiving.context import Desk
 from app.receiving.endpoint import Limits, Webhooks
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Door
-from app.receiving.refusal_rate import RejectionRate
-from app.receiving.refused_ages import RefusedAges
+from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.store import Store, StoreSettings, open_store
 from app.worker_process import WorkerProcess
 from reconcile.ledger.policy import Policy

@@ -2,24 +2,188 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
-from app.bootstrap_sources import compile_sources
+import httpx2
+
+from app.access.tokens import ending_soon
+from app.bootstrap import destination, policy_of, store_settings
+from app.bootstrap_evidence import key_path
+from app.bootstrap_keys import erasure_journal_path, phone_key_path
+from app.bootstrap_sources import checkout_settings, compile_sources, shop_of
+from app.checkout.client import CheckoutClient
 from app.config.load import load_settings
 from app.config.settings import Settings
-from app.core.errors import ConfigurationError
+from app.core.clock import SystemClock
+from app.core.errors import ConfigurationError, TallyhookError
 from app.core.http import outgoing_client
+from app.database.facts import database_facts
 from app.golive.golive import (
+    TRIAL_LIMIT_S,
     Item,
     checklist,
     keys_item,
     separation_item,
+    try_endpoint,
     webhook_item,
 )
-from app.golive.webhook_trial import LIMIT_S, try_endpoint
+from app.golive.rehearse import Plan, Played, numbers_for, rehearse
+from app.monitoring import preflight
+from app.monitoring.preflight import Sign
+from app.monitoring.watchdog import Watched, alarms
+from app.privacy.erasure_journal import VARIABLE as JOURNAL
+from app.privacy.erasure_journal import key_path_of
+from app.privacy.replay_erasures import journal_state
+from app.providers.probe import PROBE_LIMIT_S, look
+from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.receiving.context import Desk
+from app.receiving.phone_store import a_note
+from app.receiving.refusals import RefusedAges
+from app.receiving.store import open_store
 from app.sandbox.settings import SANDBOX_TOKEN
+from app.sealing.log_store import identity
+
+
+async def play(
+    desk: Desk,
+    settings: Settings,
+    *,
+    patience_s: float | None,
+    progress: Callable[[Played], None],
+) -> list[Played]:
+    """Every scenario that has a number. Raises ConfigurationError where there is no provider, or
+    in live no number."""
+    given = {name: each.get_secret_value() for name, each in settings.rehearsal.numbers.items()}
+    plan = Plan(
+        numbers=numbers_for(given, environment=desk.store.environment),
+        amount=settings.rehearsal.amount,
+        currency=settings.rehearsal.currency,
+        patience_s=patience_s,
+    )
+    async with CheckoutClient(checkout_settings(settings)) as client:
+        return await rehearse(desk, client, plan=plan, progress=progress)
+
+
+EVIDENCE = "TALLYHOOK_EVIDENCE__KEY_FILE"
+PHONES = "TALLYHOOK_PHONES__KEY_FILE"
+
+
+async def examine(environ: Mapping[str, str] | None = None) -> list[Sign]:
+    """Everything there is to say, in the order in which it should be mended."""
+    try:
+        settings = load_settings(environ, serving=True)
+        compile_sources(settings)
+        shop_of(settings)
+    except ConfigurationError as error:
+        return list(preflight.of_configuration(error.problems))
+    signs = [preflight.ok("configuration", f"Whole, for {settings.environment}.")]
+    signs.append(preflight.of_merchant())
+    signs += [preflight.weak("configuration", f"{warning}.") for warning in settings.warnings]
+    signs += [preflight.of_secret_file(name, _mode(path)) for name, path in secret_files(settings)]
+    signs += await _database(settings)
+    async with outgoing_client(timeout_s=PROBE_LIMIT_S) as client:
+        signs += await _services(settings, client)
+    for name, source in settings.sources.items():
+        signs += preflight.of_profile(name, load_profile(source.profile))
+    return signs
+
+
+def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
+    """Every file that a secret came from, with its variable."""
+    for name, source in settings.sources.items():
+        if source.secrets_file is not None:
+            yield f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file
+    if settings.checkout.token_file is not None:
+        yield "TALLYHOOK_CHECKOUT__TOKEN_FILE", settings.checkout.token_file
+    if settings.shop.secret_file is not None:
+        yield "TALLYHOOK_SHOP__SECRET_FILE", settings.shop.secret_file
+    journal = erasure_journal_path(settings)
+    own = list(key_files(settings).items())
+    if journal is not None:
+        own += [(JOURNAL, journal), (f"{JOURNAL} (its key)", key_path_of(journal))]
+    for variable, path in own:
+        if path.exists():  # else the first start makes it
+            yield variable, path
+
+
+def key_files(settings: Settings) -> dict[str, Path]:
+    """Where the keys lie that are made here, by the variable of each."""
+    return {EVIDENCE: key_path(settings), PHONES: phone_key_path(settings)}
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return None
+
+
+async def _database(settings: Settings) -> list[Sign]:
+    try:
+        async with open_store(store_settings(settings), purpose="reading") as store:
+            async with store.reading() as connection:
+                signs = list(preflight.of_database(await database_facts(connection)))
+                needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
+            clock = SystemClock()
+            policy = await policy_of(store, settings, clock=clock, serving=False)
+            desk = Desk(
+                store=store,
+                policy=policy,
+                clock=clock,
+                erasure_journal=erasure_journal_path(settings),
+            )
+            signs.append(
+                preflight.of_order_records(
+                    required=settings.requires_order_record,
+                    since=policy.require_order_record_since,
+                    live=settings.environment == "live",
+                )
+            )
+            signs += preflight.of_erasure_journal(JOURNAL, await journal_state(desk))
+            # What a running service refused for its age only that service knows.
+            watched = Watched(desk, RefusedAges(), destination(settings), settings.inbox_alarm_s)
+            raised = await alarms(watched)
+            signs += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
+            signs += preflight.of_tokens(await ending_soon(desk))
+            free = store.writer.space.free_bytes()
+    except TallyhookError as error:
+        sentence = str(error)
+        return [
+            preflight.must(
+                "database", f"{sentence[:1].upper()}{sentence[1:]}.", "then run this again"
+            )
+        ]
+    for variable, path in key_files(settings).items():
+        needs = needed[variable] is not None
+        signs += preflight.of_key_file(variable, there=path.exists(), needed=needs)
+    low_water = settings.disk_low_water_mb
+    return signs + list(preflight.of_disk(free, low_water_mib=low_water))
+
+
+async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Sign]:
+    """The provider, whose clock counts, and the shop."""
+    clock, signs = SystemClock(), list[Sign]()
+    provider = settings.checkout.base_url
+    if provider is None:
+        signs.append(
+            preflight.weak(
+                "provider",
+                "No address is configured, so nothing was asked.",
+                "set TALLYHOOK_CHECKOUT__BASE_URL where sessions are opened from here",
+            )
+        )
+    else:
+        before = clock.now()
+        sight = await look(client, provider)
+        signs += preflight.of_reach("provider", sight, now=before)
+        if sight.status is not None:
+            signs.append(preflight.of_clock(sight, before=before, after=clock.now()))
+    if settings.shop.url is not None:
+        sight = await look(client, settings.shop.url)
+        signs += preflight.of_reach("shop", sight, now=clock.now())
+    return signs
 
 
 async def run_checklist(desk: Desk, settings: Settings) -> list[Item]:
@@ -49,7 +213,7 @@ def _key_problems(desk: Desk, settings: Settings) -> Iterator[str]:
 async def _tried(desk: Desk, settings: Settings, sources: dict[str, Source]) -> Item:
     address = settings.public_url
     trials = []
-    async with outgoing_client(timeout_s=LIMIT_S) as client:
+    async with outgoing_client(timeout_s=TRIAL_LIMIT_S) as client:
         for name, source in sources.items() if address else ():
             url = f"{address}/webhooks/{name}"
             trials.append(await try_endpoint(client, source, url=url, now=desk.clock.now()))

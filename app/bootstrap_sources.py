@@ -9,14 +9,14 @@ import httpx2
 
 from app.bootstrap_keys import phone_key
 from app.checkout.client import CheckoutClient, ClientSettings
-from app.checkout.form import form_of, token_is_foreign
+from app.checkout.request import form_of, token_is_foreign
 from app.config.settings import Settings, SourceSettings
 from app.core.errors import ConfigurationError
 from app.core.phone_key import PhoneKey
 from app.orders.notify_shop import Shop
 from app.privacy.retention import Retention, retention_for
 from app.providers.doctor import Account
-from app.providers.key_identities import key_identities
+from app.providers.fingerprints import key_identities
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.provider_client import Asker
 from app.providers.questions import Questions

@@ -2,11 +2,10 @@
 
 __all__ = (
     "answer",
-    "ask_again",
+    "ask_session",
     "checkout_result",
     "client",
     "faults",
-    "form",
     "open_checkout",
     "request",
 )

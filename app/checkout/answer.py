@@ -14,9 +14,8 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final, TypeGuard
 
-from app.checkout.form import AnswerForm
 from app.checkout.mask import HIDDEN, Mask, clipped, plain
-from app.checkout.web_address import is_web_address
+from app.checkout.request import AnswerForm, is_web_address
 from app.core.reading_result import Unreadable
 from app.core.strict_json import parse
 from app.providers.dates import DATES

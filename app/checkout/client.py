@@ -9,25 +9,114 @@ Leaves out: records and the store. Whoever calls has committed the key before.
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
 import httpx2
 import structlog
 
 from app.checkout.answer import ComeAgain, Denied, Heard, Judged, Unclear, judge
-from app.checkout.backoff import RetrySettings, pause_before
-from app.checkout.form import AnswerForm
+from app.checkout.faults import CheckoutBusyError
 from app.checkout.mask import Mask
-from app.checkout.request import phone_in
-from app.checkout.single_flight import Turns
-from app.checkout.web_address import is_web_address
+from app.checkout.request import AnswerForm, is_web_address, phone_in
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """Bounds of one call. A customer waits for it, and the same key may be used again later.
+
+    tries     requests in all: enough for two refusals by trouble and a lost answer
+    try_s     seconds for one request and its whole answer; a slow service takes three
+    total_s   seconds for everything, pauses included: nobody waits longer for a page
+    first_s   pause before the second request; each later one is twice as long
+    most_s    longest pause of our own choosing
+    jitter_s  up to so much is added to each pause, so that many clients come apart
+    """
+
+    tries: int = 5
+    try_s: float = 8.0
+    total_s: float = 25.0
+    first_s: float = 0.2
+    most_s: float = 4.0
+    jitter_s: float = 0.5
+
+
+def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettings) -> float:
+    """Seconds before request `number` (2, 3, …); `asked_s` is the least the service asked for."""
+    # Beyond 2^30 the power only costs time; `most_s` decides long before.
+    grown = settings.first_s * 2.0 ** min(number - 2, 30)
+    return max(asked_s, min(grown, settings.most_s)) + settings.jitter_s * _share(key, number)
+
+
+def _share(key: str, number: int) -> float:
+    """From 0 up to 1, evenly over all keys."""
+    digest = hashlib.sha256(f"{number}:{key}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") / 2**32
+
+
+T = TypeVar("T")
+
+MAX_CALLERS: Final = 2_048
+"""Calls under way in one process; each holds a request's few kilobytes for at most a minute."""
+
+
+class Turn(Generic[T]):
+    """The place of one order while anybody asks for it."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.callers = 0
+        self._said: tuple[object, T] | None = None
+
+    def said(self, asked: object) -> T | None:
+        """What an earlier caller of this turn got for the same question."""
+        return self._said[1] if self._said is not None and self._said[0] == asked else None
+
+    def say(self, asked: object, answer: T) -> T:
+        """Leave the answer for those who wait with the same question."""
+        self._said = (asked, answer)
+        return answer
+
+
+class Turns(Generic[T]):
+    """The turns of all orders. An order that nobody asks for takes no memory."""
+
+    def __init__(self, limit: int = MAX_CALLERS) -> None:
+        self._limit = limit
+        self._callers = 0
+        self._turns: dict[str, Turn[T]] = {}
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    @asynccontextmanager
+    async def of(self, order: str) -> AsyncIterator[Turn[T]]:
+        """Wait for the order's turn and hold it. Raises CheckoutBusyError beyond the limit."""
+        if self._callers >= self._limit:
+            raise CheckoutBusyError(
+                "Too many checkouts are being opened at this moment; try again in a minute."
+            )
+        turn = self._turns.setdefault(order, Turn())
+        self._callers += 1
+        turn.callers += 1
+        try:
+            async with turn.lock:
+                yield turn
+        finally:
+            self._callers -= 1
+            turn.callers -= 1
+            if not turn.callers:
+                del self._turns[order]
+
 
 TOKEN_DENIED: Final = frozenset({401, 403})
 """Statuses that are about our token and about nothing else."""

@@ -11,15 +11,108 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Final
+from fnmatch import fnmatchcase
+from typing import Final, Literal, cast
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from app.checkout.faults import CheckoutRequestError
-from app.checkout.form import AmountForm
-from app.checkout.web_address import is_web_address
 from app.core.references import RULE, is_reference
 from app.providers.fields import is_own_order
+from app.providers.paths import Path, compile_path
+from app.providers.sections import CheckoutRule
 from reconcile.canonical import fingerprint
+from reconcile.instants import HOUR, SECOND, Duration
 from reconcile.money import Money, MoneyError, exponent_of, from_major, major_text
+
+MAX_URL: Final = 2_048
+"""Characters of a URL; what every browser and proxy in use takes."""
+
+
+def is_web_address(url: object, *, encrypted: bool = False) -> bool:
+    """Whether this is an absolute http or https URL (`encrypted`: https) without a user in it.
+
+    Blanks, backslashes and anything but printable ASCII are refused: browsers and libraries
+    disagree about the host of such a URL.
+    """
+    if not isinstance(url, str) or len(url) > MAX_URL:
+        return False
+    if not (url.isascii() and url.isprintable()) or " " in url or "\\" in url:
+        return False
+    parts = _split(url)
+    if parts is None or not parts.hostname or "@" in parts.netloc:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and not encrypted)
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # raises for a port that is no number
+    except ValueError:
+        return None
+    return parts
+
+
+def without_query(url: str) -> str:
+    """The URL up to its path: queries and fragments carry what belongs to one customer."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+
+
+AmountForm = Literal["major_number", "major_text", "minor_number"]
+"""1500.00, "1500.00" or 150000 for KES 1,500.00."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerForm:
+    """The defaults are the service's own document, which the simulated provider speaks.
+
+    path          where sessions are opened, after the base URL
+    amount        how the request writes money
+    requires      of `phone`, `success_url` and `cancel_url` those that a request must have
+    accepted      HTTP statuses that say the session is open
+    reference     the service's reference of the session
+    checkout_url  where the customer pays; may be absent
+    expires_at    written as `dates` says; may be absent
+    order         the order's reference, where the answer repeats it: it must then be ours
+    key_lifetime  how long the service remembers an idempotency key. After that the same key
+                  would open a second session, so nothing is sent any more. 24 hours is the
+                  shortest that any service publishes
+    """
+
+    path: str = "/api/v1/checkout/sessions"
+    amount: AmountForm = "major_number"
+    requires: frozenset[str] = frozenset()
+    accepted: frozenset[int] = frozenset({200, 201})
+    reference: Path = ("reference",)
+    checkout_url: Path = ("checkout_url",)
+    expires_at: Path = ("expires_at",)
+    dates: str = "rfc3339"
+    order: Path = ("order", "reference")
+    key_lifetime: Duration = 24 * HOUR
+
+
+def form_of(rule: CheckoutRule) -> AnswerForm:
+    """What a profile says of its service."""
+    return AnswerForm(
+        path=rule.path,
+        amount=cast("AmountForm", rule.amount),
+        requires=frozenset(rule.requires),
+        accepted=frozenset(rule.accepted),
+        reference=compile_path(rule.reference),
+        checkout_url=compile_path(rule.checkout_url),
+        expires_at=compile_path(rule.expires_at),
+        dates=rule.dates,
+        order=compile_path(rule.order),
+        key_lifetime=rule.key_lifetime_s * SECOND,
+    )
+
+
+def token_is_foreign(token: str, rule: CheckoutRule, *, environment: str) -> bool:
+    """Whether the token looks like one of the other environment."""
+    foreign = rule.sandbox_tokens if environment == "live" else rule.live_tokens
+    return any(fnmatchcase(token.lower(), pattern.lower()) for pattern in foreign)
+
 
 _PHONE = re.compile(r"[1-9]\d{7,14}", re.ASCII)
 _AMOUNT = re.compile(r"[+-]?\d{1,19}(\.\d{1,19})?", re.ASCII)

@@ -39,8 +39,8 @@ def list_breaks(
     form: FormatOption = Format.table,
 ) -> None:
     """List breaks by id; closed ones only where they are asked for."""
+    from app.cli.output import print_items
     from app.cli.running import with_desk
-    from app.cli.streams import print_items
     from app.core.errors import UsageError
     from app.finance.read_breaks import finished_runs
     from reconcile.matching.breaks import BREAK_CAUSES

@@ -9,29 +9,439 @@ happened. Everything crosses real HTTP.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+import socket
+import sys
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from socket import socket
 from time import monotonic
-from typing import Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import httpx2
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from app.access.tokens import issue_token
 from app.bootstrap import open_desk
-from app.cli import demo_play as shop
-from app.cli.children import Child, address_of, listener_on
-from app.cli.demo_told import PATH, SECRET, Told, listening
 from app.cli.output import note
 from app.config.load import load_settings
-from app.core.errors import UsageError
+from app.core.clock import SystemClock
+from app.core.errors import TallyhookError, UnreachableError, UsageError
+from app.core.http import asked_to_wait
 from app.core.logs import configure_logging
 from app.core.text import counted
+from app.providers.profile import load_profile
+from app.providers.source import Source
 from app.receiving.context import Desk
+from app.sandbox.scenarios import SCENARIOS, Scenario
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
+from reconcile.instants import SECOND, Instant, parse_instant
+
+AMOUNT: Final = "1500.00"
+CURRENCY: Final = "KES"
+
+PATIENCE_S: Final = 300.0
+"""Everything must have happened within this time; a run takes a few hundredths of it."""
+
+ANSWER_S: Final = 30.0
+"""For one answer of a server; on a machine that does much else it may take long."""
+
+AGAIN: Final = (429, 503)
+"""Statuses after which the same call is to be made again, after Retry-After."""
+
+LOOK_S: Final = 0.1
+
+SAME_MOMENT_S: Final = 1.0
+"""Seconds within which a Ctrl-C reaches every process of a terminal: the end of a server may be
+seen before it."""
+
+Ready = Callable[[], Awaitable[bool]]
+"""Looks once whether something has happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Party:
+    """Where the two servers listen, and the token for the service's API."""
+
+    service: str
+    provider: str
+    token: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the service's API wants to see."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One scenario, as it ended: what Tallyhook says and what really happened."""
+
+    scenario: Scenario
+    ledger: dict[str, Any]
+    truth: dict[str, Any]
+
+    @property
+    def right(self) -> bool:
+        """The outcome is the true one, and so is the money wherever an outcome states it."""
+        if self.ledger["outcome"] != self.truth["outcome"]:
+            return False
+        if self.ledger["outcome"] == "unresolved":
+            return not self.ledger["fulfillable"]
+        totals = self.ledger["totals"]
+        sides = ("captured", "refunded", "lost")
+        return all(totals.get(side) == self.truth.get(side) for side in sides)
+
+    def line(self) -> str:
+        """One line for a person; the ids it rests on are shown by `orders show`."""
+        first: str = self.ledger["explanation"][0]
+        said = first.partition(" [")[0]
+        codes = ", ".join(dict.fromkeys(f["code"] for f in self.ledger["findings"]))
+        name = f"{self.scenario.ending} {self.scenario.name}"
+        line = (
+            f"{'ok   ' if self.right else 'WRONG'} {name:<30} {self.ledger['outcome']:<10} {said}"
+        )
+        if not self.right:
+            line += f" — really {self.truth['outcome']}, captured {self.truth['captured']}"
+        return line + (f" ({codes})" if codes else "")
+
+
+def order_of(scenario: Scenario) -> str:
+    """The demo's order for a scenario."""
+    return f"DEMO-{scenario.ending}"
+
+
+@asynccontextmanager
+async def interrupted_first() -> AsyncIterator[None]:
+    """Where what is done in it fails, a Ctrl-C that ended the servers has its turn before the
+    failure does."""
+    try:
+        yield
+    except TallyhookError:
+        await asyncio.sleep(SAME_MOMENT_S)
+        raise
+
+
+async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
+    """Look until it has happened.
+
+    Raises UnreachableError when it takes too long, or whatever `watch` raises meanwhile.
+    """
+    ends = monotonic() + PATIENCE_S
+    while True:
+        async with interrupted_first():
+            watch()
+        if await ready():
+            return
+        if monotonic() > ends:
+            raise UnreachableError(f"{what} did not happen within {PATIENCE_S:g} s")
+        await asyncio.sleep(LOOK_S)
+
+
+async def answers(http: httpx2.AsyncClient, url: str) -> bool:
+    """Whether a server answers 200 at the address."""
+    try:
+        return (await http.get(url)).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+async def call(
+    http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
+) -> httpx2.Response:
+    """One call as a shop should make it: again while the server asks for that, or does not answer
+    in time. All of ours may be made again: what they ask for happens once.
+
+    Raises UnreachableError when it takes too long, or for what no repetition changes.
+    """
+    ends = monotonic() + PATIENCE_S
+    while True:
+        try:
+            answer = await http.request(method, url, **words)
+        except httpx2.TransportError as error:
+            said, pause = type(error).__name__, LOOK_S
+        else:
+            if answer.is_success and answer.status_code not in again:
+                return answer
+            said = f"{answer.status_code} {answer.text}"
+            pause = max(asked_to_wait(answer.headers) / SECOND, LOOK_S)
+            if answer.status_code not in again:
+                raise UnreachableError(f"{method} {url} was answered {said}")
+        if monotonic() + pause > ends:
+            raise UnreachableError(f"{method} {url} was not done within {PATIENCE_S:g} s: {said}")
+        await asyncio.sleep(pause)
+
+
+async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
+    """Tell the service of every order and open every session, all at once.
+
+    Returns when the last session expires.
+    """
+    opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
+    return max(opened)
+
+
+async def _place(http: httpx2.AsyncClient, party: Party, scenario: Scenario) -> Instant:
+    order = order_of(scenario)
+    await call(
+        http,
+        "PUT",
+        f"{party.service}/api/v1/orders/{order}",
+        json={"amount": AMOUNT, "currency": CURRENCY},
+        headers=party.headers,
+    )
+    started = await call(
+        http,
+        "POST",
+        f"{party.service}/api/v1/checkout/sessions",
+        again=(202, *AGAIN),
+        json={
+            "order": {"reference": order, "amount": AMOUNT, "currency": CURRENCY},
+            "customer": {"phone": f"2547000000{scenario.ending}"},
+            "return_urls": {
+                "success": "https://shop.example/paid",
+                "cancel": "https://shop.example/canceled",
+            },
+        },
+        headers=party.headers,
+    )
+    expires_at = started.json()["expires_at"]
+    return 0 if expires_at is None else parse_instant(expires_at)  # made again, and paid meanwhile
+
+
+async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:
+    """Whether the provider has delivered all that it ever will."""
+    state = (await call(http, "GET", f"{party.provider}/sandbox/state")).json()
+    return bool(state["pending_events"] == 0 and state["undelivered"] == 0)
+
+
+async def wait_for_end(desk: Desk, http: httpx2.AsyncClient, party: Party, last: Instant) -> None:
+    """Until everything is delivered and every session has expired."""
+    await until(lambda: all_delivered(http, party), what="the delivery of all events")
+    await asyncio.sleep(max(0.0, (last - desk.clock.now()) / SECOND))
+
+
+async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
+    """Every order's ledger beside the provider's truth."""
+    truths = (await call(http, "GET", f"{party.provider}/sandbox/truth")).json()
+    by_order = {entry["order"]: entry for entry in truths}
+    played = []
+    for scenario in SCENARIOS.values():
+        order = order_of(scenario)
+        url = f"{party.service}/api/v1/orders/{order}"
+        answer = await call(http, "GET", url, headers=party.headers)
+        played.append(Played(scenario=scenario, ledger=answer.json(), truth=by_order[order]))
+    return played
+
+
+async def published_as_folded(
+    http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
+) -> bool:
+    """Whether the outcome feed has come to the same end as the ledgers."""
+    url = f"{party.service}/api/v1/outcomes?limit=1000"
+    feed = await call(http, "GET", url, headers=party.headers)
+    last = {each["order"]: each["outcome"] for each in feed.json()["outcomes"]}
+    return all(last.get(each.ledger["order"]) == each.ledger["outcome"] for each in played)
+
+
+async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
+    """Deliveries by verdict, from the service's own metrics."""
+    text = (await call(http, "GET", f"{party.service}/metrics")).text
+    counts = {}
+    for line in text.splitlines():
+        if line.startswith(("tallyhook_deliveries_total{", "tallyhook_deliveries_read_total{")):
+            verdict = line.partition('verdict="')[2].partition('"')[0]
+            counts[verdict] = int(float(line.rpartition(" ")[2]))
+    counts.pop("accepted", None)  # each of them has been read, under its own verdict
+    return counts
+
+
+BACKLOG = 128
+"""Connections that may wait until a server of the demo has started."""
+
+STOP_S = 15.0
+"""Seconds a process has to end by itself when asked; then it is killed."""
+
+
+def listener_on(wanted: int) -> socket.socket:
+    """A socket that listens on the wanted port of the loopback address, or on any free one if
+    somebody else does. From now on nobody else can: whoever calls waits until it is served."""
+    for port in (wanted, 0):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            continue
+        return listener
+    raise UnreachableError("no port is free on the loopback address")
+
+
+def address_of(listener: socket.socket) -> tuple[str, int]:
+    """The host and the port on which it listens."""
+    host, port = listener.getsockname()[:2]
+    return host, port
+
+
+def inherited(number: int) -> socket.socket:
+    """The listening socket that whoever started this process handed over, by its number. Raises
+    UsageError where it is none."""
+    try:
+        listener = socket.socket(fileno=number)
+        if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            listener.setblocking(False)
+            return listener
+        listener.detach()  # it is not ours to close
+    except OSError:
+        pass
+    raise UsageError(f"--fd {number} is no socket that listens")
+
+
+class Child:
+    """`python -m app WORDS…` with its log in a file, serving a socket that is handed over. Use as
+    `async with`."""
+
+    def __init__(
+        self,
+        name: str,
+        words: Sequence[str],
+        *,
+        listener: socket.socket,
+        folder: Path,
+        environ: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        # The port is for whoever looks at the list of processes.
+        port = str(address_of(listener)[1])
+        self._words = [*words, "--port", port, "--fd", str(listener.fileno())]
+        self._listener = listener
+        self._environ = environ
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        with self.log.open("wb") as log, self._listener:  # ours: whoever calls a dead one is told
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "app", *self._words),
+                stderr=log,
+                stdout=log,
+                env=self._clean(),
+                pass_fds=(self._listener.fileno(),),
+            )
+        return self
+
+    def _clean(self) -> dict[str, str]:
+        """This process's environment with no setting of Tallyhook's but the given ones."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
+        return kept | dict(self._environ)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def check(self) -> None:
+        """Raises UnreachableError, with the end of its log, when the process has ended."""
+        if self._process is not None and self._process.returncode is not None:
+            tail = self.log.read_text(errors="replace")[-600:].strip()
+            raise UnreachableError(f"the {self.name} ended; the end of {self.log}:\n{tail}")
+
+    async def ended(self) -> None:
+        """Returns when the process has ended."""
+        assert self._process is not None
+        await self._process.wait()
+
+
+PATH: Final = "/payments/outcomes"
+
+SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S105
+"""Both sides of the demo know it; nobody else is to use it."""
+
+
+class Told:
+    """What the shop was told. `refused`: notifications whose signature was not right."""
+
+    def __init__(self) -> None:
+        self._source = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
+        self._clock = SystemClock()
+        self._last: dict[str, dict[str, Any]] = {}
+        self.refused = 0
+
+    async def outcome(self, request: Request) -> Response:
+        """One notification."""
+        body = await request.body()
+        headers = request.headers.raw
+        if self._source.verify(headers, body, now=self._clock.now()) is not None:
+            self.refused += 1
+            return Response(status_code=401)
+        news = json.loads(body)["data"]
+        known = self._last.get(news["order"])
+        if known is None or known["id"] < news["id"]:
+            self._last[news["order"]] = news
+        return Response(status_code=204)
+
+    async def knows(self, played: Sequence[Played]) -> bool:
+        """Whether the last word on each order is what its ledger says."""
+        ledgers = [each.ledger for each in played]
+        return all(
+            self._last.get(ledger["order"], {}).get(word) == ledger[word]
+            for ledger in ledgers
+            for word in ("outcome", "fulfillable")
+        )
+
+
+class _Server(uvicorn.Server):
+    """Without signal handling of its own: the demo has its own."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def listening(told: Told, listener: socket.socket) -> AsyncIterator[None]:
+    """The endpoint at work on a socket."""
+    application = Starlette(routes=[Route(PATH, told.outcome, methods=["POST"])])
+    config = uvicorn.Config(application, lifespan="off", log_config=None, access_log=False)
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
 
 FOLDER: Final = Path("var/demo")
 
@@ -81,7 +491,9 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-async def _run(sockets: tuple[socket, socket, socket], *, once: bool, began: float) -> int:
+async def _run(
+    sockets: tuple[socket.socket, socket.socket, socket.socket], *, once: bool, began: float
+) -> int:
     ports = [address_of(each)[1] for each in sockets]
     environ = _environ(*ports)
     settings = load_settings(environ, serving=True)
@@ -93,25 +505,25 @@ async def _run(sockets: tuple[socket, socket, socket], *, once: bool, began: flo
         listening(told, sockets[2]),
         service,
         provider,
-        httpx2.AsyncClient(timeout=shop.ANSWER_S, trust_env=False) as http,
+        httpx2.AsyncClient(timeout=ANSWER_S, trust_env=False) as http,
     ):
         note(f"Starting the service and the simulated provider; their logs are in {FOLDER}")
         urls = [f"http://{HOST}:{port}" for port in ports[:2]]
         for child, url in ((service, urls[0] + "/readyz"), (provider, urls[1] + "/livez")):
-            await shop.until(_answering(http, url), what=f"the {child.name}", watch=child.check)
-        async with shop.interrupted_first(), open_desk(settings, purpose="writing") as desk:
+            await until(_answering(http, url), what=f"the {child.name}", watch=child.check)
+        async with interrupted_first(), open_desk(settings, purpose="writing") as desk:
             token = await issue_token(desk, name="demo-shop")
-            party = shop.Party(service=urls[0], provider=urls[1], token=token)
+            party = Party(service=urls[0], provider=urls[1], token=token)
             played = await _play(desk, http, party)
-        await shop.until(lambda: told.knows(played), what="the last notification")
-        _print(played, await shop.verdicts(http, party), monotonic() - began)
+        await until(lambda: told.knows(played), what="the last notification")
+        _print(played, await verdicts(http, party), monotonic() - began)
         print(_told(told, played), flush=True)
         if not once:
             await _stay(party, (service, provider))
     return 0 if all(each.right for each in played) and not told.refused else 1
 
 
-async def _stay(party: shop.Party, servers: Sequence[Child]) -> None:
+async def _stay(party: Party, servers: Sequence[Child]) -> None:
     """Until Ctrl-C or SIGTERM, which from here on is the normal end. Raises UnreachableError when a
     server ended by itself."""
     told = asyncio.Event()
@@ -122,7 +534,7 @@ async def _stay(party: shop.Party, servers: Sequence[Child]) -> None:
     end = asyncio.create_task(told.wait())
     ended = [asyncio.create_task(each.ended()) for each in servers]
     await asyncio.wait([end, *ended], return_when=asyncio.FIRST_COMPLETED)
-    await asyncio.wait([end], timeout=shop.SAME_MOMENT_S)
+    await asyncio.wait([end], timeout=SAME_MOMENT_S)
     for task in (end, *ended):
         task.cancel()
     if not told.is_set():
@@ -130,18 +542,18 @@ async def _stay(party: shop.Party, servers: Sequence[Child]) -> None:
             each.check()
 
 
-def _answering(http: httpx2.AsyncClient, url: str) -> shop.Ready:
-    return lambda: shop.answers(http, url)
+def _answering(http: httpx2.AsyncClient, url: str) -> Ready:
+    return lambda: answers(http, url)
 
 
-async def _play(desk: Desk, http: httpx2.AsyncClient, party: shop.Party) -> list[shop.Played]:
+async def _play(desk: Desk, http: httpx2.AsyncClient, party: Party) -> list[Played]:
     note("Placing an order for each scenario and opening its checkout session")
-    last = await shop.place_orders(http, party)
+    last = await place_orders(http, party)
     note("The simulated customers are paying, or not; waiting for the last webhook and deadline")
-    await shop.wait_for_end(desk, http, party, last)
-    played = await shop.compare(http, party)
-    await shop.until(
-        lambda: shop.published_as_folded(http, party, played),
+    await wait_for_end(desk, http, party, last)
+    played = await compare(http, party)
+    await until(
+        lambda: published_as_folded(http, party, played),
         what="the publishing of every outcome",
     )
     return played
@@ -176,7 +588,7 @@ def _provider_words(service_port: int) -> list[str]:
     ]
 
 
-def _print(played: Sequence[shop.Played], verdicts: Mapping[str, int], seconds: float) -> None:
+def _print(played: Sequence[Played], verdicts: Mapping[str, int], seconds: float) -> None:
     for each in played:
         print(each.line())
     right = sum(each.right for each in played)
@@ -188,7 +600,7 @@ def _print(played: Sequence[shop.Played], verdicts: Mapping[str, int], seconds: 
     )
 
 
-def _told(told: Told, played: Sequence[shop.Played]) -> str:
+def _told(told: Told, played: Sequence[Played]) -> str:
     if told.refused:
         refused = counted(told.refused, "notification")
         return f"{refused} reached the shop with a wrong signature."
@@ -196,7 +608,7 @@ def _told(told: Told, played: Sequence[shop.Played]) -> str:
     return f"{started} and was notified of each outcome, signed."
 
 
-def _invite(party: shop.Party) -> None:
+def _invite(party: Party) -> None:
     """The addresses to open, and the commands to try."""
     auth = f"-H 'Authorization: Bearer {party.token}'"
     config = f"TALLYHOOK_CONFIG={FOLDER}/tallyhook.env"

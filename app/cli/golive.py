@@ -2,18 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from app.cli.output import Format, FormatOption, emit, note
+from app.core.pages.render import page
+from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.golive.golive import Item
     from app.receiving.context import Desk
     from reconcile.instants import Instant
+
+_WORDS: Final = {"passed": "✓ passed", "failed": "✗ failed", "to_sign": "☐ to sign"}
+
+
+def page_of(rows: Sequence[Mapping[str, Any]], *, environment: str, at: Instant) -> str:
+    """The list as HTML; `rows` as `Item.document` makes them."""
+    values = {
+        "rows": rows,
+        "words": _WORDS,
+        "environment": environment,
+        "at": format_instant(at),
+        "complete": all(row["state"] == "passed" for row in rows),
+    }
+    return page("golive.html", values)
+
+
+SIGNS = ("what", "state", "sentence", "do")
+PLAYED = ("scenario", "expected", "seen", "passed", "seconds", "explanation")
+
+
+def register(application: typer.Typer) -> None:
+    """Add the commands."""
+    application.command()(doctor)
+    application.command()(rehearse)
+
+
+def doctor(form: FormatOption = Format.table) -> None:
+    """Look at the configuration, files of secrets, clock, database, alarms, disk, provider, TLS and
+    profiles, and say what to do. Exit code 1 when something must be done."""
+    from app.bootstrap_golive import examine
+    from app.cli.running import run_loop
+    from app.core.logs import configure_logging
+
+    configure_logging(level="error")
+    signs = run_loop(examine())
+    rows = [
+        {"what": each.what, "state": each.state, "sentence": each.sentence, "do": each.do}
+        for each in signs
+    ]
+    emit(rows, columns=SIGNS, form=form)
+    if any(each.state == "must" for each in signs):
+        raise typer.Exit(1)
+
+
+def rehearse(
+    patience: Annotated[
+        float | None,
+        typer.Option(min=1, help="Seconds to wait for each end. Default: beyond its deadline."),
+    ] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Play the scenarios against the configured provider, beside a service that runs, and compare
+    how each ends with how it must. Exit code 1 on any difference."""
+    from app.bootstrap_golive import play
+    from app.cli.running import with_desk
+
+    note("Playing; each scenario is waited for until its deadline")
+    played = with_desk(
+        lambda desk, settings: play(
+            desk,
+            settings,
+            patience_s=patience,
+            progress=lambda each: note(f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"),
+        ),
+        purpose="writing",
+    )
+    emit([each.document() for each in played], columns=PLAYED, form=form)
+    if not all(each.passed for each in played):
+        raise typer.Exit(1)
+
 
 group = typer.Typer(invoke_without_command=True)
 
@@ -37,8 +110,7 @@ def golive(
     if context.invoked_subcommand is not None:
         return
     from app.bootstrap_golive import run_checklist
-    from app.cli.files import check_output, whole_file
-    from app.cli.golive_page import page_of
+    from app.cli.output import check_output, whole_file
     from app.cli.running import with_desk
     from app.golive.golive import open_items
 

@@ -30,8 +30,8 @@ def list_late(
     form: FormatOption = Format.table,
 ) -> None:
     """List late money as the last run saw it, each with a proposed action and where it stands."""
+    from app.cli.output import print_items
     from app.cli.running import with_desk
-    from app.cli.streams import print_items
     from app.finance.read_breaks import finished_runs
 
     async def work(desk: Desk) -> int | None:
@@ -46,7 +46,7 @@ def list_late(
 
 
 async def _documents(desk: Desk, everything: bool) -> AsyncIterator[list[dict[str, Any]]]:
-    from app.finance.late_money import late_document, late_items
+    from app.finance.break_acts import late_document, late_items
 
     async for found in late_items(desk, closed=everything):
         yield [late_document(each) for each in found]
@@ -64,7 +64,7 @@ def settle(
 ) -> None:
     """Decide what becomes of late money. A refund stays on the list until it has come."""
     from app.cli.running import with_desk
-    from app.finance.late_money import settle_late
+    from app.finance.break_acts import settle_late
 
     found = with_desk(
         lambda desk, settings: settle_late(

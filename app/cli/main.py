@@ -18,7 +18,6 @@ from app.cli import (
     checkout,
     deliveries,
     evidence,
-    going_live,
     golive,
     keeping,
     late,
@@ -101,7 +100,7 @@ def _root(
     """Options of `tallyhook` itself; its help stands where it is made."""
 
 
-for module in (serving, store, keeping, personal, going_live):
+for module in (serving, store, keeping, personal, golive):
     module.register(application)
 for name, group in GROUPS.items():
     application.add_typer(group, name=name, cls=Commands)

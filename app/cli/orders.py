@@ -2,18 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note
+from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 from reconcile.ledger.records import HOLD_REASONS
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.receiving.context import Desk
+
+
+def print_ledger(ledger: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> None:
+    """Outcome first, then why, then the events, the money and who told us what.
+
+    told  the records of the merchant's side, as JSON values
+    """
+    ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
+    say(f"{ledger['order']}: {ledger['outcome']}, {ship} (as of {ledger['as_of']})")
+    print()
+    for sentence in ledger["explanation"]:
+        say(f"  {sentence}")
+    print()
+    if ledger["timeline"]:
+        emit(
+            ledger["timeline"],
+            columns=("occurred_at", "received_at", "event", "kind", "attempt", "money", "note"),
+            form=Format.table,
+        )
+    if ledger["entries"]:
+        emit(
+            ledger["entries"],
+            columns=("at", "kind", "money", "attempt", "cites"),
+            form=Format.table,
+        )
+    if told:
+        emit(list(map(_record, told)), columns=("at", "told", "what", "by"), form=Format.table)
+    if ledger["next_decision_at"] is not None:
+        print(f"Next decision at {ledger['next_decision_at']}, unless something new is said.")
+    if "pruned" in ledger:
+        say(ledger["pruned"]["sentence"])
+    print(f"Fingerprint {ledger['fingerprint']}")
+
+
+def _record(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of what was told: what it names, and who told it."""
+    named = [f"{kind} {told[kind]}" for kind in ("session", "payment") if kind in told]
+    money = told.get("money")
+    said = [] if money is None else [f"{money['currency']} {money['amount']}"]
+    return {
+        "at": told["at"],
+        "told": told["kind"],
+        "what": ", ".join([*said, *named]),
+        "by": told.get("author"),
+    }
+
 
 group = typer.Typer(help="Orders and their explained ledgers.", no_args_is_help=True)
 
@@ -117,7 +164,6 @@ def show_order(
     form: DocumentOption = Format.table,
 ) -> None:
     """Show one order's ledger: what happened, why we say so, and what would change it."""
-    from app.cli.ledger_text import print_ledger
     from app.cli.running import with_desk
     from app.core.errors import UsageError
     from reconcile.instants import parse_instant

@@ -3,17 +3,91 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import IO, Annotated, Any, Final, Literal
 
 import typer
 
 from app.core.cells import csv_line, safe_cell
+from app.core.errors import UsageError
 from app.core.text import printable
+from reconcile.instants import DAY, LATEST, Instant, parse_instant
+
+
+def moment(text: str | None, option: str) -> Instant | None:
+    """An RFC 3339 moment, or the beginning of a day in UTC; None for None. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return parse_instant(f"{text}T00:00:00Z" if _is_day(text) else text)
+    except ValueError as error:
+        raise UsageError(
+            f"{option}: write a day such as 2026-10-01, or an RFC 3339 moment ({error})"
+        ) from None
+
+
+def end_of(text: str | None, option: str) -> Instant | None:
+    """The same for an end: of a day, all of it is within; a moment itself is not."""
+    found = moment(text, option)
+    if found is None or text is None or not _is_day(text):
+        return found
+    return min(found + DAY, LATEST)
+
+
+def _is_day(text: str) -> bool:
+    return len(text) == len("2026-10-01")
+
+
+STANDARD: Final = Path("-")
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--output", help="The file to write; it is replaced whole. - is standard output."
+    ),
+]
+
+
+def check_output(path: Path | None, *, binary: bool, what: str) -> None:
+    """Raises UsageError where the bytes would go to a terminal, or the folder is not there."""
+    if binary and path is None:
+        raise UsageError(f"{what} is not text: say -o FILE, or -o - into a pipe")
+    if binary and path == STANDARD and sys.stdout.isatty():
+        raise UsageError(f"{what} is not text and would garble the terminal: say -o FILE")
+    if path not in (None, STANDARD) and not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}: make it first, or choose another")
+
+
+@contextmanager
+def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
+    """Where to write. A file gets its name when everything is in it, and not at all otherwise. It
+    is for its owner alone: orders, money and payers stand in it.
+
+    Raises UsageError where it cannot be written.
+    """
+    if path is None or path == STANDARD:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(part, flags, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
 
 MAX_NUMBER = 2**63 - 1
 """The largest number that a database takes, of a run, a deed or a leaf."""
@@ -245,3 +319,64 @@ def _bar() -> Iterator[Any]:
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         yield bar
+
+
+Items = AsyncIterator[list[dict[str, Any]]]
+
+TABLE_MAX = 1_000
+"""Rows of a table at most: it is laid out as a whole, and nobody reads more of them."""
+
+
+async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
+    """One JSON document whose last member `name` is a list that may be of any length."""
+    indent = None if form is Format.jsonl else 2
+    opening = json_text(head, indent=indent).removesuffix("}").rstrip()
+    new_line, comma = ("\n  ", ",\n    ") if indent else (" ", ", ")
+    print(f'{opening},{new_line}"{name}": [', end="")
+    first = True
+    async for batch in items:
+        for item in batch:
+            text = json_text(item, indent=indent)
+            lead = (comma[1:] if indent else "") if first else comma
+            print(lead + (text.replace("\n", "\n    ") if indent else text), end="")
+            first = False
+    print((new_line if indent and not first else "") + "]" + ("\n}" if indent else "}"))
+
+
+async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> int:
+    """A listing. Returns how many rows a table left out; other formats leave none out."""
+    if form is Format.json:
+        await _print_array(items)
+        return 0
+    if form is Format.table:
+        return await _print_table(items, columns)
+    if form is Format.csv:
+        print(csv_line(columns), end="")
+    async for batch in items:
+        for item in batch:
+            if form is Format.jsonl:
+                print(json_text(item))
+            else:
+                print(csv_line(cell(item.get(name)) for name in columns), end="")
+    return 0
+
+
+async def _print_array(items: Items) -> None:
+    lead = "["
+    async for batch in items:
+        for item in batch:
+            text = json_text(item, indent=2)
+            print(lead + "\n  " + text.replace("\n", "\n  "), end="")
+            lead = ","
+    print("[]" if lead == "[" else "\n]")
+
+
+async def _print_table(items: Items, columns: Sequence[str]) -> int:
+    rows: list[dict[str, Any]] = []
+    left_out = 0
+    async for batch in items:
+        room = TABLE_MAX - len(rows)
+        rows += batch[:room]
+        left_out += len(batch[room:])
+    emit(rows, columns=columns, form=Format.table)
+    return left_out

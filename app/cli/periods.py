@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.days import moment
-from app.cli.files import OutputOption, check_output, whole_file
 from app.cli.operators import ByOption
-from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, progress
+from app.cli.output import (
+    DocumentOption,
+    Format,
+    FormatOption,
+    OutputOption,
+    check_output,
+    document,
+    emit,
+    moment,
+    note,
+    progress,
+    whole_file,
+)
 from app.cli.report import PeriodFormat
 from app.core.text import counted
 

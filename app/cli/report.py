@@ -8,13 +8,11 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.days import end_of, moment
-from app.cli.files import OutputOption, check_output, whole_file
-from app.cli.output import note, progress
+from app.cli.output import OutputOption, check_output, end_of, moment, note, progress, whole_file
 from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.finance.report_journal import JournalTotals
+    from app.finance.report_period import JournalTotals
     from app.finance.reports.journal import Accounts
     from app.receiving.context import Desk
     from reconcile.reporting.journal import Transaction
@@ -124,7 +122,7 @@ def journal(
     statement's, write-offs on the day they were accepted.
     """
     from app.cli.running import with_desk
-    from app.finance.reports.accounts import accounts_of
+    from app.finance.reports.journal import accounts_of
 
     named = accounts_of("" if accounts is None else _text_of(accounts))
     check_output(output, binary=False, what="a journal")
@@ -142,7 +140,7 @@ def journal(
 async def _journal(
     desk: Desk, scope: Scope, into: tuple[JournalFormat, Accounts, IO[bytes]]
 ) -> JournalTotals:
-    from app.finance.report_journal import report_journal
+    from app.finance.report_period import report_journal
     from app.finance.reports.journal import head, writer
 
     form, accounts, file = into

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from app.core.collector import look_seldom, pass_over_start
+from app.core.process import look_seldom, pass_over_start
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from app.config.reading import CONFIG, ENVIRONMENT, PREFIX, Reading
 from app.config.settings import Settings
-from app.core.open_files import SPARE_FILES
+from app.core.process import SPARE_FILES
 
 SIMULATOR_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
 """The simulated provider's own, which its documentation prints."""

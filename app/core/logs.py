@@ -11,19 +11,137 @@ Other libraries' messages come without their values, for the same reason.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import re
 import sys
 from collections.abc import Callable, MutableMapping
 from json.encoder import encode_basestring_ascii
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Literal, TextIO
 
 import structlog
 
 from app.core.clock import Clock, SystemClock
-from app.core.logs_budget import Budget
-from app.core.logs_libraries import route_libraries
-from app.core.logs_text import clipped, one_line
 from reconcile.instants import SECOND, Instant, format_instant
+
+MINUTE_S: Final = 60.0
+
+
+class Budget:
+    """So many lines, and then none until a minute after the first of them.
+
+    The clock is only asked when the lines are used up: that costs the ordinary line nothing.
+    """
+
+    def __init__(self, lines: int | None, clock: Callable[[], float] = monotonic) -> None:
+        """`lines` in a minute; None: as many as there are."""
+        self._lines = lines
+        self._clock = clock
+        self._left = lines or 0
+        self._began = clock()
+        self.left_out = 0
+        """Lines that were not written and not yet told of."""
+
+    def take(self) -> bool:
+        """Use one line, if there is one."""
+        if self._left > 0:
+            self._left -= 1
+            return True
+        if self._lines is None:
+            return True
+        if self._is_over():
+            self._began, self._left = self._clock(), self._lines - 1
+            return True
+        self.left_out += 1
+        return False
+
+    def told(self, *, at_once: bool = False) -> int:
+        """How many were left out, to be told now; 0 while their minute is not over."""
+        if not (at_once or self._left > 0 or self._is_over()):
+            return 0
+        count, self.left_out = self.left_out, 0
+        return count
+
+    def _is_over(self) -> bool:
+        return self._clock() - self._began >= MINUTE_S
+
+
+Write = Callable[[int, str, str, Any], None]
+"""Writes one line: level, text, the library's name, and what an exception handler was given."""
+
+
+class _Libraries(logging.Handler):
+    """Standard-library records as lines of ours."""
+
+    def __init__(self, write: Write) -> None:
+        super().__init__()
+        self._write = write
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record; a logging call of a library must not raise."""
+        self._write(record.levelno, _library_text(record), record.name, record.exc_info)
+
+
+def _library_text(record: logging.LogRecord) -> str:
+    """A library's message, without the values that it may quote.
+
+    uvicorn's own are addresses and numbers; of the others only the first line of the template.
+    """
+    template = str(record.msg)
+    if record.name.startswith("uvicorn"):
+        with contextlib.suppress(TypeError, ValueError):  # its values do not fit its template
+            template = record.getMessage()
+    elif record.name == "py.warnings":
+        # "file:line: Category: message": what is said may quote a value.
+        template = ": ".join(record.getMessage().split(": ")[:2])
+    return template.strip().partition("\n")[0]
+
+
+def route_libraries(write: Write, *, least: int) -> None:
+    """All of the standard library's loggers to `write`; uvicorn's access lines to nobody.
+
+    least  the lowest level that uvicorn itself writes
+    """
+    root = logging.getLogger()
+    root.handlers[:] = [_Libraries(write)]
+    root.setLevel(logging.WARNING)
+    logging.captureWarnings(True)
+    for name in ("uvicorn", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(least)
+    access = logging.getLogger("uvicorn.access")
+    access.handlers.clear()
+    access.propagate = False
+    access.disabled = True
+
+
+# C0, DEL, C1; line and paragraph separators; zero-width and bidirectional controls, byte order
+# mark; lone surrogates. Any of them can break a line, drive a terminal or show another text
+# than is there.
+_UNSAFE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+
+
+def one_line(text: str, limit: int) -> str:
+    """The text cut to `limit` characters, with everything unsafe written as an escape."""
+    return _UNSAFE.sub(_escape, clipped(text, limit))
+
+
+def clipped(text: str, limit: int) -> str:
+    """The text, or its first `limit` characters and how many more there were."""
+    return text if len(text) <= limit else f"{text[:limit]}… {len(text) - limit} more"
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
 
 FIELDS: Final[dict[str, str]] = {
     "attempt": "a payment attempt's reference",

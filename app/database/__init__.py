@@ -1,25 +1,19 @@
 """One database as a whole: tables, migrations, the one writer, locks, room on its disk."""
 
 __all__ = (
-    "arrays",
     "engine",
     "facts",
     "faults",
-    "integrity",
     "locks",
-    "locks_shared",
     "made",
     "mapping",
-    "place",
+    "parameters",
     "postgresql",
-    "preview",
     "safety",
     "schema",
-    "space",
     "statements",
     "tables",
     "temporary_database",
     "transactions",
-    "wal",
     "writer",
 )

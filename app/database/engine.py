@@ -20,7 +20,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from app.core.errors import ConfigurationError
 from app.database import postgresql
-from app.database.bound_values import WholeCursor
+from app.database.parameters import WholeCursor
 from app.database.safety import check_server
 from app.database.statements import CallingConnection
 

@@ -26,6 +26,25 @@ from typing import Final
 import anyio
 
 from app.core.errors import ConfigurationError, StoreUnavailable
+from app.database.statements import PlainConnection
+
+SERVING: Final = 7_411_001
+MIGRATING: Final = 7_411_002
+LINKING: Final = 7_411_003
+REFUSING: Final = 7_411_004
+IMPORTING: Final = 7_411_005
+RECONCILING: Final = 7_411_006
+SEALING: Final = 7_411_007
+READING: Final = 7_411_008
+"""Numbers of advisory locks; each database has its own. LINKING is taken before REFUSING, and both
+before any row is locked; SEALING is taken alone."""
+
+
+def take_lock(connection: PlainConnection, lock: int) -> None:
+    """Wait for a lock that ends with the transaction. SQLite has one writer at a time anyway."""
+    if connection.dialect != "sqlite":
+        connection.ask(f"SELECT pg_advisory_xact_lock({lock})")
+
 
 WAIT_S = 10.0
 """How long a writer waits for other processes' transactions. They take milliseconds."""

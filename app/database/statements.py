@@ -22,8 +22,23 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database import arrays
-from app.database.bound_values import Whole
+from app.core.errors import ConfigurationError
+from app.database import parameters as arrays
+from app.database.parameters import Whole
+
+
+def downgrade() -> None:
+    """What every migration after the first does when it is asked to go back.
+
+    Raises ConfigurationError: nothing was changed, and a backup is the way.
+    """
+    raise ConfigurationError(
+        [
+            "TALLYHOOK_DATABASE_URL: a database is not taken back to an earlier version; "
+            "`tallyhook restore` a backup of before"
+        ]
+    )
+
 
 Rows = list[tuple[Any, ...]]
 Result = TypeVar("Result")

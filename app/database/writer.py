@@ -7,9 +7,12 @@ the driver's thread with a half-made transaction.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal
 
 import anyio
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -19,8 +22,6 @@ from app.database import postgresql
 from app.database.engine import BUSY_TIMEOUT_MS
 from app.database.faults import as_store_error, driver_errors
 from app.database.locks import WriteLock
-from app.database.place import Place
-from app.database.space import Space
 from app.database.statements import (
     Plain,
     PlainConnection,
@@ -30,7 +31,164 @@ from app.database.statements import (
     run,
     run_transaction,
 )
-from app.database.wal import LogLength, Mode, fold_log
+
+MIB = 1024 * 1024
+GIB = 1024 * MIB
+
+
+class Space:
+    """The file system that holds the database; a database server looks after its own."""
+
+    def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
+        """low_water_mib: nothing is written while less than this is free; 0 never refuses."""
+        self._folder = folder
+        self._low_water_mib = low_water_mib
+        self.reserved: Callable[[], int] = lambda: 0
+        """Bytes that must be free besides: what was taken in already will need them."""
+
+    def free_bytes(self) -> int | None:
+        """What an ordinary program may still write; None where that cannot be known."""
+        if self._folder is None or not self._folder.is_dir():
+            return None
+        found = os.statvfs(self._folder)
+        return found.f_bavail * found.f_frsize
+
+    def check(self, *, log_bytes: int = 0) -> None:
+        """Raises StoreUnavailable while less than the low water is free, and room for what is
+        reserved and for `log_bytes`: what a log that somebody holds up has grown by, which the file
+        must take in one day."""
+        free = self.free_bytes() if self._low_water_mib else None
+        reserved = 0 if free is None else self.reserved()
+        if free is None or free >= self._low_water_mib * MIB + log_bytes + reserved:
+            return
+        needed = self._low_water_mib + -(-(log_bytes + reserved) // MIB)
+        reader = "end what reads the database for long, such as a backup, " if log_bytes else ""
+        unread = ", which what is accepted and not read yet will need" if reserved else ""
+        raise StoreUnavailable(
+            f"less than {needed} MiB of the database's disk is free{unread}; free some, {reader}"
+            "or lower TALLYHOOK_DISK_LOW_WATER_MB",
+            reason="disk",
+        )
+
+
+PAGE_BYTES: Final = 4096
+
+FOLD_PAGES = 12_000
+"""Pages of 4 KiB in the log before it is folded into the file: some 48 MB. Pages that change often
+are then folded once instead of many times."""
+
+ROOM_PAGES: Final = 256
+"""A log of fewer pages, 1 MiB, gives no room worth the trouble when it is emptied."""
+
+INSIST_S: Final = 4.0
+"""Seconds between two tries that wait for readers; only with a log that is too long. A full disk
+is to be written again within five seconds after a reader has let the log go."""
+
+INSIST_MS: Final = 250
+"""How long each waits, and deliveries with it."""
+
+Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
+"""Fold without waiting for anybody; wait for readers, so that the log begins anew; and empty it."""
+
+_MX_FRAME = 16
+"""Where the index of the log counts the log's pages: section 2.1 of SQLite's `walformat.html`."""
+
+
+class LogLength:
+    """Reads the count from the log's index, a file that all connections share."""
+
+    def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
+        """fold_pages: when the log is folded, in place of FOLD_PAGES."""
+        self._path = database.with_name(database.name + "-shm")
+        self._file: int | None = None
+        self._insist_from = 0.0
+        self._given = fold_pages
+
+    @property
+    def _fold_pages(self) -> int:
+        return FOLD_PAGES if self._given is None else self._given
+
+    def pages(self) -> int:
+        """In the log since it was last begun anew. Only while a connection is open."""
+        if self._file is None:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        return int.from_bytes(os.pread(self._file, 4, _MX_FRAME), sys.byteorder)
+
+    def excess_bytes(self) -> int:
+        """What the log has grown by beyond its length. Only while a connection is open."""
+        return max(0, self.pages() - self._fold_pages) * PAGE_BYTES
+
+    def folding_due(self) -> Mode | None:
+        """How the log is to be folded now, after a commit; None where it is not."""
+        pages = self.pages()
+        if pages < self._fold_pages:
+            return None
+        return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
+
+    def may_give_room(self) -> bool:
+        """Whether emptying the log could free what a full disk needs, and was not just tried."""
+        return self.pages() >= ROOM_PAGES and self._may_insist()
+
+    def _may_insist(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if now < self._insist_from:
+            return False
+        self._insist_from = now + INSIST_S
+        return True
+
+    def close(self) -> None:
+        """Only after all connections: closing it drops the locks that SQLite holds on the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def fold_log(connection: PlainConnection, mode: Mode) -> None:
+    """Fold the log, as far as readers let it be folded. One that waits for them leaves a connection
+    that waits for nobody longer than that."""
+    if mode != "PASSIVE":
+        connection.ask(f"PRAGMA busy_timeout={INSIST_MS}")
+    connection.ask(f"PRAGMA wal_checkpoint({mode})")
+
+
+_Identity = tuple[int, int] | None
+
+
+def _identity(path: Path) -> _Identity:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+class Place:
+    """The database file, its write-ahead log and the log's index, by device and inode. Where the
+    index is gone, another process would make one of its own, and the two would write over each
+    other's pages."""
+
+    def __init__(self, database: Path) -> None:
+        self._paths = tuple(Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm"))
+        self._opened: dict[Path, _Identity] = {}
+
+    def note(self) -> None:
+        """Remember the files as they are now, just after they were opened."""
+        self._opened = {path: _identity(path) for path in self._paths}
+
+    def loss(self) -> str | None:
+        """What is no longer there, one sentence; None while both files are the opened ones."""
+        for path in self._paths:
+            found = _identity(path)
+            # The log of a new file comes with its first write.
+            opened = self._opened[path] = self._opened[path] or found
+            if found is None or found != opened:
+                what = "is gone" if found is None else "was replaced"
+                return (
+                    f"{path} {what} while the service was running; nothing more is acknowledged: "
+                    "put the file back, or restore a backup with tallyhook restore, then start"
+                )
+        return None
+
 
 TURN_S: Final = 5.0
 """How long a writer waits for those before it. Transactions take milliseconds."""

@@ -3,30 +3,209 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeVar
 
 from app.core.errors import UsageError
 from app.core.masking import Masking
+from app.core.reading_result import Unreadable
 from app.database.engine import Connection
-from app.evidence.dossier import Dossier, Leaf, Profiled, Sealed
+from app.evidence.dossier import Dossier, Leaf, Profiled, Proven, Sealed, Told
 from app.evidence.dossier_store import Arrived, arrived, bytes_of, details_of_records, revisions_of
-from app.evidence.lines import book_document, statement_document
 from app.evidence.prove_sealed import AT_ONCE, Proof, proofs_of
-from app.evidence.redaction import masked_history, masked_leaves
-from app.evidence.retell_deliveries import phones_told, retold
 from app.evidence.verify import MAX_BYTES
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known
-from app.providers.doctor import Account
+from app.providers.doctor import Account, Patient
+from app.providers.fetched import is_answer
+from app.providers.fingerprints import covered, signer_of
+from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
 from app.receiving.context import Desk
+from app.receiving.header_codec import read_headers, restored
 from app.sealing.log_store import identity, leaves_of
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant
+from reconcile.instants import Instant, format_instant
+from reconcile.ledger.events import Delivery, Event
 from reconcile.ledger.history import History
+from reconcile.ledger.records import Record
 from reconcile.matching.books import BookLine, StatementLine
+from reconcile.money import Money, to_json
+
+
+def book_document(line: BookLine) -> dict[str, Any]:
+    """One line of an order book."""
+    return {
+        "from": "order book",
+        "line": line.line_id,
+        "reference": line.reference,
+        "kind": line.kind,
+        "money": to_json(line.money),
+        "placed_at": _instant(line.placed_at),
+        "status": line.status,
+        "group": line.group,
+    }
+
+
+def statement_document(line: StatementLine) -> dict[str, Any]:
+    """One line of a settlement file."""
+    amounts = {"gross": line.gross, "fee": line.fee, "net": line.net}
+    return {
+        "from": "statement",
+        "line": line.line_id,
+        "kind": line.kind,
+        "payment": line.payment,
+        "order": line.order,
+        **{
+            name: to_json(Money(minor=minor, currency=line.currency))
+            for name, minor in amounts.items()
+        },
+        "settled_at": _instant(line.settled_at),
+        "payout": line.payout,
+    }
+
+
+def _instant(instant: Instant | None) -> str | None:
+    return None if instant is None else format_instant(instant)
+
+
+Text = TypeVar("Text", Event, Record)
+
+
+def masked_history(history: History, masking: Masking) -> History:
+    """The history with its customers' numbers masked wherever a reference or a word holds one."""
+    return History(
+        order=masking.text(history.order),
+        deliveries=frozenset(_masked_delivery(each, masking) for each in history.deliveries),
+        records=frozenset(_masked(each, masking) for each in history.records),
+    )
+
+
+def masked_leaves(sealed: Sealed, masking: Masking) -> Sealed:
+    """The proofs; of a leaf whose text holds a customer's number only the hash, which is salted."""
+    leaves = tuple(
+        replace(each, text=None) if each.text is None or masking.touches(each.text) else each
+        for each in sealed.leaves
+    )
+    return replace(sealed, leaves=leaves)
+
+
+def _masked_delivery(delivery: Delivery, masking: Masking) -> Delivery:
+    return replace(delivery, event=_masked(delivery.event, masking))
+
+
+_OURS: Final = frozenset(("source", "digest", "claim", "standing", "record_id", "kind"))
+
+
+def _masked(value: Text, masking: Masking) -> Text:
+    changes: dict[str, Any] = {}
+    for name in (each.name for each in fields(value)):
+        given = getattr(value, name)
+        if type(given) is str and name not in _OURS and masking.touches(given):
+            changes[name] = masking.text(given)
+    return replace(value, **changes) if changes else value
+
+
+def retold(rows: Iterable[Arrived], accounts: Mapping[str, Account]) -> list[Told]:
+    """Each of an order's deliveries. A repeated one has its body from the first that brought it."""
+    rows = list(rows)
+    bodies = {(row.source, row.digest): row.body for row in rows if row.body is not None}
+    return [
+        _told_one(row, bodies.get((row.source, row.digest)), accounts.get(row.source))
+        for row in rows
+    ]
+
+
+def _told_one(row: Arrived, body: bytes | None, account: Account | None) -> Told:
+    kept = read_headers(row.headers)
+    shown = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in kept.headers)
+    return Told(
+        arrived=row,
+        body=body,
+        method=kept.method,
+        url=("" if account is None else account.address) + (kept.url or f"/webhooks/{row.source}"),
+        headers=shown,
+        proven=_proven(row, body, account),
+    )
+
+
+def _proven(row: Arrived, body: bytes | None, account: Account | None) -> Proven:
+    whole = body if row.envelope is None else row.whole
+    if is_answer(row.headers):
+        return Proven(sentence="Fetched by us from the provider itself, over TLS: not signed.")
+    if account is None:
+        return Proven(sentence="Its source is no longer configured: nothing can be checked again.")
+    if account.profile.signature.mac == UNSIGNED:
+        return Proven(sentence="This provider signs nothing: its own answer, fetched, counts.")
+    if whole is None or row.pruned_at is not None:
+        return Proven(
+            sentence="Its body was let go: its signature was right when it arrived, and cannot be "
+            "checked again."
+        )
+    return _checked(account, _patient(row, whole, account))
+
+
+def _patient(row: Arrived, body: bytes, account: Account) -> Patient:
+    kept = read_headers(row.headers)
+    secrets = account.secrets
+    texts = secrets.values() if isinstance(secrets, Mapping) else secrets
+    token = account.profile.signature.mac in TOKENS
+    tokens = [each.encode("utf-8") for each in texts] if token else []
+    return Patient(
+        headers=restored(kept.headers, tokens),
+        body=body,
+        method=kept.method,
+        url=kept.url or f"/webhooks/{row.source}",
+        now=row.received_at,
+    )
+
+
+def _checked(account: Account, patient: Patient) -> Proven:
+    rule = account.profile.signature
+    signer, over = signer_of(account, patient), covered(account, patient)
+    proven = Proven(
+        sentence="No secret that is configured now makes it: the one it was signed with was taken "
+        "out since. It was right when it arrived.",
+        scheme=rule.mac,
+        signed=rule.signed,
+        where=rule.where,
+        content=over.content,
+        signed_at=over.signed_at,
+    )
+    if signer is None:
+        return proven
+    return replace(
+        proven,
+        key=signer.fingerprint,
+        public=signer.public,
+        sentence=_sentence(rule.mac, signer.fingerprint, public=signer.public is not None),
+    )
+
+
+def _sentence(mac: str, key: str, *, public: bool) -> str:
+    if mac in TOKENS:
+        return f"The request brought the secret {key} itself: that tells who sent it, not what."
+    if public:
+        return f"Signed with the key {key}; anyone can check it with key-{key}.pem."
+    how = "as the provider's own scheme says" if mac.startswith(NAMED) else "over what is told here"
+    return f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
+
+
+def phones_told(told: Iterable[Told], sources: Mapping[str, Source]) -> set[str]:
+    """Every customer's number that a body names."""
+    found: set[str] = set()
+    for each in told:
+        source = sources.get(each.arrived.source)
+        body = each.body if each.arrived.envelope is None else each.arrived.whole
+        if source is None or body is None:
+            continue
+        headers = read_headers(each.arrived.headers).headers
+        try:
+            found |= set(source.phones(body, headers=headers, method=each.method, url=each.url))
+        except Unreadable:
+            continue
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from app.evidence.dossier import Dossier, Told
 from app.evidence.gather_evidence import Providers, gather_dossier
 from app.evidence.pseudonyms import FORMAT, Piece, Read, StandIns
 from app.providers.fetched import is_answer
-from app.providers.headers import Headers
+from app.providers.request import Headers
 from app.providers.sections import Profile
 from app.providers.unverified import ProfileReader
 from app.receiving.context import Desk

@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
-from app.evidence.checkpoint import Checkpoint, NotACheckpoint, read_checkpoint
-from app.evidence.log_check_store import node_count, strays, whole_bodies
-from app.evidence.verify_leaves import contents, misfit, reread, rows_of
-from app.evidence.verify_tree import Tree
+from app.evidence.checkpoint import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
+from app.evidence.keys import PublicKey
+from app.evidence.log_check_store import Content, contents_of, node_count, strays, whole_bodies
 from app.receiving.context import Desk
-from app.sealing.leaf_store import Leaf
-from app.sealing.log_queue_store import count_unsealed, log_size
+from app.receiving.header_codec import read_headers
+from app.receiving.verify import digest_of
+from app.sealing.leaf_store import KINDS, Leaf, Members, Sealable
+from app.sealing.log_queue_store import count_unsealed, log_size, rows_to_seal
 from app.sealing.log_store import (
     Identity,
     SignedHead,
@@ -36,7 +37,165 @@ from app.sealing.log_store import (
     leaves_after,
     newest_head,
 )
-from reconcile.transparency.merkle_tiles import STEP
+from reconcile.instants import format_instant
+from reconcile.transparency.merkle import Frontier, Hash, Node, leaf_hash
+from reconcile.transparency.merkle_tiles import STEP, Tail
+
+OWN: Final = frozenset(("kind", "salt"))
+"""Members that are the leaf's own."""
+
+INDEXED: Final = frozenset(("event", "verdict"))
+"""What `reindex` may correct in a row."""
+
+Rows = Mapping[str, Sealable]
+
+
+async def rows_of(connection: Connection, leaves: Sequence[Leaf]) -> Rows:
+    """The rows that these leaves sealed, as they are now; none for one that is gone."""
+    found: dict[str, Sealable] = {}
+    for kind in KINDS:
+        own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
+        own = [each for each in own if _is_subject(each, numbered=kind.numbered)]
+        if own:
+            found |= await rows_to_seal(connection, kind, own)
+    return found
+
+
+def _is_subject(subject: str, *, numbered: bool) -> bool:
+    number = subject.rpartition(":")[2]
+    return not numbered or (number.isascii() and number.isdigit() and len(number) < 19)
+
+
+async def contents(connection: Connection, leaves: Sequence[Leaf]) -> Mapping[str, Content]:
+    """Bodies and headers of the deliveries among them."""
+    ids = [leaf.subject for leaf in leaves if leaf.kind == "delivery"]
+    return await contents_of(connection, ids)
+
+
+def misfit(leaf: Leaf, row: Sealable | None, content: Content | None) -> str | None:
+    """Why a leaf and its row do not fit, one sentence; None where they do.
+
+    (1) hash, (2) row, (3) what was sealed of it, but headers that were let go, (4) body.
+    """
+    name = f"leaf {leaf.number} ({_named(leaf)})"
+    sealed = _sealed(leaf)
+    if sealed is None:  # 1
+        return f"{name} does not have its hash: the leaf was changed"
+    if row is None or (row.kind, row.kind) != (leaf.kind, sealed.get("kind")):  # 2
+        return f"{name} seals a row that is gone: it was deleted"
+    for member in sorted((sealed.keys() | row.members.keys()) - OWN - INDEXED):  # 3
+        now = row.members.get(member)
+        let_go = member == "headers" and content is not None and content.pruned
+        if now != sealed.get(member) and not let_go:
+            return f"{name} sealed another {member} than its row has: one of the two was changed"
+    return None if content is None else next(_wrong_body(name, content), None)  # 4
+
+
+def _named(leaf: Leaf) -> str:
+    return leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
+
+
+def _sealed(leaf: Leaf) -> Members | None:
+    """The leaf's document, if it has the leaf's hash."""
+    content = leaf.document.encode("utf-8", "surrogatepass")
+    try:
+        return leaf.members() if leaf_hash(content) == leaf.hash else None
+    except ValueError:
+        return None
+
+
+def _wrong_body(name: str, content: Content) -> Iterator[str]:
+    if content.body is not None:
+        if digest_of(content.body, read_headers(content.headers).url) != content.digest:
+            yield f"{name} has another body than was sealed: it was changed"
+    elif content.verdict != "duplicate" and not content.pruned:
+        yield f"{name} has lost its body, and was not pruned: it was deleted"
+
+
+def reread(leaf: Leaf, row: Sealable) -> bool:
+    """Whether the row's index says otherwise than the door did: see `reindex`."""
+    sealed = leaf.members()
+    return any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys())
+
+
+class Tree:
+    """Grows with the log's leaves, and is compared with what the log has kept and signed."""
+
+    def __init__(self, known: Identity, *, kept: Checkpoint | None) -> None:
+        """kept: a checkpoint that was kept elsewhere."""
+        self._origin = known.origin
+        self._keys = [PublicKey(bytes.fromhex(each)) for each in known.keys]
+        self._kept = kept
+        self._tail, self._frontier = Tail(0, {}), Frontier()
+        self.sound = 0
+        """Leaves of the largest checkpoint so far that is the head of its leaves."""
+        self._wrong_heads = 0
+        self.made: dict[Node, Hash] = {}
+        """Hashes of complete tiles since `take_nodes` was called."""
+
+    @property
+    def size(self) -> int:
+        """Leaves so far."""
+        return self._frontier.size
+
+    def append(self, leaf: Hash) -> None:
+        """Add the next leaf's hash."""
+        self._frontier.append(leaf)
+        self.made.update(self._tail.append(leaf))
+
+    def signed(self, note: str) -> bool:
+        """Whether one of the log's keys signed a note."""
+        return any(note_holds(note, name=self._origin, public=key) for key in self._keys)
+
+    def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
+        """Kept hashes that are not those of the new tiles: first leaf beneath, and a sentence."""
+        for (level, place), found in self.made.items():
+            if stored.get((level, place)) != found:
+                first, end = place << level, (place + 1) << level
+                yield (
+                    first,
+                    f"the hash kept over leaves {first} to {end - 1} is not theirs: it, or one of "
+                    "them together with its row, was changed",
+                )
+        self.made.clear()
+
+    def wrong_head(self, head: SignedHead) -> str | None:
+        """Why a checkpoint of as many leaves as there are now does not fit; None where it does.
+
+        Of several heads that do not fit, the first tells where the log was changed.
+        """
+        name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
+        try:
+            said = read_checkpoint(head.note)
+        except NotACheckpoint:
+            return f"{name} is no signed note any more: it was changed"
+        if not self.signed(head.note) or said.origin != self._origin:
+            return f"{name} is not signed by a key of this log: it was changed"
+        if (said.size, said.head) != (head.size, head.head):
+            return f"{name} was signed with another size or head than it is kept with"
+        if head.head == self._frontier.head():
+            self.sound = head.size
+            return None
+        self._wrong_heads += 1
+        if self._wrong_heads > 1:
+            return None
+        return (
+            f"{name}, signed {format_instant(head.at)}, is not the head of these leaves: something "
+            f"between leaves {self.sound} and {head.size - 1} was changed, added or put in "
+            "another order after it was signed"
+        )
+
+    def wrong_keep(self) -> str | None:
+        """Why the log of as many leaves as there are now is not the kept checkpoint's."""
+        if self._kept is None or self._kept.size != self.size:
+            return None
+        if self._kept.head == self._frontier.head():
+            return None
+        return (
+            f"the first {counted(self.size, 'leaf is', 'leaves are')} not as in the kept "
+            "checkpoint: the log was written anew since"
+        )
+
 
 AT_ONCE: Final = 1_000
 """Leaves in memory at a time, with the bodies of their deliveries."""

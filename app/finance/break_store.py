@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.locks_shared import RECONCILING, take_lock
+from app.database.locks import RECONCILING, take_lock
 from app.database.statements import run, select_in, stream
 from reconcile.instants import LATEST, Instant
 from reconcile.matching.breaks import Break

@@ -25,9 +25,9 @@ from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
 from app.finance.closing_store import Closed, add_closing, closed_periods
-from app.finance.print_report import printed
 from app.finance.report_period import Progress, report_period
-from app.orders.history_digest_store import history_digests
+from app.finance.reports.render import REPORT_FORMATS, render
+from app.orders.history_store import history_digests
 from app.providers.source import Source
 from app.receiving.context import Desk
 from app.receiving.reverify import count_genuine
@@ -39,6 +39,18 @@ from reconcile.reporting.closing import Closing, Print, adjusted_in
 from reconcile.reporting.document import report_document
 from reconcile.reporting.figures import figures
 from reconcile.reporting.report import PeriodReport, Scope
+
+
+def printed(report: PeriodReport) -> dict[str, bytes]:
+    """Bytes by format. PDF is missing where the extra that lays it out is not installed."""
+    found: dict[str, bytes] = {}
+    for form in REPORT_FORMATS:
+        try:
+            found[form] = render(report, form)
+        except UsageError:
+            continue
+    return found
+
 
 STILL_S: Final = 2.0
 """Seconds to wait before what was known a moment ago is read: an arrival is on its way into the

@@ -13,10 +13,10 @@ from app.finance.book_line_store import compare_book, write_book
 from app.finance.files.books import REFERENCES
 from app.finance.files.forms import Form
 from app.finance.files.mapping import FileMapping
-from app.finance.files.problems import Problem
+from app.finance.files.tables import Problem
 from app.finance.import_store import ImportKind
 from app.finance.line_version_store import Written
-from app.finance.statement_line_store import compare_statement, write_statement
+from app.finance.statement_store import compare_statement, write_statement
 
 MAX_PROBLEMS: Final = 100
 """Problems that are told; the others are counted."""

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.locks_shared import IMPORTING, take_lock
+from app.database.locks import IMPORTING, take_lock
 from app.database.statements import run
 from reconcile.instants import LATEST, Instant
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from app.core.errors import NotFoundError, UsageError
 from app.finance.files.books import BookForm
 from app.finance.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
-from app.finance.files.rejects import rejects_beside
 from app.finance.files.statements import StatementForm
+from app.finance.files.tables import rejects_beside
 from app.finance.import_file import import_file
 from app.finance.import_kinds import BOOK, STATEMENT, Imported, Progress, Wanted
 from app.finance.import_store import Import, ImportKind

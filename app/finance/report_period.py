@@ -6,20 +6,20 @@ statements under the rules in force then, and added up. Nothing is written.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
 from app.core.errors import UsageError
 from app.core.text import counted
-from app.finance.break_store import steps_of
+from app.finance.break_store import latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, stated_before
 from app.finance.ledger_line_store import whole_takings
 from app.finance.matching_store import in_step, rows_of, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
-from app.finance.reporting_store import changed_outcomes
+from app.finance.reporting_store import accepted_breaks, changed_outcomes
 from app.finance.rule_file import Rules, read_rules
 from app.finance.rule_store import rules_in_force
 from app.finance.statement_store import statement_rows
@@ -34,6 +34,7 @@ from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
 from reconcile.reporting.figures import adjustments, figures
 from reconcile.reporting.input import BreakSeen, OrderSeen
+from reconcile.reporting.journal import Role, Transaction, transactions, written_off
 from reconcile.reporting.merge import merged
 from reconcile.reporting.orders import next_month
 from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
@@ -207,3 +208,54 @@ def _notes(control: Control) -> tuple[str, ...]:
         "reference, too many for the search by payment, group and rule: the rest stands as breaks "
         "without candidates.",
     )
+
+
+@dataclass(slots=True)
+class JournalTotals:
+    """How much was written: transactions, and debit less credit by role and currency."""
+
+    transactions: int = 0
+    sums: Counter[tuple[Role, str]] = field(default_factory=Counter)
+
+    def add(self, transaction: Transaction) -> None:
+        """One more."""
+        self.transactions += 1
+        for posting in transaction.postings:
+            self.sums[posting.role, transaction.currency] += posting.minor
+
+
+async def report_journal(
+    desk: Desk, scope: Scope, *, write: Callable[[Transaction], None], progress: Progress
+) -> JournalTotals:
+    """Hand every transaction of the period to `write`: orders by key, then what was written off,
+    or taken back of that, by break.
+
+    Raises UsageError for a period that is none.
+    """
+    check_scope(scope, now=desk.clock.now())
+    totals = JournalTotals()
+    async with snapshot_of(desk, scope.as_of, progress) as snapshot:
+
+        def work() -> None:
+            for each in chain(_moved(snapshot, scope, progress), _written_off(snapshot, scope)):
+                totals.add(each)
+                write(each)
+
+        await in_step(snapshot.connection, work)
+    return totals
+
+
+def _moved(snapshot: Snapshot, scope: Scope, progress: Progress) -> Iterator[Transaction]:
+    for seen in orders_then(snapshot, scope.as_of, progress):
+        yield from transactions(seen, start=scope.start, end=scope.end)
+
+
+def _written_off(snapshot: Snapshot, scope: Scope) -> Iterator[Transaction]:
+    """Of every break that was ever accepted: it may have been taken back in the period only."""
+    accepted = wait_for(accepted_breaks(snapshot.connection, as_of=scope.as_of))
+    for begin in range(0, len(accepted), AT_ONCE):
+        names = accepted[begin : begin + AT_ONCE]
+        seen = wait_for(latest_seen(snapshot.connection, names))
+        steps = wait_for(steps_of(snapshot.connection, names, as_of=scope.as_of))
+        for name in names:
+            yield from written_off(seen[name], steps[name], start=scope.start, end=scope.end)

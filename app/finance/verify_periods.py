@@ -21,12 +21,11 @@ from typing import Final, Literal
 
 from app.core.errors import NotFoundError
 from app.core.text import counted
-from app.finance.close_period import scope_of
+from app.finance.close_period import printed, scope_of
 from app.finance.closed_periods import rules_form, rules_of_closing
 from app.finance.closing_store import Closed, closed_periods, closing_text, print_of
-from app.finance.print_report import printed
 from app.finance.report_period import Progress, report_period
-from app.orders.history_digest_store import history_digests
+from app.orders.history_store import history_digests
 from app.receiving.context import Desk
 from app.sealing.log_store import head_of
 from reconcile.ledger.policy import Policy

@@ -2,7 +2,5 @@
 
 __all__ = (
     "golive",
-    "rehearsal_plan",
     "rehearse",
-    "webhook_trial",
 )

@@ -18,7 +18,7 @@ from app.receiving.context import Desk
 from app.receiving.due_store import count_due, next_due
 from app.receiving.inbox_queue import FAULTS
 from app.receiving.inbox_store import BEAT, count_set_aside, counter
-from app.receiving.refused_ages import RefusedAges
+from app.receiving.refusals import RefusedAges
 from app.sealing.log_queue_store import count_unsealed, log_size
 from reconcile.instants import SECOND
 from reconcile.ledger.ledger import OUTCOMES

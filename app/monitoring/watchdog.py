@@ -9,7 +9,9 @@ whatever stands there. What makes an alarm is decided in a module of its own, su
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from statistics import median
 from typing import Final, NamedTuple
 
 import structlog
@@ -26,17 +28,161 @@ from app.monitoring.monitoring_store import (
     tied_since,
     unreadable_since,
 )
-from app.monitoring.no_order import LOOKED_AT, PATIENCE, Paid, Seen, no_order
-from app.monitoring.silence import DAYS, EXPECTED, LONGEST, SESSIONS, Heard, silence
 from app.orders.counter_store import finding_counts
 from app.orders.hold_store import count_held
 from app.orders.notification_store import Away, away, notification_counts
 from app.receiving import unread
 from app.receiving.context import Desk
 from app.receiving.inbox_store import count_set_aside
-from app.receiving.refused_ages import RefusedAges
-from reconcile.instants import DAY, SECOND, Duration, format_instant
+from app.receiving.refusals import RefusedAges
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
 from reconcile.ledger.ledger import FindingCode
+
+EXPECTED: Final = 10
+"""Deliveries that usually come in a stretch of the day, from which on none at all is no chance: of
+as many that come independently, none comes once in 22,000 times."""
+
+DAYS: Final = 7
+"""Days before that are compared with, each with the same stretch of its day."""
+
+LONGEST: Final[Duration] = DAY
+"""Of a longer silence the beginning is compared, with what came before it."""
+
+SESSIONS: Final = 3
+"""Sessions without a word; of fewer, all customers may have left."""
+
+SESSION_WAIT: Final[Duration] = 15 * MINUTE
+"""How long a word on the first of them may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What was heard by `now`.
+
+    last      the last verified delivery; None: there never was one
+    usual     how many came in the stretch from `last` to `now`, or of LONGEST from `last`, on each
+              of the DAYS days before `last`, the nearest first; counted up to EXPECTED
+    sessions  when sessions were opened since then, the oldest first; the first SESSIONS of them
+    """
+
+    now: Instant
+    last: Instant | None
+    usual: Sequence[int]
+    sessions: Sequence[Instant]
+
+
+_DO: Final = "look at the provider's dashboard, and at `tallyhook deliveries list` for refused ones"
+
+
+def silence(heard: Heard) -> Alarm | None:
+    """The alarm, if it is too quiet."""
+    since = "ever" if heard.last is None else f"since {format_instant(heard.last)}"
+    waits = heard.sessions and heard.now - heard.sessions[0] >= SESSION_WAIT
+    if waits and len(heard.sessions) >= SESSIONS:
+        return Alarm(
+            reason="sessions_without_events",
+            sentence=f"Sessions were opened and no verified event has come {since}: {_DO}.",
+        )
+    if heard.last is not None and usual_of(heard.usual) >= EXPECTED:
+        return Alarm(
+            reason="usual_events_missing",
+            sentence=f"No verified event has come {since}, where {EXPECTED} or more are usual: "
+            f"{_DO}.",
+        )
+    return None
+
+
+def usual_of(days: Sequence[int]) -> float:
+    """What may be expected: the median of the days before, but no more than on the same day a week
+    ago, so that a shop's quiet day is none to worry about."""
+    return min(median(days), days[-1]) if len(days) == DAYS else 0
+
+
+PATIENCE: Final[Duration] = HOUR
+"""What ties a payment to its order may come after it: younger payments are not looked at."""
+
+WINDOW: Final[Duration] = 7 * DAY
+"""So long after the last such payment the alarm ends: see `unread`."""
+
+LEAST: Final = 3
+"""Payments that are a reason where the source never had one of an order: fewer may be the owner
+trying something out."""
+
+MOST: Final = 20
+"""Payments that are a reason where it had. Where one in five is of an order, all of the last twenty
+are of none once in a hundred times."""
+
+LOOKED_AT: Final = 1_000
+"""Deliveries of all sources that are looked through for them, the latest ones. Of a source that
+sends one in fifty of them the last twenty are among these."""
+
+
+class Paid(NamedTuple):
+    """An event that says a payment has succeeded.
+
+    payment  what several events of one payment have in common
+    tied     whether an order has it
+    """
+
+    source: str
+    payment: str
+    delivery_id: str
+    received_at: Instant
+    tied: bool
+
+
+class Seen(NamedTuple):
+    """What was looked at.
+
+    paid        the latest first, none younger than PATIENCE
+    whole       whether these are all that ever came until then
+    tied_since  sources that have had a payment of an order since then
+    """
+
+    now: Instant
+    paid: Iterable[Paid]
+    whole: bool
+    tied_since: Set[str]
+
+
+def no_order(seen: Seen) -> Alarm | None:
+    """The alarm, if there are sources of whose last payments none belongs to an order."""
+    sources: dict[str, dict[str, Paid]] = {}
+    for paid in seen.paid:
+        payments = sources.setdefault(paid.source, {})
+        latest = payments.setdefault(paid.payment, paid)
+        payments[paid.payment] = latest._replace(tied=latest.tied or paid.tied)
+    untied = {
+        source: found
+        for source, payments in sorted(sources.items())
+        if source not in seen.tied_since and (found := _untied([*payments.values()], seen))
+    }
+    if not untied:
+        return None
+    each = ", ".join(
+        f"{len(found)} at {source}, the last one delivery {found[0].delivery_id}"
+        for source, found in untied.items()
+    )
+    count = sum(map(len, untied.values()))
+    return Alarm(
+        reason="payments_of_no_order",
+        sentence=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no order,"
+        " so no ledger tells of their money: look at one with `tallyhook deliveries show`, see "
+        "that `order` in the source's profile says where an order's reference stands, stop the "
+        "service, run `tallyhook reindex` and start it again. Where the provider names only its "
+        "session, open the sessions through this service, which keeps both references.",
+        pressing=False,
+    )
+
+
+def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
+    """Those that are a reason; the latest first."""
+    never_tied = seen.whole and not any(paid.tied for paid in payments)
+    latest = payments[:MOST]
+    if len(latest) < (LEAST if never_tied else MOST) or any(paid.tied for paid in latest):
+        return ()
+    return latest if seen.now - latest[0].received_at <= WINDOW else ()
+
 
 REST_S: Final = 45.0
 """Seconds between two looks: a clock that is off is told within a minute."""

@@ -6,16 +6,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from app.access.operator_store import Operator
 from app.access.operators import OWNER, note_deed
+from app.core.clock import Clock
 from app.core.errors import UsageError
 from app.core.ids import new_id
 from app.database.engine import Connection
+from app.orders.policy_version_store import forget_required, note_required, required_since
 from app.orders.record_store import add_records, owners_of, records_of
 from app.receiving.context import Desk
+from app.receiving.store import Store
 from reconcile.instants import Instant
 from reconcile.ledger.records import Record, RecordKind
 from reconcile.money import Money
+
+log = structlog.get_logger()
+
+
+async def in_force_since(store: Store, *, required: bool) -> Instant | None:
+    """The instant by which orders are judged; None where the rule is off, or never began."""
+    if not required:
+        return None
+    async with store.reading() as connection:
+        return await required_since(connection)
+
+
+async def start_requiring(store: Store, *, required: bool, clock: Clock) -> Instant | None:
+    """The same for a process that starts to serve, which notes the instant or lets go of it."""
+    async with store.reading() as connection:
+        since = await required_since(connection)
+    if required and since is None:
+        async with store.writing() as connection:
+            await note_required(connection, now=clock.now())
+            since = await required_since(connection)
+        log.info("from now on orders are fulfillable only at a price of the shop's own")
+    elif not required and since is not None:
+        async with store.writing() as connection:
+            await forget_required(connection)
+        log.warning(
+            "orders do not need a price of the shop's own any more; switched on again, that holds "
+            "for orders first heard of after that"
+        )
+    return since if required else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.locks_shared import LINKING, take_lock
+from app.database.locks import LINKING, take_lock
 from app.database.mapping import RECORD_COLUMNS, RECORD_SELECT, record_of, record_row
 from app.database.statements import PlainConnection, insert_rows, run
 from app.receiving.append_store import mark_due

@@ -11,8 +11,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import StoreUnavailable
-from app.orders.apply_policy import TakingUp
-from app.orders.refold import call_up_early, refold_due
+from app.orders.refold import TakingUp, call_up_early, refold_due
 from app.receiving.context import Desk
 from app.receiving.due_store import next_due
 from reconcile.instants import SECOND, Duration, Instant

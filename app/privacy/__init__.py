@@ -8,7 +8,6 @@ __all__ = (
     "erase_rules",
     "erasure_journal",
     "prune",
-    "pruner",
     "replay_erasures",
     "restore",
     "retention",

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from app.core.errors import StorePoisoned
 from app.core.text import counted
-from app.database.integrity import damage
+from app.database.facts import damage
 from app.database.statements import run
 from app.finance.ledger_line_store import Fresh, row_of, stored_takings
 from app.finance.ledger_lines import is_behind

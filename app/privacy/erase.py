@@ -24,12 +24,12 @@ from typing import Final
 from app.access.operators import note_deed, permitted, who_may
 from app.core.errors import NotFoundError, UsageError
 from app.orders.customers import checked_reason
-from app.orders.search_terms import understood
+from app.orders.find_orders import understood
 from app.privacy.erase_finding import Erasing, Erasure, Finding
 from app.privacy.erase_rules import Rules
+from app.privacy.erase_store import files_with
 from app.privacy.erasure_journal import Kind
 from app.privacy.replay_erasures import Again, carry_out, fitting_journal
-from app.privacy.trace_store import files_with
 from app.providers.source import Source
 from app.receiving.caught_up import must_have_read
 from app.receiving.context import Desk

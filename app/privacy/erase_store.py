@@ -5,13 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import select_in
+from app.receiving.inbox_file_store import path_of
 from reconcile.instants import Instant
+
+READ_AT_ONCE: Final = 1024 * 1024
+"""Bytes in memory at a time."""
+
+
+def files_with(path: Path, sought: Sequence[bytes], *, log_only: bool = False) -> list[Path]:
+    """Those of the files of the database and of its inbox, with their logs and the logs' indexes,
+    that hold one of these bytes. `log_only`: without the database's own file, which may be long."""
+    names = ("", "-wal", "-shm", "-journal")
+    files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
+    if log_only:
+        files.remove(path)
+    return [each for each in files if each.exists() and _contains(each, sought)]
+
+
+def _contains(path: Path, sought: Sequence[bytes]) -> bool:
+    longest = max(map(len, sought))
+    rest = b""
+    with path.open("rb") as file:
+        while part := file.read(READ_AT_ONCE):
+            window = rest + part
+            if any(each in window for each in sought):
+                return True
+            rest = window[-longest:]
+    return False
+
 
 TABLES: Final = (
     "book_lines",

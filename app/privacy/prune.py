@@ -10,32 +10,155 @@ which something is not sealed in the log yet has to wait.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from time import perf_counter
 from typing import Any, Final
 
 import structlog
 
-from app.access.operators import who_may
+from app.access.operator_store import Operator
+from app.access.operators import SERVICE, note_deed, who_may
+from app.core.errors import StoreUnavailable
 from app.evidence.seal import Signer, seal_all
+from app.finance.book_phone_store import LineKey, empty_lines, old_lines
 from app.orders.history_store import gather
 from app.orders.retention_store import (
+    drop_rejections,
+    old_rejections,
     prune,
     sizes_of,
     unpruned,
 )
-from app.privacy.prune_others import note_pruning, prune_others
+from app.privacy.erase_store import owners
 from app.privacy.retention import Retention
-from app.privacy.settled import ended_orders
 from app.receiving.context import Desk
 from app.receiving.due_store import Due, marks_of, unchanged
+from app.receiving.phone_store import PhoneNote, drop_notes, old_notes
 from app.sealing.log_queue_store import without_leaf
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import Duration, Instant, format_instant
+from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Outcome
-from reconcile.ledger.settle import last_heard
+from reconcile.ledger.settle import is_settled, last_heard
+
+log = structlog.get_logger()
+
+
+def ended_orders(
+    desk: Desk,
+    histories: Mapping[str, History],
+    retention: Retention,
+    *,
+    now: Instant,
+    quiet: Duration,
+) -> dict[str, Outcome]:
+    """The outcomes of those orders that are settled, and whose sources are all known."""
+    found: dict[str, Outcome] = {}
+    for order, history in histories.items():
+        if any(each.event.source not in retention.sources for each in history.deliveries):
+            continue
+        try:
+            ledger = fold(history, policy=desk.policy, as_of=history.instant_at(now))
+        except Exception as error:
+            log.error("an order cannot be folded", order=order, exc_info=error)
+            continue
+        if is_settled(history, ledger, quiet=quiet):
+            found[order] = ledger.outcome
+    return found
+
+
+OTHERS_AT_ONCE: Final = 100
+"""Rows let go in one transaction, so that no acknowledgement waits long for it."""
+
+
+async def prune_others(
+    desk: Desk, retention: Retention, *, dry_run: bool
+) -> AsyncIterator[tuple[str, int]]:
+    """Class by class and page by page, how many of a class are let go; with `dry_run` none is."""
+    async for rejections in _old_rejections(desk, retention):
+        if not dry_run:
+            async with desk.store.writing() as connection:
+                await drop_rejections(connection, rejections)
+        yield "rejections", len(rejections)
+    async for notes in _old_notes(desk, retention):
+        if not dry_run:
+            async with desk.store.writing() as connection:
+                await drop_notes(connection, notes)
+        yield "phones", len(notes)
+    async for lines in _old_lines(desk, retention):
+        if not dry_run:
+            async with desk.store.writing() as connection:
+                await empty_lines(connection, lines)
+        yield "book_phones", len(lines)
+
+
+async def note_pruning(desk: Desk, who: Operator, gone: Mapping[str, int]) -> None:
+    """Add to the trail what was let go, if anything was."""
+    facts = {name: count for name, count in gone.items() if count}
+    if facts:
+        async with desk.store.writing() as connection:
+            await note_deed(
+                connection,
+                who,
+                action="pruned",
+                subject="what is older than is kept",
+                at=desk.clock.now(),
+                facts=facts,
+            )
+
+
+async def _old_rejections(desk: Desk, retention: Retention) -> AsyncIterator[list[str]]:
+    """Rejections that are older than what is kept, a page at a time."""
+    if retention.rejections is None:
+        return
+    before, after = desk.clock.now() - retention.rejections, ""
+    while True:
+        async with desk.store.reading() as connection:
+            found = await old_rejections(
+                connection, before=before, after=after, limit=OTHERS_AT_ONCE
+            )
+        if not found:
+            return
+        yield found
+        after = found[-1]
+
+
+async def _old_notes(desk: Desk, retention: Retention) -> AsyncIterator[list[PhoneNote]]:
+    """Digests of phone numbers of orders that have been settled for longer than they are kept."""
+    quiet, after = retention.phones, None
+    while quiet is not None:
+        now = desk.clock.now()
+        async with desk.store.reading() as connection:
+            page = await old_notes(
+                connection, before=now - quiet, after=after, limit=OTHERS_AT_ONCE
+            )
+            if not page:
+                return
+            owned = await owners(connection, [note[2] for note in page if note[1] == "delivery"])
+            orders = {each.delivery_id: each.order for each in owned}
+            orders |= {note[2]: note[2] for note in page if note[1] == "order"}
+            histories = await gather(connection, {each for each in orders.values() if each})
+            ended = ended_orders(desk, histories, retention, now=now, quiet=quiet)
+        yield [note for note in page if orders.get(note[2]) in ended]
+        after = page[-1]
+
+
+async def _old_lines(desk: Desk, retention: Retention) -> AsyncIterator[list[LineKey]]:
+    """Versions of lines of order books that were imported longer ago than their phones are kept."""
+    after: LineKey | None = None
+    while retention.book_phones is not None:
+        before = desk.clock.now() - retention.book_phones
+        async with desk.store.reading() as connection:
+            found = await old_lines(connection, before=before, after=after, limit=OTHERS_AT_ONCE)
+        if not found:
+            return
+        yield found
+        after = found[-1]
+
 
 PAGE: Final = 100
 """Deliveries looked at in one go: some milliseconds of folding."""
@@ -45,8 +168,6 @@ PRUNED_AT_ONCE: Final = 100
 
 PRUNED_BYTES: Final = 1024 * 1024
 """Bytes emptied in one transaction: each is overwritten, and passes through the log."""
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,3 +361,73 @@ def _portions(settled: Iterable[Settled]) -> Iterator[list[tuple[Settled, str, i
             weight += size
     if portion:
         yield portion
+
+
+REST_SHARE: Final = 20.0
+"""It rests this many times as long as a page took: at most 1/21 of one core."""
+
+PASS_S: Final = 3_600.0
+"""Seconds from the end of one pass to the next. What is pruned is weeks old; an hour is soon."""
+
+
+class Pruner:
+    """Passes over the store until it is stopped."""
+
+    def __init__(self, desk: Desk, retention: Retention) -> None:
+        self._desk = desk
+        self._retention = retention
+        self._stopping = asyncio.Event()
+        self.alive = False
+        """Tells readiness whether it is running."""
+
+    def stop(self) -> None:
+        """End after the page under way."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Pass after pass. What goes wrong is logged and tried again with the next pass: that
+        something is kept for longer is no reason to receive nothing."""
+        self.alive = True
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self._pass()
+                except StoreUnavailable as error:
+                    log.warning("nothing pruned", error_class=type(error).__name__)
+                except Exception as error:
+                    log.error("pruning failed", exc_info=error)
+                await self._rest(PASS_S)
+        finally:
+            self.alive = False
+
+    async def _pass(self) -> None:
+        pruning = Pruning(before=None)
+        try:
+            await self._prune(pruning)
+        finally:
+            await note_pruning(self._desk, SERVICE, pruning.items())
+        if pruning.deliveries:
+            log.info("bodies and headers pruned", count=pruning.deliveries)
+
+    async def _prune(self, pruning: Pruning) -> None:
+        began = perf_counter()
+        async for _, settled in settled_orders(self._desk, self._retention):
+            pruned = await prune_orders(self._desk, settled)
+            pruning.deliveries += sum(len(each.sizes) for each in pruned)
+            if await self._rest((perf_counter() - began) * REST_SHARE):
+                return
+            began = perf_counter()
+        async for name, count in prune_others(self._desk, self._retention, dry_run=False):
+            pruning.others[name] += count
+            if await self._rest((perf_counter() - began) * REST_SHARE):
+                return
+            began = perf_counter()
+
+    async def _rest(self, seconds: float) -> bool:
+        """Whether it was stopped meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -12,7 +12,7 @@ from app.core.reading_result import Unreadable
 from app.providers.documents import DOCUMENTS
 from app.providers.facts import Facts
 from app.providers.fields import compile_locations
-from app.providers.headers import Headers
+from app.providers.request import Headers
 from app.providers.sections import HandshakeRule, Profile
 
 _ECHO: Final = re.compile(r"[!-~]{1,255}")

@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 from app.core.reading_result import Unreadable
 from app.core.strict_json import parse
 from app.providers.forms import parse_pairs
-from app.providers.json_text import slices
-from app.providers.paths import EACH, MAX_ITEMS, Path, find
+from app.providers.paths import EACH, MAX_ITEMS, Path, find, slices
 from app.providers.request import first
 from app.providers.sections import RequestRule
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.providers.forms import Pairs, parse_pairs
-from app.providers.headers import Headers
+from app.providers.request import Headers
 
 
 class Facts:

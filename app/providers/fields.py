@@ -16,10 +16,9 @@ from typing import Any, Final
 from app.core.reading_result import Unreadable
 from app.core.references import MAX_REFERENCE, fault_of
 from app.providers.facts import Facts
-from app.providers.filters import compile_filters
-from app.providers.grammar import Group, Reference, Token, read_template
-from app.providers.headers import header_values
+from app.providers.grammar import Group, Reference, Token, compile_filters, read_template
 from app.providers.paths import Path, Where, compile_path, take
+from app.providers.request import header_values
 
 MAX_ID: Final = 255
 MAX_TEXT: Final = MAX_REFERENCE

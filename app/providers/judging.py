@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from app.core.errors import ConfigurationError
-from app.providers.headers import Headers
 from app.providers.keys import compile_keys
 from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed
 from app.providers.named.registry import SIGN_THE_ADDRESS, factory_of
 from app.providers.refusal import Refusal
+from app.providers.request import Headers
 from app.providers.schemes import NAMED, UNSIGNED
 from app.providers.sections import Profile
 from app.providers.signing import Signer

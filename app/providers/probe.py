@@ -18,7 +18,7 @@ import httpx2
 from app.core.http import exchange
 from reconcile.instants import SECOND, Instant
 
-LIMIT_S: Final = 10.0
+PROBE_LIMIT_S: Final = 10.0
 """Seconds for one look; a person waits for it."""
 
 
@@ -45,7 +45,7 @@ class Sight:
 async def look(client: httpx2.AsyncClient, url: str) -> Sight:
     """One GET without credentials, and a TLS handshake of its own for an https address."""
     version, problem, ends = await _handshake(url)
-    answer = await exchange(client, "GET", url, headers={}, limit_s=LIMIT_S)
+    answer = await exchange(client, "GET", url, headers={}, limit_s=PROBE_LIMIT_S)
     return Sight(
         url=url,
         problem=answer.problem if answer.status is None else None,
@@ -72,7 +72,7 @@ async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:
     if parts.scheme != "https":
         return None, None, None
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PROBE_LIMIT_S):
             _, writer = await asyncio.open_connection(
                 parts.hostname, parts.port or 443, ssl=ssl.create_default_context()
             )

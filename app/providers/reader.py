@@ -25,9 +25,9 @@ from app.providers.fields import (
     plain_name,
     required_text,
 )
-from app.providers.headers import Headers
 from app.providers.paths import compile_path
 from app.providers.phones import phone_digits
+from app.providers.request import Headers
 from app.providers.sections import AmountsRule, Locations, Profile
 from app.providers.words import Words
 from reconcile.instants import Instant

@@ -12,10 +12,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from app.providers.dates import ZONE
 from app.providers.fields import LOCATIONS, compile_location
-from app.providers.headers import header_values
 from app.providers.named.registry import NAMED
-from app.providers.paths import compile_path
-from app.providers.places import compile_place
+from app.providers.paths import compile_path, compile_place
+from app.providers.request import header_values
 from app.providers.schemes import NAMED as NAMED_PREFIX
 from app.providers.schemes import SCHEMES, UNSIGNED
 from reconcile.currencies import EXPONENTS

@@ -16,7 +16,7 @@ from app.providers.amounts import AMOUNT_UNITS
 from app.providers.dates import DATES
 from app.providers.encodings import ENCODINGS, SECRET_ENCODINGS
 from app.providers.formats import FORMATS
-from app.providers.places import compile_place
+from app.providers.paths import compile_place
 from app.providers.rule_kinds import (
     Rule,
     address_path,

@@ -13,9 +13,9 @@ from app.providers.fetched import AnswerReader
 from app.providers.fields import event_id as checked_id
 from app.providers.judging import Judge, compile_judge
 from app.providers.named.contract import Arrived, Secrets, Signed
-from app.providers.places import Headers
 from app.providers.reader import Reader
 from app.providers.refusal import Reason, Refusal
+from app.providers.request import Headers
 from app.providers.schemes import TOKENS, UNSIGNED
 from app.providers.sections import Profile
 from reconcile.instants import Instant

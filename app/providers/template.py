@@ -9,14 +9,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from app.providers.filters import compile_filters
 from app.providers.forms import Pairs, write_pairs
-from app.providers.grammar import Group, Reference, Token, read_template, references
-from app.providers.headers import header_values
-from app.providers.json_text import canonical, compact, joined_values, plain_text, slices
-from app.providers.paths import compile_path, find
+from app.providers.grammar import (
+    Group,
+    Reference,
+    Token,
+    compile_filters,
+    read_template,
+    references,
+)
+from app.providers.paths import (
+    canonical,
+    compact,
+    compile_path,
+    find,
+    joined_values,
+    plain_text,
+    slices,
+)
 from app.providers.refusal import Refusal
-from app.providers.request import Request
+from app.providers.request import Request, header_values
 
 Part = Callable[[Request], bytes | Refusal]
 

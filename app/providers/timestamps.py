@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.providers.places import Place
+from app.providers.paths import Place
 from app.providers.refusal import Reason, Refusal
 from app.providers.request import Request
 from reconcile.instants import (

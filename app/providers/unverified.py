@@ -5,9 +5,9 @@ from __future__ import annotations
 from app.core.errors import ConfigurationError
 from app.core.reading_result import Reading, Unreadable
 from app.providers.fetched import AnswerReader
-from app.providers.headers import Headers
 from app.providers.named.registry import WRAPPED
 from app.providers.reader import Reader
+from app.providers.request import Headers
 from app.providers.schemes import NAMED
 from app.providers.sections import Profile
 from reconcile.ledger.events import Event

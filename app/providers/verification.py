@@ -13,13 +13,10 @@ from typing import Final
 from app.providers.documents import expand
 from app.providers.encodings import ENCODINGS
 from app.providers.formats import FORMATS, Layout
-from app.providers.headers import Headers
-from app.providers.json_text import slices
 from app.providers.keys import KeyRing
-from app.providers.paths import MAX_ITEMS, compile_path
-from app.providers.places import Place, compile_place
+from app.providers.paths import MAX_ITEMS, Place, compile_path, compile_place, slices
 from app.providers.refusal import Refusal
-from app.providers.request import Request
+from app.providers.request import Headers, Request
 from app.providers.schemes import Key
 from app.providers.sections import Profile, SignatureRule, TimestampRule
 from app.providers.template import Template, compile_template

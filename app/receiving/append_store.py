@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.locks_shared import LINKING, REFUSING, take_lock
+from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.database.statements import PlainConnection, insert_rows, run, select_rows
 from app.receiving.confirmation_store import note_confirmations

@@ -12,12 +12,14 @@ import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
 
 from app.core.http import asked_to_wait
 from app.core.ids import new_id
+from app.core.periodic import Rounds, SideBySide
 from app.core.reading_result import Unreadable
 from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
 from app.providers.provider_client import Asked, Asker
@@ -183,3 +185,24 @@ async def _give_up(desk: Desk, due: Confirmation, why: str) -> None:
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
     async with desk.store.writing() as connection:
         await settle(connection, due)
+
+
+IDLE_S: Final = 1.0
+"""Between two looks at what is due. A look costs one index lookup."""
+
+BETWEEN_S: Final = 0.05
+"""Rest for each question: 20 a second to one provider at most, whoever makes us ask."""
+
+
+def confirming(confirmer: Confirmer) -> SideBySide:
+    """Asks about due events until it is stopped."""
+    return SideBySide(
+        [
+            Rounds(
+                partial(confirm_due, confirmer, source),
+                component=f"asking {source} back",
+                rest=lambda questions: questions * BETWEEN_S if questions else IDLE_S,
+            )
+            for source in confirmer.askers
+        ]
+    )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from app.receiving.refusal_rate import network_of
+from app.receiving.refusals import network_of
 
 SWEEP_S: Final = 1.0
 """Seconds from one look at all connections to the next; nobody outstays a deadline by more."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from app.database import arrays
+from app.database import parameters
 from app.database.statements import PlainConnection, insert_rows, select_rows
 from reconcile.ledger.events import UNCONFIRMED, Event
 
@@ -149,7 +149,7 @@ class Linking:
             for row, order in self.adopted.items():
                 connection.ask('UPDATE events SET order_key=? WHERE "row"=?', (order, row))
         elif self.adopted:
-            connection.ask(arrays.ADOPTED, (list(self.adopted), list(self.adopted.values())))
+            connection.ask(parameters.ADOPTED, (list(self.adopted), list(self.adopted.values())))
 
     def load(self, connection: PlainConnection, keys: list[LinkKey]) -> None:
         """Find which orders these references belong to by now."""

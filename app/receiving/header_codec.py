@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from app.providers.headers import Headers
+from app.providers.request import Headers
 
 _LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 """Headers that may hold credentials; their values are never kept."""

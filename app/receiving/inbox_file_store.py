@@ -24,13 +24,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.core.errors import ConfigurationError
 from app.core.ids import new_id
 from app.database.engine import reading_engine, writing_engine
+from app.database.facts import damage
 from app.database.faults import as_store_error, driver_errors
-from app.database.integrity import damage
-from app.database.place import Place
-from app.database.space import MIB, Space
 from app.database.statements import PlainConnection, run
-from app.database.wal import LogLength
-from app.database.writer import Writer
+from app.database.writer import MIB, LogLength, Place, Space, Writer
 from app.receiving.inbox_store import IDENTITY, delete_up_to, last_number
 
 FOLD_PAGES: Final = 1_000

@@ -24,9 +24,8 @@ from app.core.logs import Line
 from app.providers.source import Reply, Source
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import Journal
-from app.receiving.refusal_rate import RejectionRate
 from app.receiving.refusal_store import Rejection
-from app.receiving.refused_ages import AGES, RefusedAges
+from app.receiving.refusals import AGES, RefusedAges, RejectionRate
 from app.receiving.verify import (
     Incoming,
     Refused,

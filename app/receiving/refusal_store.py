@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.locks_shared import LINKING, REFUSING, take_lock
+from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.statements import PlainConnection, insert_rows, run
 from reconcile.instants import Instant
 

@@ -28,19 +28,14 @@ from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable,
 from app.core.signals import Signal
 from app.database import schema
 from app.database.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
-from app.database.facts import note_server
+from app.database.facts import damage, note_server
 from app.database.faults import PUT_BACK, driver_errors, is_not_there_yet, why_not_opened
-from app.database.integrity import damage
-from app.database.locks import ServiceLock, WriteLock
-from app.database.locks_shared import MIGRATING, take_lock
+from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.made import Made, identity_of
-from app.database.place import Place
 from app.database.postgresql import Purpose
-from app.database.preview import read_as_newest
-from app.database.space import GIB, MIB, Space
+from app.database.schema import read_as_newest
 from app.database.statements import run
-from app.database.wal import LogLength
-from app.database.writer import Writer
+from app.database.writer import GIB, MIB, LogLength, Place, Space, Writer
 from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
 from app.receiving.correlation_store import LinkMemory
 from app.receiving.inbox_file_store import InboxFile, path_of
@@ -48,6 +43,7 @@ from app.receiving.inbox_queue import Journal
 from app.receiving.inbox_store import (
     IDENTITY,
     Inbox,
+    ReadersTurn,
     adopt,
     ask_to_tidy,
     fact,
@@ -55,7 +51,6 @@ from app.receiving.inbox_store import (
     tidied,
 )
 from app.receiving.inbox_writer_store import InboxWriter
-from app.receiving.reader_turn_store import ReadersTurn
 from app.receiving.refusal_store import RejectionRing
 
 log = structlog.get_logger()

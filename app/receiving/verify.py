@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from app.core.reading_result import Reading, Unreadable
-from app.providers.places import Headers
+from app.providers.request import Headers
 from app.providers.source import Reply, Source
 from app.receiving.append_store import Arrival, Whole
 from app.receiving.framing import Received

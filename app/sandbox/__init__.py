@@ -7,7 +7,6 @@ events cannot be cancelled out by the same mistake in writing them. See README.m
 __all__ = (
     "playing",
     "scenarios",
-    "script",
     "server",
     "settings",
     "webhook_sender",

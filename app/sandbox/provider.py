@@ -6,24 +6,151 @@ timeline then runs by the clock, whether or not anybody heard the answer.
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from app.core.clock import Clock
-from app.sandbox.bodies import exact_json
-from app.sandbox.idempotency import IdempotencyKeys
-from app.sandbox.problems import RefusalError
+from app.sandbox.idempotency import IdempotencyKeys, RefusalError
 from app.sandbox.requests import SessionRequest
-from app.sandbox.scenarios import scenario_of
+from app.sandbox.scenarios import Copy, Step, scenario_of
 from app.sandbox.sessions import Session, open_session
 from app.sandbox.settings import SandboxSettings
-from app.sandbox.timeline import Moment, moments_of
-from app.sandbox.truth import TruthBook
-from app.sandbox.truth_file import TruthFile
+from app.sandbox.truth import Happening, TruthBook
 from app.sandbox.webhook_sender import Courier, Parcel, Sleep
 from reconcile.instants import SECOND, Instant, format_instant
+from reconcile.money import Money, major_text
+
+
+def event_body(session: Session, step: Step, *, event_id: str, copy: Copy = "true") -> bytes:
+    """The event as it is, or (any other copy) with another amount of the same payment."""
+    document = {
+        "id": event_id,
+        "type": step.kind,
+        "occurred_at": format_instant(session.happens_at(step)),
+        "environment": "sandbox",
+        "data": _data(session, step, copy),
+    }
+    return exact_json(document).encode()
+
+
+def _data(session: Session, step: Step, copy: Copy) -> dict[str, Any]:
+    asked = session.asked
+    paid = session.paid_by(step) if copy == "true" else session.amount("other")
+    data: dict[str, Any] = {
+        "order": {"reference": asked.order, **_figures(asked.money)},
+        "session": {"reference": session.reference},
+        "payment": {"reference": session.payments[step.attempt], **_figures(paid)},
+    }
+    if step.reason is not None:
+        data["payment"]["reason"] = step.reason
+    if step.movement is not None:
+        moved = session.amount(step.amount)
+        data["refund"] = {"reference": session.movements[step.movement], **_figures(moved)}
+    return data if asked.phone is None else data | {"customer": {"phone": asked.phone}}
+
+
+def _figures(money: Money) -> dict[str, Any]:
+    return {"amount": Decimal(major_text(money)), "currency": money.currency}
+
+
+def exact_json(value: Any) -> str:
+    """JSON where a Decimal is a number of exactly its own digits. Raises TypeError on floats."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(name)}: {exact_json(item)}" for name, item in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, str):
+        return json.dumps(value)
+    raise TypeError(f"an event has no place for a {type(value).__name__}")
+
+
+class TruthFile:
+    """The file at `path`; with None there is none and everything here does nothing."""
+
+    def __init__(self, book: TruthBook, path: Path | None) -> None:
+        self._book = book
+        self._path = path
+        self._written = -1
+        self._lock = anyio.Lock()
+
+    async def flush(self) -> None:
+        """Return when the file is at least as new as the book was when called. Raises OSError."""
+        async with self._lock:
+            if self._path is None or self._written == self._book.changes:
+                return
+            changes, content = self._book.changes, self._book.to_json()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(_replace, self._path, content)
+            self._written = changes
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with open(os.open(temporary, flags, 0o600), "wb") as file:
+        file.write(content)
+    temporary.replace(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One act of the provider: money moves (`happening`), or an event leaves (`parcels`)."""
+
+    at: Instant
+    happening: Happening | None = None
+    parcels: tuple[Parcel, ...] = ()
+
+
+def moments_of(session: Session) -> list[Moment]:
+    """Everything that will happen in the session, in the order of time.
+
+    What happens at one instant happens before anything of it is sent. A step that would move
+    nothing (the rest of a refund that was already whole) is left out.
+    """
+    steps = [
+        (step, event_id)
+        for step, event_id in zip(session.scenario.steps, session.events, strict=True)
+        if session.amount(step.amount).minor > 0
+    ]
+    moments = [Moment(at=session.happens_at(s), happening=_happening(session, s)) for s, _ in steps]
+    moments += [
+        Moment(at=session.sent_at(step), parcels=_parcels(session, step, event_id))
+        for step, event_id in steps
+    ]
+    return sorted(moments, key=lambda moment: moment.at)
+
+
+def _happening(session: Session, step: Step) -> Happening:
+    return Happening(
+        at=session.happens_at(step),
+        kind=step.kind,
+        payment=session.payments[step.attempt],
+        money=session.amount(step.amount),
+        movement=step.movement and session.movements[step.movement],
+        contradicted="other_amount" in step.copies,
+    )
+
+
+def _parcels(session: Session, step: Step, event_id: str) -> tuple[Parcel, ...]:
+    true = event_body(session, step, event_id=event_id)
+    other = event_body(session, step, event_id=event_id, copy="other_amount")
+    made = {
+        "true": Parcel(event_id=event_id, signed=true, sent=true),
+        "other_amount": Parcel(event_id=event_id, signed=other, sent=other),
+        "tampered": Parcel(event_id=event_id, signed=true, sent=other),
+    }
+    return tuple(made[copy] for copy in step.copies)
+
 
 TRUTH_PAUSE_S = 0.05
 """Seconds between two looks at whether the truth file is behind."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn
 
-from app.sandbox.problems import FieldProblem
+from app.sandbox.idempotency import FieldProblem
 from app.sandbox.settings import is_absolute_http
 from reconcile.canonical import fingerprint
 from reconcile.money import Money, MoneyError, exponent_of, from_major

@@ -13,6 +13,7 @@ import hmac
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from html import escape
 from socket import socket
 from typing import Final
 
@@ -24,17 +25,90 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.core.clock import Clock, SystemClock
 from app.core.errors import PortTaken
-from app.sandbox.connection_faults import DroppedConnection, DroppingProtocol
-from app.sandbox.idempotency import check_key
-from app.sandbox.page import HEADERS, checkout_page
-from app.sandbox.problems import RefusalError, answer_fault, answer_http_error, answer_refusal
+from app.sandbox.idempotency import (
+    RefusalError,
+    answer_fault,
+    answer_http_error,
+    answer_refusal,
+    check_key,
+)
 from app.sandbox.provider import Provider
 from app.sandbox.requests import SessionRequest, check_request, digest_of, read_json
+from app.sandbox.sessions import Session
 from app.sandbox.settings import DEFAULT_PORT, SandboxSettings, is_live_token
 from app.sandbox.webhook_sender import Courier, Signer, Sleep, courier_client
+from reconcile.instants import format_instant
+
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Simulated checkout {reference}</title></head>
+<body>
+<h1>Simulated checkout</h1>
+<p>Order <strong>{order}</strong>: {money}. No money moves here.</p>
+<p>Scenario {ending}, {name}: {story}</p>
+<p>The session ends at {expires_at}.</p>
+<p><a href="{success}">Back to the shop, paid</a> · <a href="{cancel}">Back, not paid</a></p>
+</body>
+</html>
+"""
+
+
+def checkout_page(session: Session) -> str:
+    """The page of one session. It never shows the phone number."""
+    asked, scenario = session.asked, session.scenario
+    texts = {
+        "reference": session.reference,
+        "order": asked.order,
+        "money": str(asked.money),
+        "ending": scenario.ending,
+        "name": scenario.name,
+        "story": scenario.story,
+        "expires_at": format_instant(session.expires_at),
+        # Without an address the customer stays here.
+        "success": asked.success_url or "#",
+        "cancel": asked.cancel_url or "#",
+    }
+    return _PAGE.format_map({name: escape(text) for name, text in texts.items()})
+
+
+EXTENSION: Final = "tallyhook.sandbox.drop"
+
+
+class DroppingProtocol(HttpToolsProtocol):
+    """uvicorn's own HTTP protocol; each request's scope carries its connection's `close`."""
+
+    def on_message_begin(self) -> None:
+        """Begin a request's scope."""
+        super().on_message_begin()
+        self.scope["extensions"] = {EXTENSION: {"close": self.transport.close}}
+
+
+class DroppedConnection(Response):
+    """Sends nothing and closes the connection; a client sees it end without an answer.
+
+    Raises ConnectionAbortedError under a server without the extension (in-process clients).
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        extension = (scope.get("extensions") or {}).get(EXTENSION)
+        if extension is None:
+            raise ConnectionAbortedError("the simulated connection was dropped")
+        extension["close"]()
+        # Only after the loop has closed it does the server know that nobody waits for an answer.
+        while (await receive())["type"] != "http.disconnect":
+            continue
+
 
 MAX_BODY_BYTES: Final = 64 * 1024
 """A session request has about 300 bytes."""

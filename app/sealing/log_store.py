@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.locks_shared import SEALING, take_lock
+from app.database.locks import SEALING, take_lock
 from app.database.statements import PlainConnection, insert_rows, select_in
 from app.sealing.leaf_store import Leaf
 from app.sealing.log_queue_store import Found

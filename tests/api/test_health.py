@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.checkout import ask_again
+from app.checkout import ask_session
 from app.core.errors import StoreUnavailable
-from app.database.space import Space
+from app.database.writer import Space
 from app.orders import worker
 from app.orders.pending_session_store import Unanswered, note_unanswered
 from app.receiving.store import Store
@@ -193,7 +193,7 @@ async def test_a_start_with_too_little_room(
     read; what could not be written at its start is written once there is room."""
     free = [1024 * 1024 * 1024]
     monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
-    monkeypatch.setattr(ask_again, "IDLE_S", 0.02)
+    monkeypatch.setattr(ask_session, "IDLE_S", 0.02)
     sessions = {
         "CHECKOUT__BASE_URL": "http://127.0.0.1:9",
         "CHECKOUT__TOKEN": "test_token_4f1d9c",

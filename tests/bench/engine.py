@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
-from app.core.collector import look_seldom, pass_over_start
 from app.core.ids import new_secret
+from app.core.process import look_seldom, pass_over_start
 from app.providers.source import Source
 from reconcile.instants import MINUTE, SECOND, Instant
 from reconcile.ledger.events import Delivery

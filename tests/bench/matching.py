@@ -20,7 +20,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from app.core.collector import look_seldom, pass_over_start
+from app.core.process import look_seldom, pass_over_start
 from reconcile.matching.breaks import BREAK_CAUSES, Break
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow

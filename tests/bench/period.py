@@ -12,7 +12,7 @@ from time import perf_counter, process_time
 
 from python_calamine import CalamineWorkbook
 
-from app.core.collector import look_seldom, pass_over_start
+from app.core.process import look_seldom, pass_over_start
 from app.finance.reports.render import render
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tally import PeriodTally

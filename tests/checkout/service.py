@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from app.checkout.backoff import RetrySettings
-from app.checkout.client import CheckoutClient, ClientSettings
+from app.checkout.client import CheckoutClient, ClientSettings, RetrySettings
 from app.checkout.request import CheckoutRequest
 
 PHONE = "254712345678"

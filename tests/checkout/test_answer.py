@@ -20,8 +20,8 @@ from app.checkout.answer import (
     judge,
     kept_checkout_url,
 )
-from app.checkout.form import AnswerForm, form_of, token_is_foreign
 from app.checkout.mask import Mask
+from app.checkout.request import AnswerForm, form_of, token_is_foreign
 from app.providers.paths import compile_path
 from app.providers.profile import load_profile
 from reconcile.instants import SECOND, parse_instant

@@ -9,10 +9,15 @@ from contextlib import asynccontextmanager
 import pytest
 from sqlalchemy import text
 
-from app.checkout.ask_again import ask_again_due, asking_again
-from app.checkout.ask_session import LONGEST_PAUSE, TELL_AFTER, hold_for, pause_after
-from app.checkout.backoff import RetrySettings
-from app.checkout.client import CheckoutClient
+from app.checkout.ask_session import (
+    LONGEST_PAUSE,
+    TELL_AFTER,
+    ask_again_due,
+    asking_again,
+    hold_for,
+    pause_after,
+)
+from app.checkout.client import CheckoutClient, RetrySettings
 from app.core.errors import UnreachableError
 from app.core.periodic import Rounds
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.checkout import open_checkout as operation
-from app.checkout.backoff import RetrySettings
+from app.checkout.client import RetrySettings
 from app.checkout.faults import CheckoutConflictError, CheckoutRequestError
 from app.core.errors import UnreachableError
 from app.core.http import MAX_ANSWER_BYTES

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.checkout.backoff import RetrySettings, pause_before
-from app.checkout.client import ClientSettings
-from app.checkout.single_flight import Turns
+from app.checkout.client import ClientSettings, RetrySettings, Turns, pause_before
 from app.core.errors import ConfigurationError, UnreachableError
 
 RETRY = RetrySettings()

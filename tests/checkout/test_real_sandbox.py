@@ -12,8 +12,7 @@ import pytest
 import uvicorn
 
 from app.checkout.client import CheckoutClient, ClientSettings
-from app.sandbox.connection_faults import DroppingProtocol
-from app.sandbox.server import build_sandbox
+from app.sandbox.server import DroppingProtocol, build_sandbox
 from app.sandbox.settings import SANDBOX_TOKEN, SandboxSettings
 from reconcile.instants import SECOND
 from tests.checkout.conftest import Shop

@@ -8,9 +8,8 @@ from contextlib import ExitStack
 import httpx2
 import pytest
 
-from app.cli import demo_play
-from app.cli.children import address_of, inherited, listener_on
-from app.cli.demo_play import call
+from app.cli import demo
+from app.cli.demo import address_of, call, inherited, listener_on
 from app.core.errors import UnreachableError, UsageError
 
 
@@ -42,7 +41,7 @@ async def test_a_call_is_made_again_when_it_is_asked_for(monkeypatch: pytest.Mon
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr(demo_play.asyncio, "sleep", sleep)
+    monkeypatch.setattr(demo.asyncio, "sleep", sleep)
     server = Server(
         httpx2.Response(503, headers={"Retry-After": "5"}),
         httpx2.Response(429),
@@ -51,14 +50,14 @@ async def test_a_call_is_made_again_when_it_is_asked_for(monkeypatch: pytest.Mon
         httpx2.Response(200),
     )
     assert (await ask(server, again=(202, 429, 503))).status_code == 200
-    assert slept == [5, demo_play.LOOK_S, demo_play.LOOK_S, 2]
+    assert slept == [5, demo.LOOK_S, demo.LOOK_S, 2]
 
 
 async def test_a_call_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one sentence, at once where a repetition changes nothing, else when the time is over."""
     with pytest.raises(UnreachableError, match="PUT http://service/ was answered 422 no"):
         await ask(Server(httpx2.Response(422, text="no")))
-    monkeypatch.setattr(demo_play, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(demo, "PATIENCE_S", 0.2)
     busy = Server(httpx2.Response(503, text="busy"))
     with pytest.raises(UnreachableError, match=r"not done within 0\.2 s: 503 busy"):
         await ask(busy)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.finance import print_report
+from app.finance import close_period
 from tests.finance.month import Month
 from tests.finance.plots import ORDINARY
 from tests.finance.shop import LONG_AGO, Shop
@@ -17,7 +17,7 @@ from tests.finance.shop import LONG_AGO, Shop
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """A quiet October that nobody has closed; text is all that is printed of it."""
-    monkeypatch.setattr(print_report, "REPORT_FORMATS", ("table", "json", "csv"))
+    monkeypatch.setattr(close_period, "REPORT_FORMATS", ("table", "json", "csv"))
     made = Shop(tmp_path, Month(orders=len(ORDINARY), starts=LONG_AGO))
     made.fill()
     return made

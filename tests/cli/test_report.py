@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import files, main
+from app.cli import main, output
 from reconcile.reporting.report import PeriodReport
 from tests.api.driving import driving, environ, event, of_order
 from tests.finance.reports.samples import sample
@@ -97,8 +97,8 @@ def test_what_is_not_text_needs_a_file_or_a_pipe(run: Run, form: str, tmp_path: 
 
 def test_a_terminal_is_not_garbled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    with pytest.raises(files.UsageError, match="would garble the terminal: say -o FILE"):
-        files.check_output(files.STANDARD, binary=True, what="PDF")
+    with pytest.raises(output.UsageError, match="would garble the terminal: say -o FILE"):
+        output.check_output(output.STANDARD, binary=True, what="PDF")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_file_of_money_is_for_its_owner_alone(
     try:
         assert run("report", words[0], *YEAR, *words[1:], "-o", str(path))[0] == 0
         assert path.stat().st_mode & 0o777 == 0o600
-        with files.whole_file(path) as file:
+        with output.whole_file(path) as file:
             assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
     finally:
         os.umask(before)
@@ -125,7 +125,7 @@ def test_a_file_of_money_is_for_its_owner_alone(
 def test_a_file_that_could_not_be_finished_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("an older report")
-    half = files.whole_file(path)
+    half = output.whole_file(path)
     half.__enter__().write(b"half")
     assert len(os.listdir(tmp_path)) == 2
     assert not half.__exit__(RuntimeError, RuntimeError(), None)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.output import Format, document, emit, note, say
-from app.cli.streams import print_document, print_items
+from app.cli.output import Format, document, emit, note, print_document, print_items, say
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run
 

@@ -155,7 +155,7 @@ def test_accounts_under_the_providers_key_are_told_apart() -> None:
 
 def test_paypal_accounts_share_its_certificate() -> None:
     """The webhook's own id, which is signed, tells them apart, and is therefore the key."""
-    from app.providers.key_identities import key_identities
+    from app.providers.fingerprints import key_identities
     from app.providers.profile import load_profile
 
     paypal, url = load_profile("paypal"), "https://api.paypal.com/v1/certs/1"

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.clock import SetClock
-from app.core.logs import FIELDS, MAX_VALUE_CHARS, configure_logging, lost_lines
-from app.core.logs_text import one_line
+from app.core.logs import FIELDS, MAX_VALUE_CHARS, configure_logging, lost_lines, one_line
 
 AT = 1_795_168_800_123_456
 PHONE = "254700000001"

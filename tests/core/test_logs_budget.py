@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from app.core import logs_budget
+from app.core import logs as logs_budget
 from app.core.logs import Line, configure_logging, tell_left_out
 
 

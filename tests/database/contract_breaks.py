@@ -16,9 +16,11 @@ from app.finance.break_acts import (
     accept_break,
     assign_break,
     comment_break,
+    late_document,
+    late_items,
+    settle_late,
 )
 from app.finance.break_store import steps_of
-from app.finance.late_money import late_document, late_items, settle_late
 from app.finance.ledger_lines import refresh_takings
 from app.finance.match_rules import save_rules
 from app.finance.read_breaks import SeenBreak, breaks_of_run, living_breaks, one_break

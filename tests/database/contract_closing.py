@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from app.access.audit_store import Deed, add_deed
 from app.core.errors import StoreUnavailable
 from app.finance.closing_store import add_closing, closed_periods, closing_of_period, print_of
-from app.orders.history_digest_store import PARTS, history_digests
+from app.orders.history_store import PARTS, history_digests
 from app.orders.record_store import add_records
 from app.orders.retention_store import prune
 from app.receiving.store import Store

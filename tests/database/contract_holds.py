@@ -18,15 +18,14 @@ import pytest
 from app.core.errors import NotFoundError
 from app.monitoring.watchdog import Watched, alarms
 from app.orders import holds, rebuild, refold
-from app.orders.apply_policy import TakingUp
 from app.orders.hold_store import count_held
 from app.orders.holds import hold_if_due, release, release_all
 from app.orders.read_orders import explain_order, list_orders
 from app.orders.rebuild import refold_all
-from app.orders.refold import refold_due
+from app.orders.refold import TakingUp, refold_due
 from app.receiving import pace
 from app.receiving.context import Desk
-from app.receiving.refused_ages import RefusedAges
+from app.receiving.refusals import RefusedAges
 from app.receiving.store import Store
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger, Outcome

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.finance import import_writing
+from app.finance import import_file
 from app.finance.book_line_store import book_lines_of, book_rows, compare_book, write_book
 from app.finance.book_phone_store import LineKey, empty_lines, lines_with, old_lines
 from app.finance.import_kinds import Imported
@@ -102,7 +102,7 @@ class ImportContract:
         self, store: Store, tmp_path: Path, monkeypatch: Any
     ) -> None:
         """Neither what it adds nor what it supersedes; the next one undoes it, and stops it."""
-        monkeypatch.setattr(import_writing, "SILENT_S", 0.01)
+        monkeypatch.setattr(import_file, "SILENT_S", 0.01)
         await book(store, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
         known = await streamed(store, book_rows)
         killed = Import(kind="book", file="k", sha256="0", who="x", started_at=seconds(5))
@@ -130,7 +130,7 @@ class ImportContract:
     ) -> None:
         """Some at a time, whatever the killed import was of."""
         monkeypatch.setattr("app.finance.import_store.UNDOING", 3)
-        monkeypatch.setattr(import_writing, "SILENT_S", 0.01)
+        monkeypatch.setattr(import_file, "SILENT_S", 0.01)
         await statement(store, tmp_path, *(f"p{n},,1.00,,KES,,refund" for n in range(10)))
         known = await rows(store, "SELECT * FROM statement_lines ORDER BY subject")
         async with store.writing() as connection:

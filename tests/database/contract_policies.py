@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from app.finance.ledger_lines import refresh_takings
-from app.orders import apply_policy, refold
-from app.orders.apply_policy import TakingUp
+from app.orders import refold
 from app.orders.policy_version_store import noted_policy
 from app.orders.rebuild import refold_all
-from app.orders.refold import refold_due, refold_until_quiet
+from app.orders.refold import TakingUp, refold_due, refold_until_quiet
 from app.receiving.context import Desk
 from app.receiving.due_store import count_due
 from app.receiving.store import Store
@@ -102,7 +101,7 @@ class PolicyContract:
         self, store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
     ) -> None:
         """It is noted with the last batch, not before; each order is in one batch."""
-        monkeypatch.setattr(apply_policy, "AT_ONCE", at_once)
+        monkeypatch.setattr(refold, "AT_ONCE", at_once)
         await orders(store)
         at = waiting_long(store, at=20)
         await TakingUp(at).some()
@@ -119,7 +118,7 @@ class PolicyContract:
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Some orders may be folded by the new policy already: all are set due again."""
-        monkeypatch.setattr(apply_policy, "AT_ONCE", 2)
+        monkeypatch.setattr(refold, "AT_ONCE", 2)
         await orders(store)
         await TakingUp(waiting_long(store, at=20)).some()
         assert sum(await taken_up(desk(store, at=30))) == 5
@@ -161,7 +160,7 @@ class PolicyContract:
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The end of the change does not say that all were folded by one policy."""
-        monkeypatch.setattr(apply_policy, "AT_ONCE", 2)
+        monkeypatch.setattr(refold, "AT_ONCE", 2)
         await orders(store)
         change = TakingUp(waiting_long(store, at=20))
         await change.some()
@@ -174,7 +173,7 @@ class PolicyContract:
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Both end, neither takes the other for one of another policy, and folds go on."""
-        monkeypatch.setattr(apply_policy, "AT_ONCE", 2)
+        monkeypatch.setattr(refold, "AT_ONCE", 2)
         await orders(store)
         at = waiting_long(store, at=20)
         one, other = TakingUp(at), TakingUp(at)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from app.access.operators import register_operator, retire_operator, trail
 from app.access.tokens import issue_token, withdraw_token
 from app.core.errors import StrangeSchema
-from app.database import schema, schema_objects
+from app.database import schema
 from app.monitoring.health import refusal
 from app.orders.published_store import (
     AHEAD,
@@ -233,17 +233,15 @@ class RestoringContract:
     async def test_the_kept_digest_is_what_the_migrations_make(self, store: Store) -> None:
         """Else each start would run them all."""
         async with store.reading() as connection:
-            found = schema_objects.digest_of(await schema_objects.things_of(connection))
-            assert await schema.is_known(connection), (
-                f"write {found} into app.database.schema_objects"
-            )
+            found = schema.digest_of(await schema.things_of(connection))
+            assert await schema.is_known(connection), f"write {found} into app.database.schema"
         assert await store.strange_objects() == []
 
     async def test_a_digest_that_was_forgotten_refuses_nobody(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Then the migrations are run, and what they make is compared."""
-        monkeypatch.setitem(schema_objects.MADE, store.writer.dialect, "0")
+        monkeypatch.setitem(schema.MADE, store.writer.dialect, "0")
         assert await store.strange_objects() == []
         async with store.writing() as connection:
             await schema.require_own(connection, schema.newest_version())

@@ -12,11 +12,10 @@ import pytest
 from sqlalchemy import text
 
 from app.core.errors import StoreUnavailable
-from app.database import wal
+from app.database import writer as wal
 from app.database.engine import BUSY_TIMEOUT_MS
-from app.database.space import MIB, Space
 from app.database.statements import PlainConnection
-from app.database.wal import LogLength
+from app.database.writer import MIB, LogLength, Space
 from app.receiving.store import Store
 from tests.database.builders import arrival, keep, opened, said
 

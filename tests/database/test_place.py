@@ -11,10 +11,8 @@ import pytest
 
 from app.core.errors import StorePoisoned
 from app.database.engine import writing_engine
-from app.database.place import Place
-from app.database.space import Space
 from app.database.statements import PlainConnection
-from app.database.writer import Writer
+from app.database.writer import Place, Space, Writer
 
 
 def _replace(path: Path) -> None:

@@ -17,8 +17,7 @@ from app.evidence.pseudonyms import StandIns, dated, form_of, moment_of, written
 from app.evidence.tell_scenario import Scenario, tell_scenario
 from app.providers.profile import load_profile
 from app.providers.unverified import ProfileReader
-from app.sandbox.playing import Stage, plain, play
-from app.sandbox.script import read_script
+from app.sandbox.playing import Stage, plain, play, read_script
 from app.sandbox.settings import SANDBOX_SECRET
 from reconcile.instants import DAY, MINUTE, SECOND
 from tests.api.driving import Driver, driving, environ, event

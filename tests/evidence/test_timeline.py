@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from app.evidence.timeline import MAX_COLUMNS, WIDTH, Spoken, drawing
+from app.evidence.letter import MAX_COLUMNS, WIDTH, Spoken, drawing
 from reconcile.instants import DAY, HOUR, MINUTE
 from tests.reconcile.build import T
 

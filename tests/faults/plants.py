@@ -30,7 +30,7 @@ Journal.submit = early
 
 SMALL_LOG = """
 import app.receiving.inbox_file_store as inbox_file
-import app.database.wal as log_length
+import app.database.writer as log_length
 
 inbox_file.FOLD_PAGES = 60
 log_length.FOLD_PAGES = 120
@@ -38,7 +38,7 @@ log_length.FOLD_PAGES = 120
 """Both logs are folded every so many pages, so that a short recording has many folds in it."""
 
 KEEPS_LOG = """
-from app.database.wal import LogLength
+from app.database.writer import LogLength
 
 LogLength.may_give_room = lambda log: False
 """

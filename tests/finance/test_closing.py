@@ -16,7 +16,7 @@ from app.access.operators import register_operator
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.seal import Sealer
-from app.finance import print_report
+from app.finance import close_period as print_report
 from app.finance.close_period import Request, close_period, scope_of
 from app.finance.closed_periods import closed_report, list_closed
 from app.finance.report_period import report_period

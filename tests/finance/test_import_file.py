@@ -13,7 +13,7 @@ import pytest
 from app.access.audit_store import deeds
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
-from app.finance import import_kinds, import_writing, imports
+from app.finance import import_file, import_kinds, imports
 from app.finance.files.tables import BATCH
 from app.finance.import_kinds import BOOK, Imported
 from app.finance.import_store import Import, begin_import
@@ -183,7 +183,7 @@ async def test_rows_of_one_payment_are_written_together(
 ) -> None:
     """Else the later ones of several equal refunds would be taken for the earlier ones."""
     monkeypatch.setattr("app.finance.staging_store.AT_ONCE", 3)
-    monkeypatch.setattr(import_writing, "MOST_ROWS", 3)
+    monkeypatch.setattr(import_file, "MOST_ROWS", 3)
     lines = [f"p{n},-1.00,KES,refund" for n in range(3) for _ in range(4)]
     put(path, "payment_reference,gross,currency,type\n" + "\n".join(lines))
     for new, unchanged in ((12, 0), (0, 12)):
@@ -274,8 +274,8 @@ async def test_an_import_that_ends_half_way_has_imported_nothing_and_the_next_on
 ) -> None:
     """Wherever it ends: between parts, and what it superseded is in force again."""
     monkeypatch.setattr("app.finance.staging_store.AT_ONCE", 3)
-    monkeypatch.setattr(import_writing, "MOST_ROWS", 3)
-    monkeypatch.setattr(import_writing, "SILENT_S", 0.01)
+    monkeypatch.setattr(import_file, "MOST_ROWS", 3)
+    monkeypatch.setattr(import_file, "SILENT_S", 0.01)
     before = "".join(f"R{n},1.00,KES,paid\n" for n in range(6))
     put(path, HEADING + before)
     await import_book(desk, Request(path=path))
@@ -302,14 +302,14 @@ async def test_an_import_waits_for_one_that_is_alive(
 
     async def sleep(seconds: float) -> None:
         nonlocal waited
-        if seconds != import_writing.SILENT_S:
+        if seconds != import_file.SILENT_S:
             return
         waited += 1
         if waited <= 3:
             async with desk.store.writing() as connection:
-                await import_writing.go_on(connection, begun, written=waited)
+                await import_file.go_on(connection, begun, written=waited)
 
-    monkeypatch.setattr(import_writing.anyio, "sleep", sleep)
+    monkeypatch.setattr(import_file.anyio, "sleep", sleep)
     put(path, HEADING + GOOD)
     assert (await import_book(desk, Request(path=path))).new == 2
     assert waited == 4

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from app.core.open_files import affordable
+from app.core.process import affordable
 from tests.bench.load import is_whole
 from tests.waiting import PATIENCE_S
 

@@ -11,23 +11,24 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.cli.golive_page import page_of
+from app.cli.golive import page_of
 from app.core.errors import UsageError
 from app.golive.golive import (
     ITEMS,
     STATED,
     Item,
+    Trial,
     checklist,
     keys_item,
     open_items,
     separation_item,
     sign,
+    try_endpoint,
     unfinished,
     webhook_item,
 )
 from app.golive.rehearse import SIGNER
 from app.golive.signoff_store import Judged, Signoff, add_signoff
-from app.golive.webhook_trial import Trial, try_endpoint
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.receiving.context import Desk

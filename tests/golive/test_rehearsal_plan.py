@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.golive.rehearsal_plan import EXPECTED, SIMULATED, numbers_for
+from app.golive.rehearse import EXPECTED, SIMULATED, numbers_for
 from app.sandbox.scenarios import SCENARIOS
 
 LEDGER: dict[str, Any] = {

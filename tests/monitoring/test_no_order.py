@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.monitoring import preflight
-from app.monitoring.no_order import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, no_order
+from app.monitoring.watchdog import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, no_order
 from app.orders.reindex import reindex
 from reconcile.instants import DAY, HOUR, MINUTE, Duration
 from tests.api.driving import Driver, T, driving, event, of_order

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.monitoring.silence import DAYS, Heard, silence, usual_of
-from app.monitoring.watchdog import Watchdog
+from app.monitoring.watchdog import DAYS, Heard, Watchdog, silence, usual_of
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, format_instant
 from tests.api.driving import Driver, driving, of_order

@@ -11,8 +11,7 @@ import pytest
 
 from app.core.logs import configure_logging
 from app.finance.ledger_lines import refresh_takings
-from app.orders.apply_policy import TakingUp
-from app.orders.refold import refold_until_quiet
+from app.orders.refold import TakingUp, refold_until_quiet
 from app.privacy.check import check_database
 from app.privacy.prune import prune_orders, settled_orders
 from app.privacy.retention import Retention

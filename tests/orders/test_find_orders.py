@@ -13,8 +13,7 @@ from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.orders.customers import unmask
-from app.orders.find_orders import NATIONAL, Found, find_orders
-from app.orders.search_terms import understood
+from app.orders.find_orders import NATIONAL, Found, find_orders, understood
 from app.providers.source import Source
 from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ, event, of_order

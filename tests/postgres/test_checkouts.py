@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from app.checkout.ask_again import ask_again_due
-from app.checkout.backoff import RetrySettings
+from app.checkout.ask_session import ask_again_due
+from app.checkout.client import RetrySettings
 from app.checkout.open_checkout import open_checkout
 from app.core.clock import SystemClock
 from app.receiving.context import Desk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.finance import print_report
+from app.finance import close_period
 from tests.finance.test_closing import three_closings
 
 pytestmark = pytest.mark.postgres
@@ -14,5 +14,5 @@ async def test_three_months_are_closed_and_each_late_event_is_an_adjustment_once
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The law of adjustments, and a verification of everything that was closed."""
-    monkeypatch.setattr(print_report, "REPORT_FORMATS", ("json",))
+    monkeypatch.setattr(close_period, "REPORT_FORMATS", ("json",))
     await three_closings(url)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.database.locks_shared import LINKING, REFUSING, take_lock
+from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.statements import PlainConnection, Rows, run
 from app.orders import ledger_store, refold
 from app.orders.ledger_store import feed

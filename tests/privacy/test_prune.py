@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.orders.refold import refold_until_quiet
-from app.privacy import pruner
+from app.privacy import prune
 from reconcile.instants import DAY, format_instant
 from tests.api.driving import Driver, driving, event, of_order
 from tests.cli.test_commands import Run, run
@@ -50,7 +50,7 @@ async def test_the_service_prunes_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the time it lets bodies go, says so with the ledger, and the ledger is the same."""
-    monkeypatch.setattr(pruner, "PASS_S", 0.01)
+    monkeypatch.setattr(prune, "PASS_S", 0.01)
     async with driving(tmp_path, **ON) as driver:
         await filled(driver)
         driver.clock.put(T + 30 * DAY - 1)
@@ -82,7 +82,7 @@ async def test_a_pruner_that_fails_stops_nothing(
 ) -> None:
     """What goes wrong in it is tried again; the service stays ready."""
     failures: list[int] = []
-    sound = pruner.settled_orders
+    sound = prune.settled_orders
 
     def failing(*words: Any) -> Any:
         failures.append(1)
@@ -90,8 +90,8 @@ async def test_a_pruner_that_fails_stops_nothing(
             raise RuntimeError("planned")
         return sound(*words)
 
-    monkeypatch.setattr(pruner, "PASS_S", 0.01)
-    monkeypatch.setattr(pruner, "settled_orders", failing)
+    monkeypatch.setattr(prune, "PASS_S", 0.01)
+    monkeypatch.setattr(prune, "settled_orders", failing)
     async with driving(tmp_path, **ON) as driver:
         await filled(driver)
         driver.clock.put(T + 31 * DAY)

@@ -13,7 +13,7 @@ import pytest
 
 from app.core.reading_result import Unreadable
 from app.core.strict_json import parse, parse_written
-from app.providers.json_text import compact
+from app.providers.paths import compact
 from tests.providers.fuzzing import worse
 from tests.providers.json_corpus import POWER, READ, REFUSED, STRICTER
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.providers.formats import FORMATS
-from app.providers.places import PLACES
+from app.providers.paths import PLACES
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from tests.providers.builders import NOW, profile_file

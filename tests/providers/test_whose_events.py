@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.core.errors import ConfigurationError
 from app.core.reading_result import Unreadable
-from app.providers.key_identities import key_identities
+from app.providers.fingerprints import key_identities
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.read_profiles import list_profiles, show_profile
 from app.providers.source import Source

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.finance.import_writing import chunks
+from app.finance.import_file import chunks
 from app.finance.staging_store import Staged
 from app.receiving import pace
 from app.receiving.pace import SHORT_S, Pace

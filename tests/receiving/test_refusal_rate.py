@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from app.receiving.refusal_rate import MAX_ADDRESSES, RejectionRate, network_of
+from app.receiving.refusals import MAX_ADDRESSES, RejectionRate, network_of
 
 
 class Clock:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.monitoring.watchdog import REST_S
-from app.receiving.refused_ages import (
+from app.receiving.refusals import (
     ALL_WINDOW,
     KEPT,
     KEPT_EVENTS,

@@ -12,7 +12,7 @@ import anyio
 import httpx2
 import pytest
 
-from app.checkout.form import token_is_foreign
+from app.checkout.request import token_is_foreign
 from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
 from app.sandbox.settings import LIVE_TOKENS, SandboxSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from app.sandbox.connection_faults import EXTENSION
+from app.sandbox.server import EXTENSION
 
 Header = tuple[bytes, bytes]
 

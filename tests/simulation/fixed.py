@@ -22,7 +22,7 @@ from unittest.mock import patch
 from sqlalchemy.exc import SAWarning
 
 from app.database import schema
-from app.receiving.refusal_rate import RejectionRate
+from app.receiving.refusals import RejectionRate
 from tests.simulation.disk import DiskQueue, NoThread, connecting
 from tests.simulation.loop import VirtualLoop
 
@@ -57,7 +57,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.core.ids._chances": [],
         "app.core.ids.os": SimpleNamespace(urandom=chance.randbytes),
         "app.orders.worker.IDLE_S": WORKER_IDLE_S,
-        "app.checkout.ask_again.IDLE_S": ASKING_IDLE_S,
+        "app.checkout.ask_session.IDLE_S": ASKING_IDLE_S,
         "app.bootstrap.REST_S": WATCHING_IDLE_S,
         "app.bootstrap_evidence.REST_S": SEALING_IDLE_S,
         "app.orders.read_feed.monotonic": loop.time,
@@ -66,7 +66,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.receiving.inbox_writer_store.monotonic": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
         "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),
-        "app.database.space.os": SimpleNamespace(statvfs=_roomy),
+        "app.database.writer.os": SimpleNamespace(statvfs=_roomy),
         "app.sandbox.provider.TRUTH_PAUSE_S": 10.0**9,
         "app.database.schema.newest_version": lambda: newest,
         "starlette._exception_handler.run_in_threadpool": _inline,

@@ -13,16 +13,7 @@ events by the provider's profile, records by the operation that makes them.
     marks   order_due  unanswered  notifications  meta  counters
 """
 
-from app.database.tables import (
-    core,
-    evidence,
-    finance,
-    outgoing,
-    people,
-    periods,
-    personal,
-    reconciling,
-)
+from app.database.tables import core, finance, people
 from app.database.tables.base import ONLY, metadata
 
 __all__ = [

@@ -2,10 +2,162 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, UniqueConstraint, text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field
 
-from app.database.tables.base import CLUSTERED, STRICT, TEXT, Table, big_column, text_column
+from app.database.tables.base import (
+    CLUSTERED,
+    STRICT,
+    TEXT,
+    Table,
+    big_column,
+    blob_column,
+    text_column,
+)
+
+
+class LogLeafRow(Table, table=True):
+    """One entry of the log. Append-only; numbers begin at 0 and have no gaps."""
+
+    __tablename__ = "log_leaves"
+    __table_args__ = (UniqueConstraint("subject"), STRICT)
+    number: int = big_column(primary=True)
+    kind: str = text_column()
+    subject: str = text_column()
+    document: str = text_column()
+    hash: bytes = blob_column(null=False)
+
+
+class LogNodeRow(Table, table=True):
+    """The hash of a complete subtree of 2**level leaves; level is a multiple of 8. Append-only."""
+
+    __tablename__ = "log_nodes"
+    __table_args__ = CLUSTERED
+    level: int = big_column(primary=True)
+    place: int = big_column(primary=True)
+    hash: bytes = blob_column(null=False)
+
+
+class LogCheckpointRow(Table, table=True):
+    """The head of the log when it had this size, and the note that was signed. Append-only."""
+
+    __tablename__ = "log_checkpoints"
+    __table_args__ = STRICT
+    size: int = big_column(primary=True)
+    head: bytes = blob_column(null=False)
+    at: int = big_column()
+    note: str = text_column()
+
+
+class LogKeyRow(Table, table=True):
+    """A public key, in hex, with which checkpoints were signed since then. Append-only."""
+
+    __tablename__ = "log_keys"
+    __table_args__ = STRICT
+    number: int = big_column(primary=True)
+    public: str = text_column()
+    since: int = big_column()
+
+
+class UnsealedRow(Table, table=True):
+    """Rows of one kind that one transaction wrote and that have no leaf yet, by their ids."""
+
+    __tablename__ = "unsealed"
+    # A number that came again could be taken for the mark that a slow sealer has read.
+    __table_args__ = {**STRICT, "sqlite_autoincrement": True}  # noqa: RUF012
+    row: int | None = Field(
+        default=None,
+        sa_column=Column(
+            BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+        ),
+    )
+    kind: str = text_column()
+    ids: str = text_column()
+    count: int = big_column()
+
+
+class UnansweredRow(Table, table=True):
+    """A session request without an answer: its bytes, with which its key must be sent again."""
+
+    __tablename__ = "unanswered"
+    __table_args__ = (Index("ix_unanswered_due_at", "due_at"), CLUSTERED)
+    key: str = text_column(primary=True)
+    order_key: str = text_column()
+    request: str = text_column()
+    due_at: int = big_column()
+    held_until: int = big_column()
+    tries: int = big_column()
+    in_vain: int = big_column()
+
+
+_WAITING = text("due_at IS NOT NULL")
+_DEAD = text("due_at IS NULL AND delivered_at IS NULL")
+
+
+class NotificationRow(Table, table=True):
+    """What the shop is to be told of one revision. `due_at` is NULL once that is over: it was
+    delivered at `delivered_at`, or, where that is NULL too, given up."""
+
+    __tablename__ = "notifications"
+    __table_args__ = (
+        Index(
+            "ix_notifications_due_at",
+            "due_at",
+            "seq",
+            sqlite_where=_WAITING,
+            postgresql_where=_WAITING,
+        ),
+        Index(
+            "ix_notifications_waiting",
+            "order_key",
+            "seq",
+            sqlite_where=_WAITING,
+            postgresql_where=_WAITING,
+        ),
+        Index("ix_notifications_dead", "seq", sqlite_where=_DEAD, postgresql_where=_DEAD),
+        STRICT,
+    )
+    seq: int = big_column(primary=True)
+    order_key: str = text_column()
+    since: int = big_column()
+    due_at: int | None = big_column(null=True)
+    tries: int = big_column()
+    delivered_at: int | None = big_column(null=True)
+    problem: str | None = text_column(null=True)
+
+
+class DestinationAwayRow(Table, table=True):
+    """A destination of notifications while it takes none; it has no row otherwise. `destination` is
+    a digest of its address, which may hold a credential."""
+
+    __tablename__ = "destinations_away"
+    __table_args__ = CLUSTERED
+    destination: str = text_column(primary=True)
+    since: int = big_column()
+    failures: int = big_column()
+    probe_at: int = big_column()
+    problem: str = text_column()
+
+
+class PhoneRow(Table, table=True):
+    """A customer's phone number, as its keyed digest, and the order or delivery it is of."""
+
+    __tablename__ = "phones"
+    __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
+    digest: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    kind: str = text_column(primary=True)
+    thing: str = text_column(primary=True)
+    noted_at: int = big_column()
+
+
+class ErasureRow(Table, table=True):
+    """One line of the journal of erasures that was carried out here. Append-only."""
+
+    __tablename__ = "erasures"
+    __table_args__ = CLUSTERED
+    journal: str = text_column(primary=True)
+    number: int = big_column(primary=True)
+    line: str = text_column()
 
 
 class TokenRow(Table, table=True):

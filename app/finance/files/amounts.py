@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.finance.files.problems import Unclear, quoted
-from app.finance.files.tables import Number
+from app.finance.files.tables import Number, Unclear, quoted
 from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 
 DECIMAL_MARKS: Final = (".", ",")

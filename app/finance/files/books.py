@@ -15,7 +15,7 @@ from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.dates import Dates
 from app.finance.files.forms import Attempt, Cells, Columns, with_default
 from app.finance.files.mapping import Fields, FileMapping
-from app.finance.files.problems import Unclear
+from app.finance.files.tables import Unclear
 from app.finance.files.words import Phones, Words, read_optional_references, read_references
 from reconcile.instants import format_instant
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys

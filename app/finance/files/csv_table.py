@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from app.core.cells import plain_text
-from app.finance.files.columns import Recognize
-from app.finance.files.problems import Refused
-from app.finance.files.tables import ADDED, BATCH, MAX_COLUMNS, MAX_ROWS, Batch
+from app.finance.files.tables import ADDED, BATCH, MAX_COLUMNS, MAX_ROWS, Batch, Recognize, Refused
 from app.finance.files.text import encoding_of, lines
 
 DELIMITERS: Final = (",", ";", "\t", "|")

@@ -9,8 +9,7 @@ from typing import Final, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from app.core.errors import UsageError
-from app.finance.files.problems import Unclear, quoted
-from app.finance.files.tables import Moment
+from app.finance.files.tables import Moment, Unclear, quoted
 from reconcile.instants import LATEST, MILLISECOND, SECOND, Instant, parse_instant
 
 DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms"]

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from app.finance.files.columns import places_of
 from app.finance.files.mapping import Fields, FileMapping
-from app.finance.files.problems import Problem, Refused, Unclear
-from app.finance.files.tables import Batch, Table
+from app.finance.files.tables import Batch, Problem, Refused, Table, Unclear, places_of
 
 Cells = Mapping[str, Sequence[str]]
 """By the name of a field: the cells of its column."""

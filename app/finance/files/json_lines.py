@@ -15,9 +15,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from app.finance.files.columns import plain_name
-from app.finance.files.problems import Problem, Refused
-from app.finance.files.tables import BATCH, MAX_CELL, MAX_COLUMNS, MAX_ROWS, Batch, Number
+from app.finance.files.tables import (
+    BATCH,
+    MAX_CELL,
+    MAX_COLUMNS,
+    MAX_ROWS,
+    Batch,
+    Number,
+    Problem,
+    Refused,
+    plain_name,
+)
 from app.finance.files.text import encoding_of, lines
 
 MAX_DIGITS: Final = 100

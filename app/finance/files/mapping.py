@@ -26,7 +26,7 @@ from app.core.errors import UsageError
 from app.finance.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks, read_currencies
 from app.finance.files.csv_table import DELIMITERS
 from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
-from app.finance.files.problems import Unclear
+from app.finance.files.tables import Unclear
 from app.finance.files.text import known_encoding
 
 MAX_BYTES: Final = 64 * 1024

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from app.core.errors import NotFoundError, UsageError
-from app.finance.files.columns import known_in
 from app.finance.files.csv_table import CsvTable
 from app.finance.files.json_lines import JsonLines
 from app.finance.files.mapping import Fields, FileMapping
-from app.finance.files.problems import Refused
-from app.finance.files.tables import MAX_FILE_BYTES, Table
+from app.finance.files.tables import MAX_FILE_BYTES, Refused, Table, known_in
 
 _ZIP: Final = b"PK\x03\x04"
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

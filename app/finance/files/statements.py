@@ -13,7 +13,7 @@ from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.dates import Dates
 from app.finance.files.forms import WHOLE_ROW, Attempt, Cells, Columns, with_default
 from app.finance.files.mapping import Fields, FileMapping
-from app.finance.files.problems import Unclear
+from app.finance.files.tables import Unclear
 from app.finance.files.words import Words, read_optional_references
 from reconcile.instants import format_instant
 from reconcile.matching.books import STATEMENT_KINDS, match_keys

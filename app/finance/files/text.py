@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from app.core.errors import UsageError
-from app.finance.files.problems import Refused
+from app.finance.files.tables import Refused
 
 MAX_LINE: Final = 1024 * 1024
 """Characters of a line; a line of thousands is a file of something else."""

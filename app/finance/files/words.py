@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.core.references import MAX_REFERENCE, fault_of
-from app.finance.files.problems import Unclear, quoted
+from app.finance.files.tables import Unclear, quoted
 from app.providers.phones import phone_digits
 
 APART: Final = "\x1f"

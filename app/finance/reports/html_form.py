@@ -8,8 +8,7 @@ from markupsafe import Markup
 
 from app.core.pages.charts import Series, bars, stacked
 from app.core.pages.render import page
-from app.finance.reports.headlines import headlines
-from app.finance.reports.values import cell_words, moment, scope_lines, shown_columns
+from app.finance.reports.values import cell_words, headlines, moment, scope_lines, shown_columns
 from reconcile.instants import DAY, format_duration
 from reconcile.reporting.report import AGES, GROUPS, PeriodReport
 from reconcile.reporting.tables import TABLES, Column, Table

@@ -11,9 +11,8 @@ import re
 from typing import Any, Final
 
 from app.core.pages import render as pages
-from app.finance.reports.headlines import headlines
 from app.finance.reports.html_form import CHARTS, period_words
-from app.finance.reports.values import cell_words, scope_lines, shown_columns
+from app.finance.reports.values import cell_words, headlines, scope_lines, shown_columns
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import TABLES, Table
 

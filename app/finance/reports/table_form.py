@@ -12,8 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from app.core.text import printable
-from app.finance.reports.headlines import headlines
-from app.finance.reports.values import cell_words, scope_lines, shown_columns
+from app.finance.reports.values import cell_words, headlines, scope_lines, shown_columns
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import TABLES, Table
 

@@ -17,8 +17,7 @@ from xlsxwriter.format import Format
 from xlsxwriter.workbook import Workbook
 from xlsxwriter.worksheet import Worksheet
 
-from app.finance.reports.headlines import headlines
-from app.finance.reports.values import cell_text, scope_lines
+from app.finance.reports.values import cell_text, headlines, scope_lines
 from reconcile.instants import DAY, Instant
 from reconcile.money import exponent_of
 from reconcile.reporting.report import PeriodReport

@@ -9,10 +9,81 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+from urllib.parse import parse_qsl
 
-from app.providers.places import Headers
+from app.providers.encodings import ENCODINGS
 from app.providers.refusal import Refusal
-from reconcile.instants import Instant
+from app.providers.request import Headers, header_values
+from reconcile.instants import Duration, Instant, format_duration
+
+from_base64 = ENCODINGS["base64"].decode
+to_base64 = ENCODINGS["base64"].encode
+from_hex = ENCODINGS["hex"].decode
+
+MAX_FORM_FIELDS = 1000
+"""No provider's form has a tenth of them; more is work for nothing."""
+
+
+class Header:
+    """A header that must come exactly once, with the refusals for when it does not."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._values = header_values(name)
+        self._missing = Refusal("signature_missing", f"There is no header {name}.")
+        self._repeated = Refusal(
+            "signature_mismatch",
+            f"The header {name} came more than once, so what was signed is ambiguous.",
+        )
+
+    def value(self, headers: Headers) -> bytes | Refusal:
+        """Its one value, without blanks around it."""
+        found = self._values(headers)
+        if len(found) != 1:
+            return self._repeated if found else self._missing
+        return found[0].strip() or self._missing
+
+
+def form_fields(body: bytes) -> list[tuple[str, str]]:
+    """The fields of a form as sent, bytes that are not UTF-8 kept. ValueError for too many."""
+    return parse_qsl(
+        body.decode("utf-8", "surrogateescape"),
+        keep_blank_values=True,
+        errors="surrogateescape",
+        max_num_fields=MAX_FORM_FIELDS,
+    )
+
+
+def ascii_text(value: bytes) -> str | None:
+    """The text of a header value; None where it is not plain ASCII."""
+    return value.decode("ascii") if value.isascii() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Age:
+    """A tolerance. `past` and `future` are inclusive; sentences call the moment `what`."""
+
+    what: str
+    past: Duration
+    future: Duration
+
+    def judge(self, signed_at: Instant, now: Instant) -> Refusal | None:
+        """None where `signed_at` is no older or newer than allowed at `now`."""
+        age = now - signed_at
+        if age > self.past:
+            fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
+            return Refusal("timestamp_too_old", f"{self.what} {fault} is allowed.")
+        if age < -self.future:
+            lead = f"lies {format_duration(-age)} ahead of our clock"
+            allowed = format_duration(self.future)
+            return Refusal(
+                "timestamp_too_new", f"{self.what} {lead}; at most {allowed} is allowed."
+            )
+        return None
+
+    def missing(self, fault: str) -> Refusal:
+        """The refusal of a moment that is absent or unreadable."""
+        return Refusal("timestamp_missing", f"{self.what} {fault}.")
 
 
 class Signed(NamedTuple):

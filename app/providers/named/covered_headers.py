@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from app.providers.named.age import Age
-from app.providers.named.contract import Arrived, Secrets, Signed
-from app.providers.named.pieces import Header, from_hex
+from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed, from_hex
 from app.providers.named.setup import Setup, text_secret
-from app.providers.places import Headers
 from app.providers.refusal import Refusal
+from app.providers.request import Headers
 from app.providers.schemes import HmacKey
 from reconcile.instants import SECOND, Instant
 

@@ -17,8 +17,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.core.reading_result import Unreadable
-from app.providers.named.contract import Arrived, Secrets, Signed
-from app.providers.named.pieces import Header, from_hex
+from app.providers.named.contract import Arrived, Header, Secrets, Signed, from_hex
 from app.providers.named.setup import Setup
 from app.providers.refusal import Refusal
 from reconcile.instants import Instant

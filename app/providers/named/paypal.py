@@ -24,12 +24,19 @@ from cryptography.exceptions import InvalidSignature
 
 from app.core.errors import ConfigurationError
 from app.providers.asymmetric import ASYMMETRIC_SCHEMES, AsymmetricKey
-from app.providers.named.age import Age
-from app.providers.named.contract import Arrived, Secrets, Signed
-from app.providers.named.pieces import Header, ascii_text, from_base64, to_base64
+from app.providers.named.contract import (
+    Age,
+    Arrived,
+    Header,
+    Secrets,
+    Signed,
+    ascii_text,
+    from_base64,
+    to_base64,
+)
 from app.providers.named.setup import Setup, text_secret
-from app.providers.places import Headers
 from app.providers.refusal import Refusal
+from app.providers.request import Headers
 from reconcile.instants import SECOND, Instant, format_instant, parse_instant
 
 HOSTS: Final = (

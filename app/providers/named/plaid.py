@@ -20,9 +20,7 @@ from app.core.errors import ConfigurationError
 from app.core.reading_result import Unreadable
 from app.core.strict_json import parse
 from app.providers.asymmetric import ASYMMETRIC_SCHEMES, KeyPair, load_key
-from app.providers.named.age import Age
-from app.providers.named.contract import Arrived, Secrets, Signed
-from app.providers.named.pieces import Header
+from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed
 from app.providers.named.setup import Setup
 from app.providers.refusal import Refusal
 from reconcile.instants import LATEST, SECOND, Instant

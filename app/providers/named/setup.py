@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from app.core.errors import ConfigurationError
-from app.providers.key_pairs import refuse_key_pair
-from app.providers.named.age import Age
-from app.providers.named.contract import Secrets
+from app.providers.keys import refuse_key_pair
+from app.providers.named.contract import Age, Secrets
 from reconcile.instants import SECOND
 
 Made = TypeVar("Made")

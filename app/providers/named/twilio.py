@@ -16,11 +16,19 @@ from hmac import compare_digest
 from typing import Final
 from urllib.parse import parse_qsl
 
-from app.providers.named.contract import Arrived, Secrets, Signed
-from app.providers.named.pieces import Header, ascii_text, form_fields, from_base64, to_base64
+from app.providers.named.contract import (
+    Arrived,
+    Header,
+    Secrets,
+    Signed,
+    ascii_text,
+    form_fields,
+    from_base64,
+    to_base64,
+)
 from app.providers.named.setup import Setup, text_secret
-from app.providers.places import Headers
 from app.providers.refusal import Refusal
+from app.providers.request import Headers
 from app.providers.schemes import HmacKey
 from reconcile.instants import Instant
 

@@ -9,8 +9,8 @@ from app.finance.files.books import BookForm
 from app.finance.files.forms import Form, Understanding
 from app.finance.files.mapping import FileMapping, read_mapping
 from app.finance.files.opening import open_table
-from app.finance.files.problems import Refused
 from app.finance.files.statements import StatementForm
+from app.finance.files.tables import Refused
 
 Found = tuple[list[dict[str, Any]], list[tuple[int, str | None, str]]]
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.finance.files.amounts import THOUSANDS_MARKS, Amounts, Marks, read_currencies
-from app.finance.files.problems import Unclear
-from app.finance.files.tables import Number
+from app.finance.files.tables import Number, Unclear
 from reconcile.money import MAX_MINOR, from_major
 
 PLAIN = Amounts(Marks())

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import UsageError
 from app.finance.files.dates import DateForm, Dates, zone_of
-from app.finance.files.problems import Unclear
-from app.finance.files.tables import Moment
+from app.finance.files.tables import Moment, Unclear
 from reconcile.instants import format_instant, parse_instant
 
 MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(9998, 12, 31))

@@ -11,9 +11,15 @@ import pytest
 
 from app.core.errors import UsageError
 from app.finance.files.csv_table import CsvTable
-from app.finance.files.problems import Problem
-from app.finance.files.rejects import harmless, refuse_to_replace, rejects_beside, write_rejects
-from app.finance.files.tables import ADDED, Batch
+from app.finance.files.tables import (
+    ADDED,
+    Batch,
+    Problem,
+    harmless,
+    refuse_to_replace,
+    rejects_beside,
+    write_rejects,
+)
 
 
 class Rows:

@@ -18,8 +18,8 @@ import pytest
 
 from app.core.cells import plain_text
 from app.finance.reports import csv_form, html_form, pdf_form, xlsx_form
-from app.finance.reports.headlines import at_risk, headlines
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
+from app.finance.reports.values import at_risk, headlines
 from reconcile.reporting.report import BreakLine, PeriodReport
 from reconcile.reporting.tables import TABLES
 from tests.finance.reports.payloads import PAYLOADS, is_formula

@@ -16,8 +16,7 @@ import pytest
 
 from app.core.cells import plain_text
 from app.core.errors import ConfigurationError
-from app.finance.reports.accounts import DEFAULTS, accounts_of
-from app.finance.reports.journal import JournalFormat, head, writer
+from app.finance.reports.journal import DEFAULTS, JournalFormat, accounts_of, head, writer
 from reconcile.matching.breaks import BREAK_CAUSES, Break
 from reconcile.matching.breaks_life import Step
 from reconcile.matching.rows import statement_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from app.database.one_way import downgrade as downgrade
+from app.database.statements import downgrade as downgrade
 
 revision = "0005"
 down_revision = "0004"

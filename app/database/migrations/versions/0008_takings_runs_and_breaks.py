@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from app.database.one_way import downgrade as downgrade
+from app.database.statements import downgrade as downgrade
 
 revision = "0008"
 down_revision = "0007"

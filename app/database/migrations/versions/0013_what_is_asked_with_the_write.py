@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from app.database.one_way import downgrade as downgrade
+from app.database.statements import downgrade as downgrade
 
 revision = "0013"
 down_revision = "0012"

@@ -6,7 +6,7 @@ from typing import Final
 
 from alembic import op
 
-from app.database.one_way import downgrade as downgrade
+from app.database.statements import downgrade as downgrade
 
 revision = "0015"
 down_revision = "0014"

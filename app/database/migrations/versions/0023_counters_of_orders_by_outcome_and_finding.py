@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 from alembic import op
 
-from app.database.one_way import downgrade as downgrade
+from app.database.statements import downgrade as downgrade
 
 revision = "0023"
 down_revision = "0022"

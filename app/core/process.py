@@ -1,0 +1,48 @@
+"""No image of this process is left on a disk when it crashes: it would hold every secret that was
+read, and the customers' numbers of the deliveries under way."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from typing import Final
+
+SPARE_FILES: Final = 128
+"""Open files that the service needs beside one for each connection."""
+
+
+def affordable(connections: int) -> int:
+    """So many connections, or as many as this process may have open files for; lets it have them.
+
+    One more would be accepted by nobody and wait in the kernel, instead of being told so.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return max(1, soft - SPARE_FILES)
+    return connections
+
+
+YOUNG_OBJECTS: Final = 50_000
+"""New containers before the collector looks at them: a pause of some milliseconds."""
+
+
+def look_seldom() -> None:
+    """From now on. To be called before anything large is loaded."""
+    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
+
+
+def pass_over_start() -> None:
+    """Let the collector pass over all that was made so far: nearly all of it stays to the end."""
+    gc.freeze()
+
+
+def forbid_core_dumps() -> None:
+    """No core dump of this process or of what it starts, and no way back.
+
+    Where `core_pattern` names a program, the kernel hands it the dump all the same and tells it of
+    this limit: systemd-coredump then keeps nothing, another program may not care.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
