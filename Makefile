@@ -11,7 +11,7 @@ WORKERS := 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench nightly lock clean
+.PHONY: help run test check fmt lint types bench nightly lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -24,10 +24,18 @@ test: $(MADE) ## the whole test suite but for its long forms; ARGS goes to pytes
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/bench $(ARGS)
 
 # `make check test` runs each test once: what check would test is among what test does.
-check: $(MADE) ## lint, types, architecture and the fast tests
+fmt: $(MADE) ## write all files in the project's form
+	@$(BIN)/ruff check -q --fix-only .
+	@$(BIN)/ruff format .
+
+lint: $(MADE) ## rules of form
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+
+types: $(MADE) ## types
 	@$(BIN)/mypy app reconcile
+
+check: lint types ## lint, types, architecture and the fast tests
 ifeq ($(filter test,$(MAKECMDGOALS)),)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not slow and not postgres" \
 		tests/architecture tests/reconcile tests/core tests/config tests/access tests/providers tests/receiving tests/orders tests/checkout tests/finance tests/evidence tests/privacy tests/monitoring tests/sandbox tests/golive tests/api tests/cli $(ARGS)

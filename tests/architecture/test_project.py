@@ -124,7 +124,19 @@ def test_bare_make_lists_every_target_with_its_help() -> None:
     done = subprocess.run([make, "-C", str(ROOT), "--no-print-directory"], capture_output=True,
                           text=True, timeout=PATIENCE_S, check=True)  # fmt: skip
     targets = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("make ")}
-    assert targets == {"help", "run", "test", "check", "bench", "nightly", "lock", "clean"}
+    assert targets == {
+        "help",
+        "run",
+        "test",
+        "check",
+        "fmt",
+        "lint",
+        "types",
+        "bench",
+        "nightly",
+        "lock",
+        "clean",
+    }
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
 
 
@@ -133,3 +145,30 @@ def test_ci_runs_the_checks_and_the_tests_and_can_be_executed() -> None:
     assert os.access(path, os.X_OK)
     assert "set -euo pipefail" in path.read_text()
     assert re.search(r"^exec make .*\bcheck test$", path.read_text(), re.MULTILINE)
+
+
+def strangers(page: str, files: frozenset[str]) -> Iterator[str]:
+    """Files of code that a page names in backticks and that are not there."""
+    for name in re.findall(r"`([\w/]+\.py)`", page):
+        if not any(path == name or path.endswith(f"/{name}") for path in files):
+            yield name
+
+
+def test_every_file_that_a_page_names_is_there() -> None:
+    """A file that was moved or merged is named by its new name."""
+    files = frozenset(str(path.relative_to(ROOT)) for path in _own("*.py"))
+    found = {
+        str(path.relative_to(ROOT)): list(strangers(path.read_text(), files))
+        for path in _own("*.md")
+        if path.name != "SUPPORT.md"  # it names files of a bundle
+    }
+    assert {page: names for page, names in found.items() if names} == {}
+
+
+def test_a_file_that_is_gone_is_found() -> None:
+    assert list(strangers("see `gone.py` and `a/b.py`", frozenset({"app/a/b.py"}))) == ["gone.py"]
+
+
+def test_every_room_says_how_data_flows_through_it() -> None:
+    rooms = [path.parent for path in (ROOT / "app").glob("*/__init__.py")]
+    assert [room.name for room in rooms if not (room / "README.md").exists()] == []
