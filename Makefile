@@ -28,11 +28,11 @@ fmt: $(MADE) ## write all files in the project's form
 	@$(BIN)/ruff check -q --fix-only .
 	@$(BIN)/ruff format .
 
-lint: $(MADE) ## rules of form
+lint: $(MADE) ## look for breaches of the rules of form
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(MADE) ## types
+types: $(MADE) ## check all types of the product
 	@$(BIN)/mypy app reconcile
 
 check: lint types ## lint, types, architecture and the fast tests

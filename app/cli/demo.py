@@ -128,17 +128,6 @@ def order_of(scenario: Scenario) -> str:
     return f"DEMO-{scenario.ending}"
 
 
-@asynccontextmanager
-async def interrupted_first() -> AsyncIterator[None]:
-    """Where what is done in it fails, a Ctrl-C that ended the servers has its turn before the
-    failure does."""
-    try:
-        yield
-    except TallyhookError:
-        await asyncio.sleep(SAME_MOMENT_S)
-        raise
-
-
 async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
     """Look until it has happened.
 
@@ -146,8 +135,7 @@ async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: 
     """
     ends = monotonic() + PATIENCE_S
     while True:
-        async with interrupted_first():
-            watch()
+        watch()
         if await ready():
             return
         if monotonic() > ends:
@@ -466,9 +454,22 @@ async def play(*, once: bool) -> int:
             (FOLDER / "shop.log").open("w") as log,
         ):
             configure_logging(format="json", stream=log)
-            return await _run((service, provider, own), once=once, began=began)
+            return await _or_interrupted(
+                _run((service, provider, own), once=once, began=began), playing
+            )
     finally:
         (FOLDER / "pid").unlink(missing_ok=True)
+
+
+async def _or_interrupted(work: Awaitable[int], playing: asyncio.Task[Any]) -> int:
+    """What fails since a Ctrl-C ended the servers, before or after it came here, is that Ctrl-C."""
+    try:
+        return await work
+    except TallyhookError:
+        if playing.cancelling():
+            raise asyncio.CancelledError from None
+        await asyncio.sleep(SAME_MOMENT_S)
+        raise
 
 
 def _take_folder() -> None:
@@ -511,7 +512,7 @@ async def _run(
         urls = [f"http://{HOST}:{port}" for port in ports[:2]]
         for child, url in ((service, urls[0] + "/readyz"), (provider, urls[1] + "/livez")):
             await until(_answering(http, url), what=f"the {child.name}", watch=child.check)
-        async with interrupted_first(), open_desk(settings, purpose="writing") as desk:
+        async with open_desk(settings, purpose="writing") as desk:
             token = await issue_token(desk, name="demo-shop")
             party = Party(service=urls[0], provider=urls[1], token=token)
             played = await _play(desk, http, party)

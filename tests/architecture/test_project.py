@@ -124,19 +124,9 @@ def test_bare_make_lists_every_target_with_its_help() -> None:
     done = subprocess.run([make, "-C", str(ROOT), "--no-print-directory"], capture_output=True,
                           text=True, timeout=PATIENCE_S, check=True)  # fmt: skip
     targets = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("make ")}
-    assert targets == {
-        "help",
-        "run",
-        "test",
-        "check",
-        "fmt",
-        "lint",
-        "types",
-        "bench",
-        "nightly",
-        "lock",
-        "clean",
-    }
+    assert targets >= {"help", "run", "test", "check", "fmt", "bench", "nightly", "lock", "clean"}
+    written = re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text())
+    assert targets == set(written)
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
 
 
