@@ -25,6 +25,7 @@ from tests.bench.ingest import run_rounds
 from tests.bench.machine import machine
 from tests.bench.many import many, many_figures
 from tests.bench.matching import match_figures, match_month
+from tests.bench.offered import offered, offered_figures
 from tests.bench.period import adding_up_figure, workbook_figure
 from tests.bench.rebuild import rebuild
 from tests.bench.reconcile import reconcile_figures
@@ -44,6 +45,7 @@ PARTS = (
     "rebuild",
     "ingest",
     "flatness",
+    "offered",
     "flood",
     "put_beside_burst",
     "postgresql",
@@ -83,6 +85,11 @@ def reading(_: Path, sizes: Sizes) -> list[Figure]:
 def rebuilding(folder: Path, sizes: Sizes) -> list[Figure]:
     """All ledgers anew."""
     return figures.rebuild_figures(rebuild(folder, orders=sizes.rebuild_orders))
+
+
+def offering(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Deliveries at rates that the sender chooses."""
+    return offered_figures(offered(folder, sizes))
 
 
 def flooding(folder: Path, sizes: Sizes) -> list[Figure]:
@@ -146,6 +153,7 @@ def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
         ("fold", folding),
         ("reading", reading),
         ("rebuild", rebuilding),
+        ("offered", offering),
         ("flood", flooding),
         ("put_beside_burst", calling_beside),
         ("postgresql", sharing),

@@ -56,9 +56,17 @@ class Generator:
         order = {"seed": stretch.seed, "first": stretch.first, "count": stretch.count}
         return int(self._ask(do="prepare", secret=self._secret, stretch=order)["digests"], 16)
 
-    def send(self, target: Target, *, connections: int, warm: int, times: int = 1) -> Leg:
+    def send(
+        self,
+        target: Target,
+        *,
+        connections: int,
+        warm: int,
+        times: int = 1,
+        rate: int | None = None,
+    ) -> Leg:
         """Send what was prepared."""
-        asked = {"connections": connections, "warm": warm, "times": times}
+        asked = {"connections": connections, "warm": warm, "times": times, "rate": rate}
         return Leg(**self._ask(do="send", port=target.port, pid=target.pid, **asked))
 
     def _ask(self, **command: Any) -> dict[str, Any]:
@@ -102,7 +110,7 @@ def _sent(requests: list[bytes], command: dict[str, Any]) -> dict[str, Any]:
     gc.collect()
     gc.disable()  # a collection would walk all prepared requests and show as the server's latency
     target = Target(port=command["port"], pid=command["pid"])
-    sizes = {name: command[name] for name in ("connections", "warm", "times")}
+    sizes = {name: command[name] for name in ("connections", "warm", "times", "rate")}
     try:
         return asdict(send(requests, target=target, **sizes))
     except (OSError, TimeoutError) as error:

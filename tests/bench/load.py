@@ -60,12 +60,19 @@ class Leg:
 
 @dataclass(slots=True)
 class Course:
-    """The shared state of one leg's connections."""
+    """The shared state of one leg's connections.
+
+    rate  requests a second from `begun` on; None: each connection sends as soon as it is answered
+    idle  connections that wait until a request is due
+    """
 
     requests: Sequence[bytes]
     total: int
     warm: int
     pid: int
+    rate: int | None = None
+    begun: float = 0.0
+    idle: list[Connection] = field(default_factory=list)
     place: int = 0
     answered: int = 0
     latencies: array[float] = field(default_factory=lambda: array("d"))
@@ -80,6 +87,11 @@ class Course:
             return None
         self.place = place + 1
         return place
+
+    def due(self) -> float:
+        """When the next request is due, where there is a rate."""
+        assert self.rate is not None
+        return self.begun + self.place / self.rate
 
     def answer(self, place: int, latency: float, good: bool) -> None:
         """Count one answer; the last of the warm-up starts the clock, the last of all stops it."""
@@ -121,10 +133,11 @@ class Connection:
     def send_next(self) -> None:
         """Send the next request, if there is one. It fits in the socket's buffer."""
         course = self._course
+        due = time.perf_counter() if course.rate is None else course.due()
         place = course.next_place()
         if place is not None:
             self._place = place
-            self._sent_at = time.perf_counter()
+            self._sent_at = due
             self._socket.sendall(course.requests[place % len(course.requests)])
 
     def receive(self) -> None:
@@ -140,7 +153,10 @@ class Connection:
         self._partial = b""
         good = data[9:12] == b"200" and b'"accepted"' in data
         self._course.answer(self._place, time.perf_counter() - self._sent_at, good)
-        self.send_next()
+        if self._course.rate is None:
+            self.send_next()
+        else:
+            self._course.idle.append(self)
 
 
 def is_whole(data: bytes) -> bool:
@@ -156,13 +172,20 @@ def is_whole(data: bytes) -> bool:
 
 
 def send(
-    requests: Sequence[bytes], *, target: Target, connections: int, warm: int, times: int = 1
+    requests: Sequence[bytes],
+    *,
+    target: Target,
+    connections: int,
+    warm: int,
+    times: int = 1,
+    rate: int | None = None,
 ) -> Leg:
-    """Send all requests, `times` over; more than `warm` in all.
+    """Send all requests, `times` over; more than `warm` in all. `rate`: so many a second, as long
+    as a connection is free; latency then counts from when a request was due.
 
     Raises ConnectionError when a connection is lost, TimeoutError when no answer comes.
     """
-    course = Course(requests, total=len(requests) * times, warm=warm, pid=target.pid)
+    course = Course(requests, total=len(requests) * times, warm=warm, pid=target.pid, rate=rate)
     opened: dict[int, Connection] = {}
     try:
         for _ in range(connections):
@@ -179,13 +202,28 @@ def _exchange(course: Course, opened: dict[int, Connection]) -> None:
     with select.epoll() as waiting:
         for number, connection in opened.items():
             waiting.register(number, select.EPOLLIN)
-            connection.send_next()
+            if course.rate is None:
+                connection.send_next()
+            else:
+                course.idle.append(connection)
+        course.begun = time.perf_counter()
         while course.answered < course.total:
-            ready = waiting.poll(SILENCE_S)
-            if not ready:
+            pause = _send_what_is_due(course)
+            ready = waiting.poll(SILENCE_S if pause is None else pause)
+            if not ready and pause is None:
                 raise TimeoutError(f"no answer in {SILENCE_S} s")
             for number, _ in ready:
                 opened[number].receive()
+
+
+def _send_what_is_due(course: Course) -> float | None:
+    """Seconds until a further request is due; None where only an answer lets one be sent."""
+    while course.rate is not None and course.idle and course.place < course.total:
+        pause = course.due() - time.perf_counter()
+        if pause > 0:
+            return pause
+        course.idle.pop().send_next()
+    return None
 
 
 def _leg(course: Course) -> Leg:

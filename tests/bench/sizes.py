@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BARS = {
-    "ingest": 0.45,
-    "postgresql": 0.35,
+    "ingest": 0.50,
+    "offered p99": 20.0,
+    "offered behind": 0.5,
+    "steady rate": 3_000.0,
+    "drained": 8_000.0,
+    "offered memory": 300.0,
+    "postgresql": 0.45,
     "two receivers": 1.5,
     "fold": 40.0,
-    "rebuild": 60_000.0,
+    "rebuild": 90_000.0,
     "rebuild memory": 400.0,
     "reconcile": 60_000.0,
     "reconcile memory": 400.0,
@@ -33,7 +38,8 @@ BARS = {
     "many erase": 2.0,
     "many p99": 1.2,
 }
-"""ingest, postgresql: of the do-nothing rate; two receivers: times the rate of one; fold: µs;
+"""ingest, postgresql: of the do-nothing rate; offered, steady, drained: ms, s, a second, MiB;
+two receivers: times the rate of one; fold: µs;
 rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
 deliveries, ms, MiB; put beside: ms; verifying: µs, of any keyed hash; recovery, workbook, bundle:
 seconds; import, match, reconcile: rows a second; sealing: of the rate without it, leaves a second;
@@ -48,6 +54,8 @@ class Sizes:
     rounds         rounds when flatness is measured; all go into one database
     ingest_rounds  rounds when only ingest is
     idle_times     how often the do-nothing endpoint gets the same requests: it is faster
+    offered_s      seconds of one leg at a rate of 1,000/s, of `offered_legs`: requests are signed
+                   before a leg, and must not be too old at its end; `steady_s` at higher rates
     warm           requests at the beginning of each leg that are not counted
     connections    each with one request under way
     rebuild_orders orders in the database that is rebuilt
@@ -74,6 +82,9 @@ class Sizes:
     rounds: int = 20
     ingest_rounds: int = 6
     idle_times: int = 2
+    offered_s: int = 150
+    offered_legs: int = 4
+    steady_s: int = 60
     warm: int = 2_000
     connections: int = 64
     rebuild_orders: int = 250_000
@@ -106,6 +117,9 @@ QUICK = Sizes(
     round_orders=3_125,
     rounds=4,
     ingest_rounds=3,
+    offered_s=20,
+    offered_legs=2,
+    steady_s=10,
     warm=500,
     rebuild_orders=12_500,
     folds=1_000,

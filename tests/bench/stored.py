@@ -73,6 +73,12 @@ def count_due(connection: sqlite3.Connection) -> int:
     return count
 
 
+def behind(path: Path) -> tuple[int, int]:
+    """How many deliveries wait to be read, and how many orders to be folded."""
+    with opened(path) as connection, opened(Path(f"{path}.inbox")) as inbox:
+        return count_unread(connection, inbox), count_due(connection)
+
+
 def due(path: Path) -> int:
     """How many orders wait to be folded."""
     with opened(path) as connection:

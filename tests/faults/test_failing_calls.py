@@ -34,19 +34,16 @@ SERVING = "t.db.serving"
 """The lock of whoever serves: the first file that a start writes to."""
 
 RUNNING = [
-    *((f"pwrite64:error=EIO:when={n}", INBOX_LOG) for n in (1, 7, 19)),
-    *((f"fdatasync:error=EIO:when={n}", INBOX_LOG) for n in (2, 8, 20)),
+    *((f"pwrite64:error=EIO:when={n}", INBOX_LOG) for n in (1, 19)),
+    *((f"fdatasync:error=EIO:when={n}", INBOX_LOG) for n in (2, 20)),
     *((f"{call}:error=EIO:when=1", INBOX) for call in ("pwrite64", "fdatasync")),
-    *((f"pwrite64:error=EIO:when={n}", LOG) for n in (1, 19)),
-    *((f"fdatasync:error=EIO:when={n}", LOG) for n in (2, 8)),
-    *((f"pwrite64:error=EIO:when={n}", DATABASE) for n in (1, 20)),
-    *((f"fdatasync:error=EIO:when={n}", DATABASE) for n in (1, 2)),
-    ("pwrite64:error=EROFS:when=1", INBOX_LOG),
+    ("pwrite64:error=EIO:when=19", LOG),
+    ("fdatasync:error=EIO:when=2", LOG),
+    ("pwrite64:error=EIO:when=1", DATABASE),
+    ("fdatasync:error=EIO:when=1", DATABASE),
     ("fdatasync:error=EROFS:when=2", INBOX_LOG),
     ("pwrite64:error=EROFS:when=1", LOG),
-    ("fdatasync:error=EROFS:when=2", LOG),
     ("pwrite64:error=EROFS:when=1", DATABASE),
-    ("fdatasync:error=EROFS:when=1", DATABASE),
 ]
 """Call number n on a log or a file, of a service at work: of the receiver on the inbox, of the
 process behind it on the database."""
