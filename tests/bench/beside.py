@@ -89,7 +89,7 @@ def put_beside(folder: Path, sizes: Sizes) -> Beside:
                 leg = generator.send(target, connections=sizes.connections, warm=1)
                 stored.settle(path)
         with calling(target, token, prefix="book") as book:
-            ran = run(words, log=folder / "import.log", env=env, core=last_core())
+            ran = run(words, log=folder / "import.log", env=env, cores={last_core()})
         stored.settle(path)
     return Beside(
         burst=burst,

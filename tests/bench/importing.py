@@ -52,7 +52,7 @@ def import_book(folder: Path, *, rows: int) -> ImportedBook:
     def imported(name: str, database: str) -> Ran:
         words = ("app", "records", "import", str(folder / name), "--format", "json")
         env = environment(folder / database, secret)
-        return run(words, log=folder / f"{name}.log", env=env, core=last_core())
+        return run(words, log=folder / f"{name}.log", env=env, cores={last_core()})
 
     empty = imported("one.csv", "empty.db")
     ran = imported("book.csv", "book.db")

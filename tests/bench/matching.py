@@ -57,7 +57,7 @@ def match_month(folder: Path, *, orders: int) -> Matched:
     rows = prepare(folder, month)
     print("match: the month is made", file=sys.stderr)
     ran = run(
-        ("tests.bench.matching", str(folder)), log=folder / "match.log", env={}, core=last_core()
+        ("tests.bench.matching", str(folder)), log=folder / "match.log", env={}, cores={last_core()}
     )
     found = json.loads((folder / "found.json").read_text())
     truth = Counter(_expected(month))

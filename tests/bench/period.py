@@ -56,7 +56,7 @@ def workbook_figure(folder: Path, *, rows: int) -> Figure:
     """Seconds that the workbook takes, once the report is there."""
     path = folder / "report.xlsx"
     words = ["tests.bench.period", str(path), str(rows)]
-    ran = run(words, log=folder / "log", env={}, core=last_core())
+    ran = run(words, log=folder / "log", env={}, cores={last_core()})
     seconds, busy = map(float, path.with_suffix(".seconds").read_text().split())
     (header, *lines) = (
         CalamineWorkbook.from_path(str(path)).get_sheet_by_name("break lines").to_python()

@@ -26,7 +26,7 @@ WATCH_S = 0.02
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """A command that has ended well: seconds from start to end, those of the processor, and its
-    peak memory."""
+    peak memory without that of processes which it starts."""
 
     seconds: float
     processor: float
@@ -79,10 +79,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], core: int) -> Ran:
-    """`python -m COMMAND…` on one core. Raises RuntimeError with its last words when it fails."""
+def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], cores: set[int]) -> Ran:
+    """`python -m COMMAND…` on some cores. Raises RuntimeError with its last words when it fails."""
     peak, before = 0.0, _processor_seconds()
-    with log.open("wb") as out, on_cores({core}):  # a child inherits the core
+    with log.open("wb") as out, on_cores(cores):  # a child inherits them
         started = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", *command], env=os.environ | env, stdout=out, stderr=out
@@ -120,3 +120,8 @@ def on_cores(cores: set[int]) -> Iterator[None]:
 def last_core() -> int:
     """The load generator's core, and the one that a rebuild has to itself."""
     return max(os.sched_getaffinity(0))
+
+
+def last_two_cores() -> set[int]:
+    """Those that a rebuild in two processes has; on a machine with one core it is one."""
+    return set(sorted(os.sched_getaffinity(0))[-2:])

@@ -1,10 +1,11 @@
-"""All ledgers anew from what is stored: `refold --all` as a command, on one core.
+"""All ledgers anew from what is stored: `refold --all` as a command, on one core and on two.
 
 Beside it stands the time in which SQLite alone reads the same rows in the same order.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import sys
 from collections import Counter
@@ -17,10 +18,15 @@ from tests.bench import stored
 from tests.bench.dataset import fill
 from tests.bench.ingest import SEED, environment
 from tests.bench.orders import Stretch
-from tests.bench.processes import Ran, last_core, on_cores, run
+from tests.bench.processes import Ran, last_core, last_two_cores, on_cores, run
 from tests.bench.requests import secret_text, source
 
 COMMAND = ("app", "refold", "--all")
+SAID = (
+    "SELECT order_key, outcome, fulfillable, findings, substance, next_decision_at, rules "
+    "FROM ledgers ORDER BY order_key",
+    "SELECT * FROM revisions ORDER BY seq",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,8 @@ class Rebuilt:
     """What came of it.
 
     ran       the command over all orders whose ledgers were dropped
+    on_two    the same in two processes on two cores, besides the one that writes
+    digests   of all ledgers and revisions, of the one and of the other
     first     the same when nothing had been published: it also writes a revision for each order
     empty     the same command over a database without orders: what starting a process costs
     scan      seconds of the bare ordered scan, before the command
@@ -36,6 +44,8 @@ class Rebuilt:
 
     events: int
     ran: Ran
+    on_two: Ran
+    digests: tuple[str, str]
     first: Ran
     empty: Ran
     scan: float
@@ -52,14 +62,20 @@ def rebuild(folder: Path, *, orders: int) -> Rebuilt:
     fill(empty, Stretch(seed=SEED, first=0, count=0), source(secret))
     scan = scan_seconds(full)
     print("rebuild: refold --all, the first time and again", file=sys.stderr)
-    without, first = (_refold(folder, path, secret) for path in (empty, full))
+    one, two = {last_core()}, last_two_cores()
+    without, first = (_refold(folder, path, secret, cores=one) for path in (empty, full))
     _drop_ledgers(full)
     before = _outcomes(full).total()
-    ran = _refold(folder, full, secret)
-    after = _outcomes(full)
+    ran = _refold(folder, full, secret, cores=one)
+    after, digest = _outcomes(full), _digest(full)
+    print("rebuild: refold --all on two cores", file=sys.stderr)
+    _drop_ledgers(full)
+    on_two = _refold(folder, full, secret, cores=two)
     return Rebuilt(
         events=stretch.events,
         ran=ran,
+        on_two=on_two,
+        digests=(digest, _digest(full)),
         first=first,
         empty=without,
         scan=scan,
@@ -69,9 +85,9 @@ def rebuild(folder: Path, *, orders: int) -> Rebuilt:
     )
 
 
-def _refold(folder: Path, path: Path, secret: str) -> Ran:
+def _refold(folder: Path, path: Path, secret: str, *, cores: set[int]) -> Ran:
     log, env = folder / "refold.log", environment(path, secret)
-    return run(COMMAND, log=log, env=env, core=last_core())
+    return run((*COMMAND, "--jobs", str(len(cores))), log=log, env=env, cores=cores)
 
 
 def _drop_ledgers(path: Path) -> None:
@@ -79,6 +95,16 @@ def _drop_ledgers(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM ledgers")
     connection.close()
+
+
+def _digest(path: Path) -> str:
+    """Of all that ledgers and revisions say, but for the instant at which they were folded."""
+    found = hashlib.sha256()
+    with stored.opened(path) as connection:
+        for statement in SAID:
+            for row in connection.execute(statement):
+                found.update(repr(row).encode())
+    return found.hexdigest()
 
 
 def _outcomes(path: Path) -> Counter[str]:

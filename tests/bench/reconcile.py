@@ -56,7 +56,7 @@ def reconcile(folder: Path, *, orders: int) -> Reconciled:
     fill(path, month)
     print("reconcile: running", file=sys.stderr)
     command = ("tests.bench.reconcile", str(path), str(told))
-    ran = run(command, log=folder / "reconcile.log", env={}, core=last_core())
+    ran = run(command, log=folder / "reconcile.log", env={}, cores={last_core()})
     result = json.loads(told.read_text(encoding="utf-8"))
     truth = Found(found for case in month.cases() for found in case.breaks)
     found = Found({tuple(key): count for key, count in result["breaks"]})

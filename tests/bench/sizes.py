@@ -14,7 +14,8 @@ BARS = {
     "postgresql": 0.45,
     "two receivers": 1.5,
     "fold": 40.0,
-    "rebuild": 90_000.0,
+    "rebuild": 60_000.0,
+    "rebuild on two": 90_000.0,
     "rebuild memory": 400.0,
     "reconcile": 60_000.0,
     "reconcile memory": 400.0,
@@ -39,11 +40,11 @@ BARS = {
     "many p99": 1.2,
 }
 """ingest, postgresql: of the do-nothing rate; offered, steady, drained: ms, s, a second, MiB;
-two receivers: times the rate of one; fold: µs;
-rebuild: events a second; memory: MiB; flatness: of the first round's rate; flood: of the genuine
-deliveries, ms, MiB; put beside: ms; verifying: µs, of any keyed hash; recovery, workbook, bundle:
-seconds; import, match, reconcile: rows a second; sealing: of the rate without it, leaves a second;
-proof: ms; many: ms, rows a second, seconds, of an empty database's."""
+two receivers: times the rate of one; fold: µs; rebuild, on one core and on two: events a second;
+memory: MiB; flatness: of the first round's rate; flood: of the genuine deliveries, ms, MiB;
+put beside: ms; verifying: µs, of any keyed hash; recovery, workbook, bundle: seconds; import,
+match, reconcile: rows a second; sealing: of the rate without it, leaves a second; proof: ms;
+many: ms, rows a second, seconds, of an empty database's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

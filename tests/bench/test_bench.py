@@ -27,12 +27,14 @@ from reconcile.matching.breaks import BREAK_CAUSES
 from tests.bench import engine, stored
 from tests.bench.__main__ import arguments
 from tests.bench.dataset import fill
-from tests.bench.figures import fold_figure, ingest_figures
+from tests.bench.figures import fold_figure, ingest_figures, rebuild_figures
 from tests.bench.generator import prepared
 from tests.bench.ingest import Rounds, Served
 from tests.bench.load import Course, Leg, Target, is_whole, quantile, send
 from tests.bench.matching import match_figures, match_month
 from tests.bench.orders import SCRIPTS, Message, Stretch
+from tests.bench.processes import Ran
+from tests.bench.rebuild import Rebuilt
 from tests.bench.report import Figure, number, print_figures, write_json
 from tests.bench.requests import mixed
 from tests.bench.shared import Shared, rate
@@ -355,6 +357,20 @@ def test_the_ratio_on_postgresql_is_that_of_sides_that_met_the_same_machine() ->
     ratio = shared_figures({1: shared, 2: shared})[0]
     assert ratio.value == 0.5
     assert ratio.details["per round"] == [0.5, 0.5, 0.25]
+
+
+def test_a_rebuild_on_two_cores_does_not_hold_with_other_ledgers() -> None:
+    start, one, two = (
+        Ran(seconds=seconds, processor=seconds, peak_rss_mib=1.0) for seconds in (1.0, 11.0, 6.0)
+    )
+    rebuilt = Rebuilt(
+        events=1_000_000, ran=one, on_two=two, digests=("a", "a"), first=one, empty=start,
+        scan=1.0, before=0, ledgers=250_000, right=True,
+    )  # fmt: skip
+    _, figure, _ = rebuild_figures(rebuilt)
+    assert (figure.value, figure.holds) == (200_000, True)
+    _, figure, _ = rebuild_figures(replace(rebuilt, digests=("a", "b")))
+    assert not figure.holds
 
 
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
