@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 
 from app.core.problems import ApiProblem
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.references import RULE, is_reference
 from app.core.strict_json import parse
 from app.orders.order_facts import Reference, Told

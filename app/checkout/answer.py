@@ -16,7 +16,7 @@ from typing import Final, TypeGuard
 
 from app.checkout.mask import HIDDEN, Mask, clipped, plain
 from app.checkout.request import AnswerForm, is_web_address
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.dates import DATES
 from app.providers.paths import find

@@ -17,7 +17,7 @@ __all__ = (
     "private_files",
     "problems",
     "process",
-    "reading_result",
+    "reading",
     "references",
     "signals",
     "strict_json",

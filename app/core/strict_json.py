@@ -11,7 +11,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 
 MAX_DEPTH: Final = 32
 """Objects and arrays inside one another; events need three. Far below the interpreter's stack."""

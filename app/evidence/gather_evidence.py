@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from app.core.errors import UsageError
 from app.core.masking import Masking
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.database.engine import Connection
 from app.evidence.dossier import Dossier, Leaf, Profiled, Proven, Sealed, Told
 from app.evidence.dossier_store import Arrived, arrived, bytes_of, details_of_records, revisions_of

@@ -12,7 +12,7 @@ from typing import Final
 from app.access.operators import note_deed, permitted
 from app.core.errors import UsageError
 from app.core.masking import Masking, looks_like_a_phone
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.database.engine import Connection
 from app.orders.history_store import gather
 from app.orders.pending_session_store import unanswered_of

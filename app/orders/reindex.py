@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.core.errors import ConfigurationError
-from app.core.reading_result import Reading, Unreadable
+from app.core.reading import Reading, Unreadable
 from app.orders.index_store import Reread, drop_index, index_again
 from app.providers.fetched import NOT_KNOWN, is_answer
 from app.providers.request import Headers

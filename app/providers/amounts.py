@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from reconcile.money import Money, MoneyError, from_major, money
 
 AmountUnit = Callable[[Any, str], Money]

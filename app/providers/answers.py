@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.providers.documents import DOCUMENTS
 from app.providers.facts import Facts
 from app.providers.fields import compile_locations

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from reconcile.instants import LATEST, MILLISECOND, SECOND, Duration, Instant, parse_instant
 
 Date = Callable[[Any, str, str], Instant]

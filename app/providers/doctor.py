@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from app.core.errors import ConfigurationError
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.encodings import SECRET_ENCODINGS
 from app.providers.profile import load_profile, shipped_profiles

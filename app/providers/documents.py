@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.forms import parse_pairs
 from app.providers.paths import EACH, MAX_ITEMS, Path, find, slices

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.amounts import amount_unit, read_amount
 from app.providers.dates import DATES

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.references import MAX_REFERENCE, fault_of
 from app.providers.facts import Facts
 from app.providers.grammar import Group, Reference, Token, compile_filters, read_template

@@ -9,7 +9,7 @@ from typing import Final
 import httpx2
 
 from app.core.http import Exchange, exchange
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.questions import Question, Questions
 from reconcile.ledger.events import Event

@@ -6,10 +6,11 @@ its keyed digest leaves here, and the number itself when a person looks at one d
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from app.core.phone_key import PhoneKey
-from app.core.reading_result import Reading, Unreadable
+from app.core.reading import NOBODYS, Belonging, Reading, Unreadable
 from app.providers.amounts import amount_unit, read_amount
 from app.providers.dates import DATES
 from app.providers.documents import DOCUMENTS, Item, items_of
@@ -166,13 +167,28 @@ class Reader:
             customers=self._customers([facts]),
         )
 
-    def is_foreign(self, body: bytes, *, headers: Headers, url: str = "") -> bool:
-        """Whether a body is not wholly of the accounts that count. Never raises: what cannot be
-        read names none of them."""
+    def belonging(self, body: bytes, *, headers: Headers, url: str = "") -> Belonging:
+        """Whose event a body is, and of which environment; nothing else of it is read. Never
+        raises: what cannot be read names no account, and its environment is for `read` to judge."""
+        if self._accounts is None and not self._names_environments:
+            return NOBODYS
         try:
-            return self._are_foreign(self._each(body, headers, url))
+            several = self._each(body, headers, url)
+            foreign = self._are_foreign(several)
         except Unreadable:
-            return self._accounts is not None
+            return NOBODYS if self._accounts is None else Belonging(foreign=True)
+        if self._items is None and type(several[0].document) is not dict:
+            return Belonging(foreign=foreign)
+        environments = set()
+        for facts in several:
+            with suppress(Unreadable):
+                environments.add(self._environment_of(facts))
+        stated = environments - {None, UNSTATED}
+        return Belonging(
+            environment=stated.pop() if len(stated) == 1 else None,
+            unstated=UNSTATED in environments,
+            foreign=foreign,
+        )
 
     def _are_foreign(self, several: list[Facts]) -> bool:
         """Whether one of these events names another account, or none. Raises Unreadable."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.core.errors import ConfigurationError
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
 from app.providers.documents import expand
 from app.providers.forms import parse_pairs, write_pairs

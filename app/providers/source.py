@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from app.core.errors import ConfigurationError
 from app.core.phone_key import PhoneKey
-from app.core.reading_result import Reading, Unreadable
+from app.core.reading import Belonging, Reading, Unreadable
 from app.providers.answers import Handshake, Reply, compile_acknowledgement
 from app.providers.ending import ALL_ENDED, Ending
 from app.providers.fetched import AnswerReader
@@ -140,16 +140,16 @@ class Source:
         payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
         return self._reader.read(payload, digest=digest, headers=headers, url=url)
 
-    def is_foreign(
+    def belonging(
         self, body: bytes, *, headers: Headers = (), method: str = "POST", url: str = ""
-    ) -> bool:
-        """Whether a genuine body that cannot be read names another account than this source's, or
-        none, where the profile says that one is named. Never raises."""
+    ) -> Belonging:
+        """Whose event a genuine body is, and of which environment, where the profile says that
+        these are named. Never raises: see `Reader.belonging`."""
         try:
             payload = self._judge.payload(Arrived(method, self._full(url), headers, body))
         except Unreadable:
-            return bool(self.profile.account.where)
-        return self._reader.is_foreign(payload, headers=headers, url=url)
+            return Belonging(foreign=bool(self.profile.account.where))
+        return self._reader.belonging(payload, headers=headers, url=url)
 
     def phones(
         self, body: bytes, *, headers: Headers, method: str = "POST", url: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.core.errors import ConfigurationError
-from app.core.reading_result import Reading, Unreadable
+from app.core.reading import Reading, Unreadable
 from app.providers.fetched import AnswerReader
 from app.providers.named.registry import WRAPPED
 from app.providers.reader import Reader

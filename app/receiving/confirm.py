@@ -20,7 +20,7 @@ import structlog
 from app.core.http import asked_to_wait
 from app.core.ids import new_id
 from app.core.periodic import Rounds, SideBySide
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
 from app.providers.provider_client import Asked, Asker
 from app.providers.source import Source

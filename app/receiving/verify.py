@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import unquote_plus
 
-from app.core.reading_result import Reading, Unreadable
+from app.core.reading import Belonging, Reading, Unreadable
 from app.providers.request import Headers
 from app.providers.source import Reply, Source
 from app.receiving.append_store import Arrival, Whole
@@ -58,17 +58,12 @@ def refusal_of(
     no_delivery = _refused(source, incoming, body, now) or _greeting(source, incoming, body)  # 3, 4
     if no_delivery is not None:
         return no_delivery
-    digest = digest_of(body, "" if source.private_query else url)
-    reading, foreign = None, False
-    try:
-        reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
-    except Unreadable:
-        foreign = source.is_foreign(body, headers=headers, method=method, url=url)
-    return _not_ours(reading, foreign=foreign, environment=environment)  # 5
+    found = source.belonging(body, headers=headers, method=method, url=url)
+    return _not_ours(found, environment=environment)  # 5
 
 
-def _not_ours(reading: Reading | None, *, foreign: bool, environment: str) -> Refused | None:
-    if foreign or (reading is not None and reading.foreign):
+def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refused | None:
+    if reading is not None and reading.foreign:
         problem = "it does not name the account of this source, where its profile looks for it"
         return Refused("wrong_account", problem)
     if reading is not None and reading.environment not in (None, environment):
@@ -101,7 +96,7 @@ def read_delivery(
         )
     except Unreadable as why:
         problem = str(why)
-    refused = _not_ours(reading, foreign=False, environment=environment)
+    refused = _not_ours(reading, environment=environment)
     if refused is not None:
         reading, problem = None, refused.problem
     arrival = _new_arrival(

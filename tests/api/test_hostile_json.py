@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from tests.api.driving import Driver, driving, event
 from tests.providers.json_corpus import READ, REFUSED

@@ -13,6 +13,7 @@ import select
 import socket
 import time
 from array import array
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -72,7 +73,7 @@ class Course:
     pid: int
     rate: int | None = None
     begun: float = 0.0
-    idle: list[Connection] = field(default_factory=list)
+    idle: deque[Connection] = field(default_factory=deque)
     place: int = 0
     answered: int = 0
     latencies: array[float] = field(default_factory=lambda: array("d"))
@@ -222,7 +223,7 @@ def _send_what_is_due(course: Course) -> float | None:
         pause = course.due() - time.perf_counter()
         if pause > 0:
             return pause
-        course.idle.pop().send_next()
+        course.idle.popleft().send_next()
     return None
 
 

@@ -36,7 +36,7 @@ LOOK_S = 0.05
 LAG_S = 2.0
 """Seconds behind which a steady rate is too high."""
 
-RATES = (3_000, 4_000, 5_000, 6_000, 8_000)
+RATES = (2_000, 2_500, 3_000, 4_000, 6_000, 8_000)
 """Tried one after the other, until one is too high."""
 
 
@@ -182,18 +182,12 @@ def _processes(pid: int) -> list[int]:
 
 def offered_figures(found: Offered) -> list[Figure]:
     """From what was seen to figures."""
+    return [*_calm_figures(found), *_steady_figures(found), _memory_figure(found.calm.watched)]
+
+
+def _calm_figures(found: Offered) -> list[Figure]:
     legs = [leg for at in (found.calm, *found.steady) for leg in at.legs]
-    checks = {
-        "every delivery sent was acknowledged": not any(leg.refused for leg in legs),
-        "none is lost": found.audit.lost == 0,
-        "none is doubled or was never sent": found.audit.surplus == 0,
-        "bodies are those that were sent": found.audit.bodies_agree,
-        "every order has the outcome that is true": found.audit.outcomes_agree,
-    }
-    calm, memory = found.calm, found.calm.watched.memory
-    half = len(memory) // 2
-    kept_up = [at.rate for at in found.steady if at.kept_up()]
-    unread, due, seconds = found.backlog
+    calm = found.calm
     return [
         Figure(
             name="acknowledged at 1,000 a second",
@@ -201,7 +195,13 @@ def offered_figures(found: Offered) -> list[Figure]:
             unit="ms, p99",
             bar=BARS["offered p99"],
             sense="at most",
-            checks=checks,
+            checks={
+                "every delivery sent was acknowledged": not any(leg.refused for leg in legs),
+                "none is lost": found.audit.lost == 0,
+                "none is doubled or was never sent": found.audit.surplus == 0,
+                "bodies are those that were sent": found.audit.bodies_agree,
+                "every order has the outcome that is true": found.audit.outcomes_agree,
+            },
             details={"p50 ms": max(leg.p50_ms for leg in calm.legs), "legs": len(calm.legs)},
         ),
         Figure(
@@ -212,6 +212,13 @@ def offered_figures(found: Offered) -> list[Figure]:
             sense="at most",
             details={"p50 s": calm.behind_s(0.5), "looks": len(calm.watched.behind)},
         ),
+    ]
+
+
+def _steady_figures(found: Offered) -> list[Figure]:
+    kept_up = [at.rate for at in found.steady if at.kept_up()]
+    unread, due, seconds = found.backlog
+    return [
         Figure(
             name="steady rate",
             value=max(kept_up, default=0),
@@ -230,13 +237,18 @@ def offered_figures(found: Offered) -> list[Figure]:
             bar=BARS["drained"],
             details={"unread": unread, "orders due": due, "seconds": seconds},
         ),
-        Figure(
-            name="memory of receiver and reader",
-            value=max(memory),
-            unit="MiB",
-            bar=BARS["offered memory"],
-            sense="at most",
-            checks={"flat in the second half": max(memory[half:]) < 1.05 * max(memory[:half])},
-            details={"first half": max(memory[:half]), "second half": max(memory[half:])},
-        ),
     ]
+
+
+def _memory_figure(seen: Watched) -> Figure:
+    half = len(seen.memory) // 2
+    first, second = max(seen.memory[:half]), max(seen.memory[half:])
+    return Figure(
+        name="memory of receiver and reader",
+        value=max(first, second),
+        unit="MiB",
+        bar=BARS["offered memory"],
+        sense="at most",
+        checks={"flat in the second half": second < 1.05 * first},
+        details={"first half": first, "second half": second},
+    )

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.clock import SetClock
-from app.core.reading_result import Reading, Unreadable
+from app.core.reading import Reading, Unreadable
 from app.database.tables import ONLY, metadata
 from app.evidence.keys import EvidenceKey
 from app.evidence.seal import Signer, seal_all

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple, get_args
 
-from app.core.reading_result import Reading, Unreadable
+from app.core.reading import Reading, Unreadable
 from app.providers.check_signatures import read_line
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.refusal import Reason, Refusal

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.providers.fetched import keep_answer
 from app.providers.profile import load_profile
 from app.providers.source import Source

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from tests.providers.builders import NOW, profile_file

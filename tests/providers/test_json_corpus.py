@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import parse, parse_written
 from app.providers.paths import compact
 from tests.providers.fuzzing import worse

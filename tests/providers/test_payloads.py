@@ -28,7 +28,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.core.reading_result import Reading
+from app.core.reading import Reading
 from app.providers.fetched import keep_answer
 from app.providers.named.contract import Signed
 from app.providers.profile import load_profile, shipped_profiles

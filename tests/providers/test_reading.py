@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.reading_result import Reading, Unreadable
+from app.core.reading import Reading, Unreadable
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.instants import parse_instant

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import MAX_DEPTH, Written, parse, parse_written
 
 FIXED = settings(derandomize=True, database=None)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import MAX_DEPTH
 from app.providers.named.contract import (
     Arrived,

@@ -16,7 +16,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.providers.named.contract import Arrived, Header, Secrets, Signed, from_hex
 from app.providers.named.setup import Setup
 from app.providers.refusal import Refusal

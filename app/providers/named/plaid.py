@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import jwt
 
 from app.core.errors import ConfigurationError
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.asymmetric import ASYMMETRIC_SCHEMES, KeyPair, load_key
 from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed

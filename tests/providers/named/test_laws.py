@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.providers.named.contract import Arrived
 from app.providers.named.registry import NAMED
 from app.providers.refusal import Refusal

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.core.reading_result import Unreadable
+from app.core.reading import Unreadable
 from app.providers.named.contract import Arrived
 from reconcile.instants import SECOND
 from tests.providers.named.builders import (

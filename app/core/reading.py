@@ -12,6 +12,19 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Belonging:
+    """Whose event a body is, and of which environment: as in `Reading`."""
+
+    environment: str | None = None
+    unstated: bool = False
+    foreign: bool = False
+
+
+NOBODYS = Belonging()
+"""Of a body that says neither, or whose profile does not say where it would."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What one delivery says.
 
