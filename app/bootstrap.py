@@ -49,7 +49,7 @@ from app.providers.provider_client import LIMIT_S, Asker
 from app.providers.source import Source
 from app.receiving.confirm import Confirmer, confirming
 from app.receiving.connection_limits import Gate, GateLimits
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.endpoint import Limits, Webhooks
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Door
@@ -104,22 +104,22 @@ def destination(settings: Settings) -> str | None:
     return None if url is None else destination_of(url)
 
 
-def notifying(desk: Desk, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
+def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
     """The background task that tells the shop."""
-    notifier = Notifier(desk=desk, shop=shop, client=client)
+    notifier = Notifier(context=context, shop=shop, client=client)
     return Rounds(
         lambda: notify_due(notifier), component="notifications", rest=rest_when_idle(IDLE_S)
     )
 
 
 @asynccontextmanager
-async def open_desk(settings: Settings, *, purpose: Purpose) -> AsyncIterator[Desk]:
-    """A desk on its own store, for a purpose: see `open_store`."""
+async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator[AppContext]:
+    """A context on its own store, for a purpose: see `open_store`."""
     async with open_store(store_settings(settings), purpose=purpose) as store:
         key = known_phone_key(settings) if purpose == "reading" else phone_key(settings)
         clock = SystemClock()
         policy = await policy_of(store, settings, clock=clock, serving=purpose == "working")
-        desk = Desk(
+        context = AppContext(
             store=store,
             policy=policy,
             clock=clock,
@@ -127,8 +127,8 @@ async def open_desk(settings: Settings, *, purpose: Purpose) -> AsyncIterator[De
             erasure_journal=erasure_journal_path(settings),
         )
         if purpose in ("working", "writing"):  # to a database that was put back, `restored` sees
-            await _begin_journal(desk)
-        yield desk
+            await _begin_journal(context)
+        yield context
 
 
 async def policy_of(store: Store, settings: Settings, *, clock: Clock, serving: bool) -> Policy:
@@ -141,11 +141,11 @@ async def policy_of(store: Store, settings: Settings, *, clock: Clock, serving: 
     return settings.policy(required_since=since)
 
 
-async def _begin_journal(desk: Desk) -> None:
+async def _begin_journal(context: AppContext) -> None:
     """The journal of erasures is made with the database. Where it cannot be, money is received all
     the same: whoever wants to erase is told."""
     try:
-        await begin_journal(desk)
+        await begin_journal(context)
     except (ConfigurationError, UnreachableError) as error:
         log.warning("the journal of erasures could not be made", exc_info=error)
 
@@ -208,8 +208,10 @@ def _door(
     )
 
 
-def _watchdog(desk: Desk, settings: Settings, ages: RefusedAges) -> tuple[Watchdog, Rounds]:
-    watchdog = Watchdog(Watched(desk, ages, destination(settings), settings.inbox_alarm_s))
+def _watchdog(
+    context: AppContext, settings: Settings, ages: RefusedAges
+) -> tuple[Watchdog, Rounds]:
+    watchdog = Watchdog(Watched(context, ages, destination(settings), settings.inbox_alarm_s))
     looking = Rounds(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
     return watchdog, looking
 
@@ -222,20 +224,24 @@ Parts = Sequence[tuple[str, Part]]
 
 
 def reading_parts(
-    desk: Desk, settings: Settings, *, sources: Mapping[str, Source], askers: Mapping[str, Asker]
+    context: AppContext,
+    settings: Settings,
+    *,
+    sources: Mapping[str, Source],
+    askers: Mapping[str, Asker],
 ) -> list[tuple[str, Part]]:
     """What brings deliveries from the inbox to the database, and asks about those that need it."""
     assert settings.environment is not None
-    reads = ReaderContext(desk, sources, settings.environment, HOLDING)
+    reads = ReaderContext(context, sources, settings.environment, HOLDING)
     parts: list[tuple[str, Part]] = [("the reader of the inbox", Reader(reads))]
     if askers:
-        confirmer = Confirmer(desk=desk, sources=sources, askers=askers)
+        confirmer = Confirmer(context=context, sources=sources, askers=askers)
         parts.append(("the task that asks providers back", confirming(confirmer)))
     return parts
 
 
 def working_parts(
-    desk: Desk,
+    context: AppContext,
     settings: Settings,
     *,
     sources: Mapping[str, Source],
@@ -245,16 +251,16 @@ def working_parts(
 ) -> list[tuple[str, Part]]:
     """All that is done with deliveries after they were accepted. `client` is what the shop is told
     with, `signer` who signs what is sealed; where one is None, another process does that."""
-    parts = reading_parts(desk, settings, sources=sources, askers=askers)
-    parts.append(("the fold worker", FoldWorker(desk, batch=settings.worker_batch)))
+    parts = reading_parts(context, settings, sources=sources, askers=askers)
+    parts.append(("the fold worker", FoldWorker(context, batch=settings.worker_batch)))
     shop = shop_of(settings)
     if shop is not None and client is not None:
-        parts.append(("the task that notifies the shop", notifying(desk, shop, client)))
+        parts.append(("the task that notifies the shop", notifying(context, shop, client)))
     retention = retention_of(settings, dict(sources))
     if retention is not None:
-        parts.append(("the pruner", Pruner(desk, retention)))
+        parts.append(("the pruner", Pruner(context, retention)))
     if signer is not None:
-        parts.append(("the task that seals the evidence", sealing(desk, signer)))
+        parts.append(("the task that seals the evidence", sealing(context, signer)))
     return parts
 
 
@@ -263,7 +269,7 @@ class Service:
 
     def __init__(
         self,
-        desk: Desk,
+        context: AppContext,
         settings: Settings,
         *,
         sources: dict[str, Source],
@@ -273,13 +279,13 @@ class Service:
         """parts: what of `working_parts` runs in this process."""
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
-        self.store = desk.store
+        self.store = context.store
         self.sources = sources
-        self.desk = desk
+        self.context = context
         self.checkout = checkout
-        asking = [] if checkout is None else [asking_again(desk, checkout)]
+        asking = [] if checkout is None else [asking_again(context, checkout)]
         ages = RefusedAges()
-        self.watchdog, watching = _watchdog(desk, settings, ages)
+        self.watchdog, watching = _watchdog(context, settings, ages)
         self.parts: list[tuple[str, Part]] = [
             *parts,
             *(("the task that asks for unknown sessions again", each) for each in asking),
@@ -294,13 +300,13 @@ class Service:
         self._stop = asyncio.Event()
         self.gate = Gate(gate_limits(settings))
         metrics = Metrics(frozenset(self.sources), self.gate, gauges=FIGURES)
-        door = _door(self.store, settings, self.sources, desk.clock, ages)
+        door = _door(self.store, settings, self.sources, context.clock, ages)
         self.webhooks = Webhooks(door, limits=request_limits(settings), metrics=metrics)
         self.application = self._application(settings, metrics)
 
     def _application(self, settings: Settings, metrics: Metrics) -> Starlette:
         api = Api(
-            self.desk,
+            self.context,
             sources=self.sources,
             page_max=settings.page_max,
             longpoll_max_s=settings.longpoll_max_s,
@@ -309,9 +315,9 @@ class Service:
         return build_application(
             webhooks=self.webhooks,
             api=api,
-            checkouts=Checkouts(self.desk, self.checkout),
+            checkouts=Checkouts(self.context, self.checkout),
             health=Health(
-                self.desk,
+                self.context,
                 reasons=self.reasons,
                 metrics=metrics,
                 watchdog=self.watchdog,
@@ -417,7 +423,7 @@ async def open_service(
             open_store(store_settings(settings), purpose="serving")
         )
         clock = clock or SystemClock()
-        desk = Desk(
+        context = AppContext(
             store=store,
             policy=await policy_of(store, settings, clock=clock, serving=True),
             clock=clock,
@@ -426,16 +432,16 @@ async def open_service(
         )
         parts: list[tuple[str, Part]] = []
         if work == "reading":
-            parts = reading_parts(desk, settings, sources=sources, askers=asking)
+            parts = reading_parts(context, settings, sources=sources, askers=asking)
         elif work != "none":
             # Apart they are made anew; but what is wrong with their settings is told here.
-            signer = await signer_of(desk, settings)
+            signer = await signer_of(context, settings)
             made = working_parts(
-                desk, settings, sources=sources, client=client, askers=asking, signer=signer
+                context, settings, sources=sources, client=client, askers=asking, signer=signer
             )
             parts = made if work == "all" else []
-        service = Service(desk, settings, sources=sources, parts=parts, checkout=checkout)
-        await _begin_journal(desk)
+        service = Service(context, settings, sources=sources, parts=parts, checkout=checkout)
+        await _begin_journal(context)
         service.read_elsewhere = work == "none"
         if work == "apart":
             behind = WorkerProcess(

@@ -12,19 +12,19 @@ from app.core.clock import SystemClock
 from app.evidence.seal import anything_unsealed, seal_all
 from app.privacy.erase_rules import Rules
 from app.privacy.replay_erasures import Again, Replayed, Without, replay_after_restore
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import Store
 
 
-def again(desk: Desk, settings: Settings, *, progress: Callable[[int], None]) -> Again:
+def again(context: AppContext, settings: Settings, *, progress: Callable[[int], None]) -> Again:
     """Who erases again in this database. Raises ConfigurationError for a wrong source."""
 
     async def seal() -> None:
-        if await anything_unsealed(desk):  # else the evidence key need not be there
-            await seal_all(desk, await signer_of(desk, settings))
+        if await anything_unsealed(context):  # else the evidence key need not be there
+            await seal_all(context, await signer_of(context, settings))
 
     return Again(
-        desk,
+        context,
         sources=compile_sources(settings),
         rules=Rules.of_days(settings.retention_minimum_days),
         progress=progress,
@@ -36,11 +36,11 @@ async def erase_in_copy(
     settings: Settings, store: Store, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
     """Carry the journal out in the copy of a backup, before it takes the database's place."""
-    desk = Desk(
+    context = AppContext(
         store=store,
         policy=settings.policy(),
         clock=SystemClock(),
         phone_key=known_phone_key(settings),
         erasure_journal=erasure_journal_path(settings),
     )
-    return await replay_after_restore(again(desk, settings, progress=progress), without=without)
+    return await replay_after_restore(again(context, settings, progress=progress), without=without)

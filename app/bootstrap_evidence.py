@@ -13,7 +13,7 @@ from app.evidence.gather_evidence import Providers
 from app.evidence.seal import REST_S, Sealer, Signer
 from app.finance.read_lines import lines_naming
 from app.providers.profile import profile_text
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 
 
 def key_path(settings: Settings) -> Path:
@@ -26,14 +26,16 @@ def key_path(settings: Settings) -> Path:
     return database.with_name(f"{database.stem}.evidence.key")
 
 
-async def signer_of(desk: Desk, settings: Settings) -> Signer:
+async def signer_of(context: AppContext, settings: Settings) -> Signer:
     """Who signs for the database's log; makes the key at the first start."""
-    return await open_signer(desk, key_path(settings))
+    return await open_signer(context, key_path(settings))
 
 
-def sealing(desk: Desk, signer: Signer) -> Rounds:
+def sealing(context: AppContext, signer: Signer) -> Rounds:
     """The background task that seals."""
-    return Rounds(Sealer(desk, signer).seal_some, component="sealing", rest=rest_when_idle(REST_S))
+    return Rounds(
+        Sealer(context, signer).seal_some, component="sealing", rest=rest_when_idle(REST_S)
+    )
 
 
 def evidence_providers(settings: Settings) -> Providers:

@@ -38,7 +38,7 @@ from app.privacy.replay_erasures import journal_state
 from app.providers.probe import PROBE_LIMIT_S, look
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.phone_store import a_note
 from app.receiving.refusals import RefusedAges
 from app.receiving.store import open_store
@@ -47,7 +47,7 @@ from app.sealing.log_store import identity
 
 
 async def play(
-    desk: Desk,
+    context: AppContext,
     settings: Settings,
     *,
     patience_s: float | None,
@@ -57,13 +57,13 @@ async def play(
     in live no number."""
     given = {name: each.get_secret_value() for name, each in settings.rehearsal.numbers.items()}
     plan = Plan(
-        numbers=numbers_for(given, environment=desk.store.environment),
+        numbers=numbers_for(given, environment=context.store.environment),
         amount=settings.rehearsal.amount,
         currency=settings.rehearsal.currency,
         patience_s=patience_s,
     )
     async with CheckoutClient(checkout_settings(settings)) as client:
-        return await rehearse(desk, client, plan=plan, progress=progress)
+        return await rehearse(context, client, plan=plan, progress=progress)
 
 
 EVIDENCE = "TALLYHOOK_EVIDENCE__KEY_FILE"
@@ -128,7 +128,7 @@ async def _database(settings: Settings) -> list[Sign]:
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
             clock = SystemClock()
             policy = await policy_of(store, settings, clock=clock, serving=False)
-            desk = Desk(
+            context = AppContext(
                 store=store,
                 policy=policy,
                 clock=clock,
@@ -141,12 +141,12 @@ async def _database(settings: Settings) -> list[Sign]:
                     live=settings.environment == "live",
                 )
             )
-            signs += preflight.of_erasure_journal(JOURNAL, await journal_state(desk))
+            signs += preflight.of_erasure_journal(JOURNAL, await journal_state(context))
             # What a running service refused for its age only that service knows.
-            watched = Watched(desk, RefusedAges(), destination(settings), settings.inbox_alarm_s)
+            watched = Watched(context, RefusedAges(), destination(settings), settings.inbox_alarm_s)
             raised = await alarms(watched)
             signs += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
-            signs += preflight.of_tokens(await ending_soon(desk))
+            signs += preflight.of_tokens(await ending_soon(context))
             free = store.writer.space.free_bytes()
     except TallyhookError as error:
         sentence = str(error)
@@ -186,19 +186,19 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Sign
     return signs
 
 
-async def run_checklist(desk: Desk, settings: Settings) -> list[Item]:
+async def run_checklist(context: AppContext, settings: Settings) -> list[Item]:
     """Check what can be checked, and add what was rehearsed and stated."""
     sources = compile_sources(settings)
     unmarked = [name for name, each in sources.items() if not each.profile.environment.where]
     checked = [
-        keys_item(list(_key_problems(desk, settings))),
-        await _tried(desk, settings, sources),
-        separation_item(desk.store.environment or "no environment", unmarked=unmarked),
+        keys_item(list(_key_problems(context, settings))),
+        await _tried(context, settings, sources),
+        separation_item(context.store.environment or "no environment", unmarked=unmarked),
     ]
-    return await checklist(desk, checked)
+    return await checklist(context, checked)
 
 
-def _key_problems(desk: Desk, settings: Settings) -> Iterator[str]:
+def _key_problems(context: AppContext, settings: Settings) -> Iterator[str]:
     try:
         load_settings(serving=True)
     except ConfigurationError as error:
@@ -206,15 +206,15 @@ def _key_problems(desk: Desk, settings: Settings) -> Iterator[str]:
     token = settings.checkout.token
     if token is None:
         yield "TALLYHOOK_CHECKOUT__TOKEN: is missing; no payment can be started"
-    elif desk.store.environment == "live" and token.get_secret_value() == SANDBOX_TOKEN:
+    elif context.store.environment == "live" and token.get_secret_value() == SANDBOX_TOKEN:
         yield "TALLYHOOK_CHECKOUT__TOKEN: is the simulated provider's; write the live one"
 
 
-async def _tried(desk: Desk, settings: Settings, sources: dict[str, Source]) -> Item:
+async def _tried(context: AppContext, settings: Settings, sources: dict[str, Source]) -> Item:
     address = settings.public_url
     trials = []
     async with outgoing_client(timeout_s=TRIAL_LIMIT_S) as client:
         for name, source in sources.items() if address else ():
             url = f"{address}/webhooks/{name}"
-            trials.append(await try_endpoint(client, source, url=url, now=desk.clock.now()))
+            trials.append(await try_endpoint(client, source, url=url, now=context.clock.now()))
     return webhook_item(trials, public_url=address)

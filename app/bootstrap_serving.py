@@ -11,7 +11,7 @@ from socket import socket
 import structlog
 import uvicorn
 
-from app.bootstrap import Part, Service, open_desk, open_service, working_parts
+from app.bootstrap import Part, Service, open_context, open_service, working_parts
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import askers, storing_sources
 from app.config.settings import Settings
@@ -88,7 +88,7 @@ async def serve(
 
 
 async def _warn_unfinished(service: Service) -> None:
-    if await unfinished(service.desk) is not None:
+    if await unfinished(service.context) is not None:
         log.error("NOT READY FOR REAL MONEY: run `tallyhook golive` and complete its checklist")
 
 
@@ -153,17 +153,17 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
     sources = storing_sources(settings)
     async with (
         outgoing_client(timeout_s=LIMIT_S) as client,
-        open_desk(settings, purpose="working") as desk,
+        open_context(settings, purpose="working") as context,
     ):
         parts = working_parts(
-            desk,
+            context,
             settings,
             sources=sources,
             client=client,
             askers=askers(settings, client),
-            signer=await signer_of(desk, settings),
+            signer=await signer_of(context, settings),
         )
-        await _until_told(desk.store, [part for _, part in parts], parent=parent)
+        await _until_told(context.store, [part for _, part in parts], parent=parent)
     if parent is None:
         log.info("stopped")
 

@@ -117,10 +117,10 @@ def author_of_import(number: int) -> str:
     return f"import:{number}"
 
 
-async def author_of_command(desk: DatabaseContext, *, by: str | None = None) -> str:
+async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
     """The author of what a command tells: the operator who is named, as `permitted` takes it, else
     the owner. Raises UsageError where `by` is no operator in force."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         known = {each.name for each in await operators(connection) if each.disabled_at is None}
     named = by or os.environ.get(ASKED_BY)
     if named in known:
@@ -186,9 +186,9 @@ async def seconded(
     return second.name
 
 
-async def who_may(desk: DatabaseContext, *, by: str | None, action: Action) -> Operator:
+async def who_may(context: DatabaseContext, *, by: str | None, action: Action) -> Operator:
     """The same, before a work of several transactions."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await permitted(connection, by=by, action=action)
 
 
@@ -229,13 +229,13 @@ async def note_deed(
 
 
 async def register_operator(
-    desk: DatabaseContext, *, name: str, role: Role, by: str | None
+    context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
     """Add a person. Raises UsageError for a name that is taken or no name, and for who may not."""
     if not (0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()):
         raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
-    async with desk.store.writing() as connection:
-        now = desk.clock.now()
+    async with context.store.writing() as connection:
+        now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_added")
         known = await operators(connection)
         if any(each.name == name for each in known):
@@ -248,11 +248,11 @@ async def register_operator(
         )
 
 
-async def retire_operator(desk: DatabaseContext, *, name: str, by: str | None) -> None:
+async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
     """Let a person do nothing any more. Raises NotFoundError where there is no such operator, and
     UsageError for the last admin, without whom nobody could be added."""
-    async with desk.store.writing() as connection:
-        now = desk.clock.now()
+    async with context.store.writing() as connection:
+        now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_disabled")
         left = [each for each in await operators(connection) if each.disabled_at is None]
         if [each.name for each in left if each.role == "admin"] == [name]:
@@ -263,7 +263,7 @@ async def retire_operator(desk: DatabaseContext, *, name: str, by: str | None) -
 
 
 async def trail(
-    desk: DatabaseContext,
+    context: DatabaseContext,
     *,
     subject: str | None = None,
     who: str | None = None,
@@ -272,13 +272,13 @@ async def trail(
     limit: int,
 ) -> list[Deed]:
     """Deeds by number, of all or of some."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await deeds(
             connection, subject=subject, who=who, action=action, after=after, limit=limit
         )
 
 
-async def known_operators(desk: DatabaseContext) -> list[Operator]:
+async def known_operators(context: DatabaseContext) -> list[Operator]:
     """All operators by name."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await operators(connection)

@@ -31,7 +31,7 @@ _LENGTH = re.compile(r"([1-9]\d{0,4})([dh])", re.ASCII)
 
 
 async def issue_token(
-    desk: DatabaseContext,
+    context: DatabaseContext,
     *,
     name: str,
     scopes: Iterable[TokenScope] = UNNAMED,
@@ -47,10 +47,10 @@ async def issue_token(
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name is 1 to 60 letters, digits, dots, dashes or underscores")
-    token = new_token(f"thk_{desk.store.environment}_")
+    token = new_token(f"thk_{context.store.environment}_")
     given = set(scopes)
-    async with desk.store.writing() as connection:
-        now = desk.clock.now()
+    async with context.store.writing() as connection:
+        now = context.clock.now()
         entry = TokenEntry(
             name=name,
             created_at=now,
@@ -90,11 +90,11 @@ def _facts(entry: TokenEntry) -> dict[str, str | int]:
     return facts if entry.until is None else facts | {"until": format_instant(entry.until)}
 
 
-async def withdraw_token(desk: DatabaseContext, *, name: str, by: str | None = None) -> None:
+async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
     """Revoke a token by name. Raises NotFoundError when none has it that was not revoked,
     UsageError for who may not."""
-    async with desk.store.writing() as connection:
-        now = desk.clock.now()
+    async with context.store.writing() as connection:
+        now = context.clock.now()
         who = await permitted(connection, by=by, action="token_revoked")
         entry = await revoke_token(connection, name=name, now=now)
         if entry is None:
@@ -104,15 +104,15 @@ async def withdraw_token(desk: DatabaseContext, *, name: str, by: str | None = N
         )
 
 
-async def known_tokens(desk: DatabaseContext) -> list[TokenEntry]:
+async def known_tokens(context: DatabaseContext) -> list[TokenEntry]:
     """All tokens by name; never the tokens themselves."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await list_tokens(connection)
 
 
-async def token_of(desk: DatabaseContext, token: str) -> TokenEntry | None:
+async def token_of(context: DatabaseContext, token: str) -> TokenEntry | None:
     """What is known of the token that this is, in force or not; None for any other text."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await token_entry(connection, token)
 
 
@@ -124,10 +124,10 @@ class ScopeMissing(TallyhookError):
     """The token is in force, and not for this."""
 
 
-async def admit(desk: DatabaseContext, token: str, *, scope: TokenScope) -> str:
+async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
     """The name of the program whose token this is. Raises TokenRefused and ScopeMissing."""
-    entry = await token_of(desk, token)
-    if entry is None or not entry.in_force(desk.clock.now()):
+    entry = await token_of(context, token)
+    if entry is None or not entry.in_force(context.clock.now()):
         raise _refused(entry)
     if scope not in entry.scopes:
         raise ScopeMissing(
@@ -146,13 +146,13 @@ def _refused(entry: TokenEntry | None) -> TokenRefused:
     return TokenRefused(f"{said}; `tallyhook tokens add` makes one.")
 
 
-async def ending_soon(desk: DatabaseContext) -> list[TokenEntry]:
+async def ending_soon(context: DatabaseContext) -> list[TokenEntry]:
     """Tokens in force that end within ENDS_SOON, the first to end first."""
-    now = desk.clock.now()
+    now = context.clock.now()
     return sorted(
         (
             each
-            for each in await known_tokens(desk)
+            for each in await known_tokens(context)
             if each.in_force(now) and each.until is not None and each.until - now < ENDS_SOON
         ),
         key=lambda each: (each.until, each.name),

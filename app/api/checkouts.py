@@ -23,7 +23,7 @@ from app.checkout.faults import (
 from app.checkout.open_checkout import open_checkout
 from app.checkout.request import CheckoutRequest
 from app.core.problems import ApiProblem, problem
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import SECOND, format_instant
 from reconcile.money import Money, major_text
 
@@ -49,8 +49,8 @@ _PARTS: Final = {
 class Checkouts:
     """The endpoint. `client` is None where this instance opens no sessions."""
 
-    def __init__(self, desk: Desk, client: CheckoutClient | None) -> None:
-        self._desk = desk
+    def __init__(self, context: AppContext, client: CheckoutClient | None) -> None:
+        self._context = context
         self._client = client
 
     async def start(self, request: Request, program: str) -> Response:
@@ -62,7 +62,7 @@ class Checkouts:
         asked, new_payment = asked_checkout(json_object(await capped_body(request)))
         try:
             result = await open_checkout(
-                self._desk,
+                self._context,
                 self._client,
                 request=asked,
                 new_payment=new_payment,
@@ -86,7 +86,7 @@ class Checkouts:
         at = error.ask_again_at
         if at is None:
             return problem(409, "payment_not_over", str(error), headers=RETRY_AFTER)
-        seconds = max(-(-(at - self._desk.clock.now()) // SECOND), 1)
+        seconds = max(-(-(at - self._context.clock.now()) // SECOND), 1)
         return problem(
             409,
             "payment_not_over",

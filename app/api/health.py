@@ -14,7 +14,7 @@ from app.core.metrics import Metrics
 from app.golive.golive import unfinished
 from app.monitoring.health import reader_behind, refusal, store_state, unsafe
 from app.monitoring.watchdog import WATCHES, Watchdog
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import SECOND
 
 Reasons = Callable[[], list[str]]
@@ -30,7 +30,7 @@ class Health:
 
     def __init__(
         self,
-        desk: Desk,
+        context: AppContext,
         *,
         reasons: Reasons,
         metrics: Metrics,
@@ -40,7 +40,7 @@ class Health:
     ) -> None:
         """inbox_red_s: how long a delivery may wait to be read before the service is not ready;
         read_elsewhere: whether processes read that somebody else starts."""
-        self._desk = desk
+        self._context = context
         self._reasons = reasons
         self._metrics = metrics
         self._watchdog = watchdog
@@ -62,14 +62,14 @@ class Health:
         reasons, dangers = self._reasons(), list[str]()
         golive = None
         try:
-            refuses = await refusal(self._desk)
+            refuses = await refusal(self._context)
             refused = await self._watchdog.everything_refused()
             behind = await reader_behind(
-                self._desk, limit_s=self._inbox_red_s, elsewhere=self._read_elsewhere()
+                self._context, limit_s=self._inbox_red_s, elsewhere=self._read_elsewhere()
             )
             reasons += [why for why in (refuses, refused, behind) if why]
-            dangers = await unsafe(self._desk)
-            golive = await unfinished(self._desk)
+            dangers = await unsafe(self._context)
+            golive = await unfinished(self._context)
         except TallyhookError as error:
             reasons += [] if str(error) in reasons else [str(error)]
         status = 503 if reasons else 200
@@ -89,7 +89,7 @@ class Health:
     async def metrics(self, request: Request) -> Response:
         """Figures for Prometheus."""
         try:
-            state = await store_state(self._desk)
+            state = await store_state(self._context)
         except TallyhookError as error:
             return Response(f"# {error}\n", status_code=503, media_type="text/plain")
         gauges = {

@@ -25,7 +25,7 @@ from app.core.problems import ApiProblem
 from app.orders.order_facts import ReferenceTaken, tell_order
 from app.orders.read_feed import outcome_document, read_feed, read_from
 from app.orders.read_orders import list_orders, order_document
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
 
@@ -38,7 +38,7 @@ class Api:
 
     def __init__(
         self,
-        desk: Desk,
+        context: AppContext,
         *,
         sources: Collection[str],
         page_max: int,
@@ -47,7 +47,7 @@ class Api:
     ) -> None:
         """sources: the names of the provider accounts, of whose payments the shop may speak.
         alarms: sentences on what goes wrong that no outcome tells, such as silence."""
-        self._desk = desk
+        self._context = context
         self._sources = sources
         self._alarms = alarms
         self._page_max = page_max
@@ -59,7 +59,7 @@ class Api:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         given = token.strip() if scheme.lower() == "bearer" else ""
         try:
-            return await admit(self._desk, given, scope=scope)
+            return await admit(self._context, given, scope=scope)
         except TokenRefused as error:
             asked = {"WWW-Authenticate": "Bearer"}
             raise ApiProblem(401, "token_invalid", str(error), headers=asked) from None
@@ -71,7 +71,7 @@ class Api:
         """GET /api/v1/orders/{reference}[?as_of=]"""
         as_of = instant_parameter(request, "as_of")
         try:
-            found = await order_document(self._desk, order_reference(request), as_of=as_of)
+            found = await order_document(self._context, order_reference(request), as_of=as_of)
         except NotFoundError:
             raise ApiProblem(
                 404, "order_unknown", "Nothing is known of an order of this reference."
@@ -82,7 +82,7 @@ class Api:
         """GET /api/v1/orders?outcome=&finding=&after=&limit="""
         limit = number_parameter(request, "limit", default=100, low=1, high=self._page_max)
         ledgers = await list_orders(
-            self._desk,
+            self._context,
             after=request.query_params.get("after", ""),
             limit=limit,
             outcome=chosen(request, "outcome", OUTCOMES),
@@ -97,15 +97,15 @@ class Api:
         document = json_object(await capped_body(request))
         told = told_order(order, document, sources=self._sources)
         try:
-            await tell_order(self._desk, told, author=author_of_token(program))
+            await tell_order(self._context, told, author=author_of_token(program))
         except ReferenceTaken as error:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
-        return _of_order(await order_document(self._desk, order))
+        return _of_order(await order_document(self._context, order))
 
     async def outcomes(self, request: Request, program: str) -> Response:
         """GET /api/v1/outcomes?after=&limit=&wait="""
         after = number_parameter(request, "after", default=0, low=0, high=2**63 - 1)
-        lost = await read_from(self._desk, after=after)
+        lost = await read_from(self._context, after=after)
         if lost is not None:
             raise ApiProblem(
                 410,
@@ -115,7 +115,7 @@ class Api:
                 read_from=lost,
             )
         published = await read_feed(
-            self._desk,
+            self._context,
             after=after,
             limit=number_parameter(request, "limit", default=100, low=1, high=self._page_max),
             wait_s=number_parameter(request, "wait", default=0, low=0, high=self._longpoll_max_s),

@@ -39,7 +39,7 @@ from app.orders.pending_session_store import (
     unanswered,
 )
 from app.orders.record_store import add_records, records_of
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
@@ -70,12 +70,12 @@ def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
 
 
 async def take(
-    desk: Desk, client: CheckoutClient, payment: Payment, row: Unanswered | None = None
+    context: AppContext, client: CheckoutClient, payment: Payment, row: Unanswered | None = None
 ) -> Unanswered | None:
     """The right to ask about the payment, with what is to be sent. None: another has it, or there
     is nothing left to ask. `row`: what to write down where nothing is."""
-    order, key, now = payment.requested.order, payment.key, desk.clock.now()
-    async with desk.store.writing() as connection:
+    order, key, now = payment.requested.order, payment.key, context.clock.now()
+    async with context.store.writing() as connection:
         if row is not None:
             await note_unanswered(connection, row)
         until, beyond = now + hold_for(client), never_after(client, now=now)
@@ -90,7 +90,7 @@ async def take(
 
 
 async def ask_and_record(
-    desk: Desk, client: CheckoutClient, payment: Payment, row: Unanswered
+    context: AppContext, client: CheckoutClient, payment: Payment, row: Unanswered
 ) -> tuple[Payment, Answered]:
     """Ask, with what was sent before, and record the answer. The payment as it is then.
 
@@ -99,18 +99,18 @@ async def ask_and_record(
     try:
         judged = await client.ask(row.order, row.request, key=row.key)
         if isinstance(judged, Denied):
-            await _later(desk, row)
+            await _later(context, row)
         answered = _answered(judged, row.order)
-        return await _record(desk, payment, answered, row=row), answered
+        return await _record(context, payment, answered, row=row), answered
     except BaseException:
-        async with desk.store.writing() as connection:
+        async with context.store.writing() as connection:
             await let_go(connection, row.key)
         raise
 
 
-async def give_up(desk: Desk, payment: Payment) -> Payment:
+async def give_up(context: AppContext, payment: Payment) -> Payment:
     """The key is spent: nothing is sent for it any more, and a person is told."""
-    return await _record(desk, payment, Unclear(code=KEY_TOO_OLD), row=None)
+    return await _record(context, payment, Unclear(code=KEY_TOO_OLD), row=None)
 
 
 def key_spent(payment: Payment, client: CheckoutClient, *, now: Instant) -> bool:
@@ -136,7 +136,7 @@ def _answered(judged: Judged, order: str) -> Answered:
 
 
 async def _record(
-    desk: Desk, payment: Payment, answered: Answered, *, row: Unanswered | None
+    context: AppContext, payment: Payment, answered: Answered, *, row: Unanswered | None
 ) -> Payment:
     """Write it down, unless another process has already written as much.
 
@@ -146,8 +146,8 @@ async def _record(
     reached = isinstance(answered, Unclear) and answered.reached
     in_vain = 0 if row is None else row.in_vain + reached
     tell = row is None or in_vain >= TELL_AFTER
-    async with desk.store.writing() as connection:
-        now = desk.clock.now()
+    async with context.store.writing() as connection:
+        now = context.clock.now()
         known = await records_of(connection, order)
         current = payment_with(known, payment.key) or payment
         if adds(answered, current, tell=tell):
@@ -166,14 +166,14 @@ async def _record(
         else:
             until, tries = now + pause_after(row.tries), row.tries + 1
             await put_off(connection, row.key, until=until, tries=tries, in_vain=in_vain)
-    desk.store.evidence_arrived.set()
+    context.store.evidence_arrived.set()
     log.info("checkout answered", order=order, kind=record_kind(answered))
     return current
 
 
-async def _later(desk: Desk, row: Unanswered) -> None:
-    until, tries = desk.clock.now() + pause_after(row.tries), row.tries + 1
-    async with desk.store.writing() as connection:
+async def _later(context: AppContext, row: Unanswered) -> None:
+    until, tries = context.clock.now() + pause_after(row.tries), row.tries + 1
+    async with context.store.writing() as connection:
         await put_off(connection, row.key, until=until, tries=tries, in_vain=row.in_vain)
 
 
@@ -192,45 +192,45 @@ DENIED_S: Final = 30.0
 """The same while the service refuses our token: one request then asks whether it still does."""
 
 
-async def ask_again_due(desk: Desk, client: CheckoutClient) -> int:
+async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
     """Ask about every request that is due and that nobody holds, up to AT_ONCE. How many were."""
     limit = AT_ONCE if client.denied is None else 1
-    now = desk.clock.now()
-    async with desk.store.reading() as connection:
+    now = context.clock.now()
+    async with context.store.reading() as connection:
         beyond = never_after(client, now=now)
         due = await due_unanswered(connection, now=now, beyond=beyond, limit=limit)
-    await asyncio.gather(*(_ask_again(desk, client, row) for row in due))
+    await asyncio.gather(*(_ask_again(context, client, row) for row in due))
     return len(due)
 
 
-async def _ask_again(desk: Desk, client: CheckoutClient, row: Unanswered) -> None:
+async def _ask_again(context: AppContext, client: CheckoutClient, row: Unanswered) -> None:
     try:
         async with client.turns.of(row.order):
-            await _pass(desk, client, row)
+            await _pass(context, client, row)
     except (CheckoutDeniedError, CheckoutBusyError) as error:
         log.warning("session not asked for again", order=row.order, error_class=_name(error))
 
 
-async def _pass(desk: Desk, client: CheckoutClient, row: Unanswered) -> None:
-    async with desk.store.reading() as connection:
+async def _pass(context: AppContext, client: CheckoutClient, row: Unanswered) -> None:
+    async with context.store.reading() as connection:
         payment = payment_with(await records_of(connection, row.order), row.key)
     if payment is None or payment.settled:
-        async with desk.store.writing() as connection:
+        async with context.store.writing() as connection:
             await forget(connection, row.key)
-    elif key_spent(payment, client, now=desk.clock.now()):
+    elif key_spent(payment, client, now=context.clock.now()):
         log.error("session stays unknown", order=row.order, reason="key_too_old")
-        await give_up(desk, payment)
+        await give_up(context, payment)
     else:
-        held = await take(desk, client, payment)
+        held = await take(context, client, payment)
         if held is not None:
-            await ask_and_record(desk, client, payment, held)
+            await ask_and_record(context, client, payment, held)
 
 
 def _name(error: Exception) -> str:
     return type(error).__name__
 
 
-def asking_again(desk: Desk, client: CheckoutClient) -> Rounds:
+def asking_again(context: AppContext, client: CheckoutClient) -> Rounds:
     """The background task: asks about due requests until it is stopped."""
 
     def rest(asked: int) -> float:
@@ -239,19 +239,19 @@ def asking_again(desk: Desk, client: CheckoutClient) -> Rounds:
         return 0.0 if asked else IDLE_S
 
     return Rounds(
-        lambda: ask_again_due(desk, client),
+        lambda: ask_again_due(context, client),
         component="asking for unknown sessions again",
         rest=rest,
-        begin=lambda: _let_go_of_what_is_held(desk),
+        begin=lambda: _let_go_of_what_is_held(context),
     )
 
 
-async def _let_go_of_what_is_held(desk: Desk) -> None:
+async def _let_go_of_what_is_held(context: AppContext) -> None:
     """What the process before held, nobody holds; several processes cannot tell that.
 
     On a full disk this comes late. What a call of this very process holds by then it gives back
     too, and that does no harm: the call has its order's turn, for which `_ask_again` waits.
     """
-    if not desk.store.shared:
-        async with desk.store.writing() as connection:
+    if not context.store.shared:
+        async with context.store.writing() as connection:
             await let_go_all(connection)

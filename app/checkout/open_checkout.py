@@ -54,7 +54,7 @@ from app.orders.pending_session_store import Unanswered, note_unanswered, unansw
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records, details_of, records_of
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.phone_store import PhoneNote, note_phones, phone_note
 from app.receiving.store import Store
 from reconcile.instants import SECOND, Instant
@@ -71,7 +71,7 @@ log = structlog.get_logger()
 
 
 async def open_checkout(
-    desk: Desk,
+    context: AppContext,
     client: CheckoutClient,
     *,
     request: CheckoutRequest,
@@ -89,15 +89,17 @@ async def open_checkout(
     one order wait for each other; those that ask the same share one answer.
     """
     requires = client.settings.form.requires
-    sound = checked(request, live=desk.store.environment == "live", requires=requires)  # (1)
+    sound = checked(request, live=context.store.environment == "live", requires=requires)  # (1)
     asked = (sound, new_payment)
     async with client.turns.of(sound.order) as turn:
         said: CheckoutResult | None = turn.said(asked)
         if said is not None:
             return said
-        result = await _Opening(desk, client, sound, new_payment=new_payment, author=author).run()
+        result = await _Opening(
+            context, client, sound, new_payment=new_payment, author=author
+        ).run()
         if result.state in ("opened", "refused") and not result.created:
-            result = by_now(result, await explain_order(desk, result.order))
+            result = by_now(result, await explain_order(context, result.order))
         turn.say(asked, replace(result, created=False))
         return result
 
@@ -107,7 +109,7 @@ class _Opening:
 
     def __init__(
         self,
-        desk: Desk,
+        context: AppContext,
         client: CheckoutClient,
         request: SoundRequest,
         *,
@@ -115,8 +117,8 @@ class _Opening:
         author: str,
     ) -> None:
         self._author = author
-        self._desk = desk
-        self._store = desk.store
+        self._context = context
+        self._store = context.store
         self._client = client
         self._settings = client.settings
         self._request = request
@@ -137,11 +139,11 @@ class _Opening:
             payment = known or await self._commit_intent()
             if payment.settled:
                 return await self._found(payment)  # (6)
-            if key_spent(payment, self._client, now=self._desk.clock.now()):
-                return unknown_result(await give_up(self._desk, payment), KEY_TOO_OLD)
+            if key_spent(payment, self._client, now=self._context.clock.now()):
+                return unknown_result(await give_up(self._context, payment), KEY_TOO_OLD)
             row = self._held or await self._take(payment)
             if row is not None:
-                found, answered = await ask_and_record(self._desk, self._client, payment, row)
+                found, answered = await ask_and_record(self._context, self._client, payment, row)
                 return result_of(found, answered) or await self._found(found)
             await anyio.sleep(LOOK_S)
         return unknown_result(payment, ASKED_ELSEWHERE)
@@ -178,18 +180,18 @@ class _Opening:
 
     async def _ledger_once_settled(self, payment: Payment) -> Ledger | None:
         """The order's ledger; None while the service is still asked what became of the payment."""
-        now = self._desk.clock.now()
+        now = self._context.clock.now()
         if not payment.settled and not key_spent(payment, self._client, now=now):
             return None
-        await must_have_read(self._desk)  # a success may have been accepted
-        return await explain_order(self._desk, self._request.order)
+        await must_have_read(self._context)  # a success may have been accepted
+        return await explain_order(self._context, self._request.order)
 
     async def _paid_already(self, payment: Payment | None) -> CheckoutResult | None:
         """An order that the customer has paid in another way must not be paid once more, be it that
         no payment of it was started here, or that nobody knows what the service did."""
         order = self._request.order
         try:
-            ledger = await explain_order(self._desk, order)
+            ledger = await explain_order(self._context, order)
         except NotFoundError:
             return None
         sentence = paid_sentence(ledger)
@@ -232,7 +234,7 @@ class _Opening:
             payment = payment_of(known)
             if payment is not None and payment.key != self._over:
                 return
-            now = self._desk.clock.now()
+            now = self._context.clock.now()
             record = intent(
                 request,
                 known=known,
@@ -250,7 +252,7 @@ class _Opening:
         self._store.evidence_arrived.set()
 
     def _customer(self, now: Instant) -> list[PhoneNote]:
-        key, phone = self._desk.phone_key, self._request.phone
+        key, phone = self._context.phone_key, self._request.phone
         if key is None or phone is None:
             return []
         return [phone_note(key.digest(phone), self._request.order, "", now)]
@@ -269,12 +271,12 @@ class _Opening:
             row = await unanswered(connection, payment.key)
         if row is not None:
             check_same_phone(payment, self._request, sent=row.request)
-            now = self._desk.clock.now()
+            now = self._context.clock.now()
             if now < row.held_until <= never_after(self._client, now=now):
                 return None
         # What an earlier version of this program has committed has no row yet.
         spare = self._row(payment.key, held_until=0)
-        return await take(self._desk, self._client, payment, spare)
+        return await take(self._context, self._client, payment, spare)
 
     # --- (6) what is known already ---------------------------------------------------------------
 

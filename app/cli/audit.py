@@ -35,15 +35,15 @@ def list_deeds(
 ) -> None:
     """List what was done, in the order in which it was done."""
     from app.access.operators import MAY, trail
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.core.errors import UsageError
     from reconcile.instants import format_instant
 
     if action is not None and action not in MAY:
         raise UsageError(f"{action!r} is none of: {', '.join(MAY)}")
-    found = with_desk(
-        lambda desk, settings: trail(
-            desk, subject=subject, who=who, action=action, after=after, limit=limit
+    found = with_context(
+        lambda context, settings: trail(
+            context, subject=subject, who=who, action=action, after=after, limit=limit
         )
     )
     told = form in (Format.table, Format.csv)

@@ -11,7 +11,7 @@ from app.cli.operators import ByOption
 from app.cli.output import DocumentOption, Format, FormatOption, document, emit, note, say
 
 if TYPE_CHECKING:
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 group = typer.Typer(
     help="Differences between ledgers, books and statements: their lives, and deeds about them.",
@@ -40,7 +40,7 @@ def list_breaks(
 ) -> None:
     """List breaks by id; closed ones only where they are asked for."""
     from app.cli.output import print_items
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.core.errors import UsageError
     from app.finance.read_breaks import finished_runs
     from reconcile.matching.breaks import BREAK_CAUSES
@@ -52,12 +52,12 @@ def list_breaks(
     wanted = STATES if everything else STATES[:-1]
     wanted = wanted if state is None else tuple(each for each in STATES if each == state)
 
-    async def work(desk: Desk) -> int | None:
-        found = _documents(desk, [] if cause is None else [cause], wanted, assignee)
+    async def work(context: AppContext) -> int | None:
+        found = _documents(context, [] if cause is None else [cause], wanted, assignee)
         left_out = await print_items(found, columns=COLUMNS, form=form)
-        return left_out if await finished_runs(desk, limit=1) else None
+        return left_out if await finished_runs(context, limit=1) else None
 
-    left_out = with_desk(lambda desk, settings: work(desk))
+    left_out = with_context(lambda context, settings: work(context))
     if left_out is None:
         note("Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs.")
     elif left_out:
@@ -65,12 +65,12 @@ def list_breaks(
 
 
 async def _documents(
-    desk: Desk, causes: list[str], states: tuple[str, ...], assignee: str | None
+    context: AppContext, causes: list[str], states: tuple[str, ...], assignee: str | None
 ) -> AsyncIterator[list[dict[str, Any]]]:
     from app.finance.read_breaks import living_breaks
 
-    now = desk.clock.now()
-    async for found in living_breaks(desk, causes=causes):
+    now = context.clock.now()
+    async for found in living_breaks(context, causes=causes):
         yield [
             each.document(as_of=now)
             for each in found
@@ -81,13 +81,13 @@ async def _documents(
 @group.command("show")
 def show(name: Name, form: DocumentOption = Format.table) -> None:
     """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.read_breaks import SeenBreak, one_break
 
-    async def work(desk: Desk) -> tuple[SeenBreak, int]:
-        return await one_break(desk, name), desk.clock.now()
+    async def work(context: AppContext) -> tuple[SeenBreak, int]:
+        return await one_break(context, name), context.clock.now()
 
-    found, now = with_desk(lambda desk, settings: work(desk))
+    found, now = with_context(lambda context, settings: work(context))
     told = found.document(as_of=now) | found.history()
     if form is not Format.table:
         document(told, form)
@@ -110,11 +110,11 @@ def assign(
     by: ByOption = None,
 ) -> None:
     """Make a break somebody's."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.break_acts import assign_break
 
-    with_desk(
-        lambda desk, settings: assign_break(desk, name, to=to, by=by),
+    with_context(
+        lambda context, settings: assign_break(context, name, to=to, by=by),
         purpose="writing",
     )
     note(f"{name} is {to}'s." if to else f"{name} is nobody's.")
@@ -127,11 +127,11 @@ def comment(
     by: ByOption = None,
 ) -> None:
     """Add a note to a break's history."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.break_acts import comment_break
 
-    with_desk(
-        lambda desk, settings: comment_break(desk, name, note=said, by=by),
+    with_context(
+        lambda context, settings: comment_break(context, name, note=said, by=by),
         purpose="writing",
     )
     note(f"Noted on {name}.")
@@ -148,11 +148,11 @@ def accept(
     second: SecondOption = None,
 ) -> None:
     """Write a break off. It is open again as soon as its money changes."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.break_acts import accept_break
 
-    with_desk(
-        lambda desk, settings: accept_break(desk, name, reason=reason, by=by, second=second),
+    with_context(
+        lambda context, settings: accept_break(context, name, reason=reason, by=by, second=second),
         purpose="writing",
     )
     note(f"Accepted {name}.")
@@ -166,11 +166,11 @@ def match(
     by: ByOption = None,
 ) -> None:
     """Match a break with a left-over line by hand. The next run heeds it."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.break_acts import match_break
 
-    with_desk(
-        lambda desk, settings: match_break(desk, name, line=line, reason=reason, by=by),
+    with_context(
+        lambda context, settings: match_break(context, name, line=line, reason=reason, by=by),
         purpose="writing",
     )
     note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")
@@ -189,11 +189,11 @@ def unmatch(
     by: ByOption = None,
 ) -> None:
     """Take back a match made by hand, also where it closed the break. The next run drops it."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.break_acts import unmatch_break
 
-    was = with_desk(
-        lambda desk, settings: unmatch_break(desk, name, line=line, reason=reason, by=by),
+    was = with_context(
+        lambda context, settings: unmatch_break(context, name, line=line, reason=reason, by=by),
         purpose="writing",
     )
     note(f"{name} and {was} are matched no more; `tallyhook reconcile run` opens what that leaves.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from app.checkout.checkout_result import CheckoutResult
     from app.checkout.request import CheckoutRequest
     from app.config.settings import Settings
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
 
@@ -56,7 +56,7 @@ def start(
     """
     from app.checkout.checkout_result import result_document
     from app.checkout.request import CheckoutRequest
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
 
     request = CheckoutRequest(
         order=order,
@@ -66,8 +66,10 @@ def start(
         success_url=success_url,
         cancel_url=cancel_url,
     )
-    result = with_desk(
-        lambda desk, settings: _start(desk, settings, request, new_payment=new_payment, by=by),
+    result = with_context(
+        lambda context, settings: _start(
+            context, settings, request, new_payment=new_payment, by=by
+        ),
         purpose="writing",
     )
     if form is not Format.table:
@@ -79,15 +81,20 @@ def start(
 
 
 async def _start(
-    desk: Desk, settings: Settings, request: CheckoutRequest, *, new_payment: bool, by: str | None
+    context: AppContext,
+    settings: Settings,
+    request: CheckoutRequest,
+    *,
+    new_payment: bool,
+    by: str | None,
 ) -> CheckoutResult:
     from app.access.operators import author_of_command
     from app.bootstrap_sources import checkout_settings
     from app.checkout.client import CheckoutClient
     from app.checkout.open_checkout import open_checkout
 
-    author = await author_of_command(desk, by=by)
+    author = await author_of_command(context, by=by)
     async with CheckoutClient(checkout_settings(settings)) as client:
         return await open_checkout(
-            desk, client, request=request, new_payment=new_payment, author=author
+            context, client, request=request, new_payment=new_payment, author=author
         )

@@ -22,7 +22,7 @@ from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 group = typer.Typer(help="What arrived at the door, and its verdict.", no_args_is_help=True)
 
@@ -36,14 +36,16 @@ def list_deliveries(
     form: FormatOption = Format.table,
 ) -> None:
     """List arrivals, newest first: stored, duplicate, unreadable and refused alike."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.orders.delivery_log import VERDICTS, list_deliveries
 
     if verdict is not None and verdict not in VERDICTS:
         from app.core.errors import UsageError
 
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
-    entries = with_desk(lambda desk, settings: list_deliveries(desk, verdict=verdict, limit=limit))
+    entries = with_context(
+        lambda context, settings: list_deliveries(context, verdict=verdict, limit=limit)
+    )
     emit_up_to(limit, [_row(entry) for entry in entries], columns=COLUMNS, form=form)
 
 
@@ -54,11 +56,11 @@ def list_poisoned(
 ) -> None:
     """List deliveries that were accepted and could not be read, each alone, three times: they are
     set aside, and kept, and the orders of which they are known to speak are held."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 
-    found = with_desk(lambda desk, settings: poisoned(desk))
+    found = with_context(lambda context, settings: poisoned(context))
     emit(
         [
             {
@@ -74,7 +76,7 @@ def list_poisoned(
         form=form,
     )
     if retry and found:
-        with_desk(lambda desk, settings: read_again(desk), purpose="writing")
+        with_context(lambda context, settings: read_again(context), purpose="writing")
         note("They are read again by `serve`.")
 
 
@@ -89,7 +91,7 @@ def show_delivery(
     Never its body.
     """
     from app.bootstrap_sources import compile_sources
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.orders.delivery_log import (
         is_nameless,
         is_refused,
@@ -99,15 +101,17 @@ def show_delivery(
         show_delivery,
     )
 
-    async def look(desk: Desk, settings: Settings) -> tuple[Any, str | None, list[str], list[str]]:
-        entry = await show_delivery(desk, delivery)
-        parts = await masked_parts(desk, entry, sources=compile_sources(settings))
-        return entry, await order_of(desk, entry), *parts
+    async def look(
+        context: AppContext, settings: Settings
+    ) -> tuple[Any, str | None, list[str], list[str]]:
+        entry = await show_delivery(context, delivery)
+        parts = await masked_parts(context, entry, sources=compile_sources(settings))
+        return entry, await order_of(context, entry), *parts
 
-    entry, order, phones, headers = with_desk(look)
+    entry, order, phones, headers = with_context(look)
     if is_refused(entry):
-        with_desk(
-            lambda desk, settings: note_reading(desk, entry, by=by),
+        with_context(
+            lambda context, settings: note_reading(context, entry, by=by),
             purpose="writing",
         )
     row = _row(entry) | {
@@ -140,11 +144,11 @@ def diagnose_delivery(
     Nothing is accepted. Exit code 1 where no known mistake explains the refusal.
     """
     from app.bootstrap_sources import accounts
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.receiving.diagnose import diagnose_delivery
 
-    found = with_desk(
-        lambda desk, settings: diagnose_delivery(desk, delivery, accounts=accounts(settings))
+    found = with_context(
+        lambda context, settings: diagnose_delivery(context, delivery, accounts=accounts(settings))
     )
     rows = [{"mistake": each.mistake, "sentence": each.sentence} for each in found.diagnoses]
     if form is Format.csv:
@@ -174,18 +178,18 @@ def reverify_deliveries(
     or now by `refold`.
     """
     from app.bootstrap_sources import storing_sources
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.config.load import load_settings
     from app.receiving.reverify import reverify
 
     sources = storing_sources(load_settings())
     with progress("judging", None) as advance:
-        done = with_desk(
-            lambda desk, settings: reverify(
-                desk,
+        done = with_context(
+            lambda context, settings: reverify(
+                context,
                 sources=sources,
                 only=source,
-                environment=desk.store.environment or "",
+                environment=context.store.environment or "",
                 progress=advance,
                 by=by,
             ),

@@ -39,7 +39,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.access.tokens import issue_token
-from app.bootstrap import open_desk
+from app.bootstrap import open_context
 from app.cli.output import note
 from app.config.load import load_settings
 from app.core.clock import SystemClock
@@ -49,7 +49,7 @@ from app.core.logs import configure_logging
 from app.core.text import counted
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS, Scenario
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
 from reconcile.instants import SECOND, Instant, parse_instant
@@ -220,10 +220,12 @@ async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:
     return bool(state["pending_events"] == 0 and state["undelivered"] == 0)
 
 
-async def wait_for_end(desk: Desk, http: httpx2.AsyncClient, party: Party, last: Instant) -> None:
+async def wait_for_end(
+    context: AppContext, http: httpx2.AsyncClient, party: Party, last: Instant
+) -> None:
     """Until everything is delivered and every session has expired."""
     await until(lambda: all_delivered(http, party), what="the delivery of all events")
-    await asyncio.sleep(max(0.0, (last - desk.clock.now()) / SECOND))
+    await asyncio.sleep(max(0.0, (last - context.clock.now()) / SECOND))
 
 
 async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
@@ -512,10 +514,10 @@ async def _run(
         urls = [f"http://{HOST}:{port}" for port in ports[:2]]
         for child, url in ((service, urls[0] + "/readyz"), (provider, urls[1] + "/livez")):
             await until(_answering(http, url), what=f"the {child.name}", watch=child.check)
-        async with open_desk(settings, purpose="writing") as desk:
-            token = await issue_token(desk, name="demo-shop")
+        async with open_context(settings, purpose="writing") as context:
+            token = await issue_token(context, name="demo-shop")
             party = Party(service=urls[0], provider=urls[1], token=token)
-            played = await _play(desk, http, party)
+            played = await _play(context, http, party)
         await until(lambda: told.knows(played), what="the last notification")
         _print(played, await verdicts(http, party), monotonic() - began)
         print(_told(told, played), flush=True)
@@ -547,11 +549,11 @@ def _answering(http: httpx2.AsyncClient, url: str) -> Ready:
     return lambda: answers(http, url)
 
 
-async def _play(desk: Desk, http: httpx2.AsyncClient, party: Party) -> list[Played]:
+async def _play(context: AppContext, http: httpx2.AsyncClient, party: Party) -> list[Played]:
     note("Placing an order for each scenario and opening its checkout session")
     last = await place_orders(http, party)
     note("The simulated customers are paying, or not; waiting for the last webhook and deadline")
-    await wait_for_end(desk, http, party, last)
+    await wait_for_end(context, http, party, last)
     played = await compare(http, party)
     await until(
         lambda: published_as_folded(http, party, played),

@@ -15,7 +15,7 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 group = typer.Typer(
     help="What a stranger can check: bundles of an order's evidence.", no_args_is_help=True
@@ -46,7 +46,7 @@ def build(
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
     from app.bootstrap_evidence import evidence_providers, signer_of
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.evidence.build_evidence import Built, Request, build_evidence
     from reconcile.instants import format_instant
 
@@ -54,15 +54,15 @@ def build(
     request = Request(order=order, as_of=_instant(as_of), reason=asked, by=by)
     _refuse_existing(output)
 
-    async def build(desk: Desk, settings: Settings) -> Built:
+    async def build(context: AppContext, settings: Settings) -> Built:
         return await build_evidence(
-            desk,
+            context,
             request,
             providers=evidence_providers(settings),
-            signer=await signer_of(desk, settings),
+            signer=await signer_of(context, settings),
         )
 
-    built = with_desk(build, purpose="writing")
+    built = with_context(build, purpose="writing")
     _write(output, built.archive)
     kind = "full" if built.full else "redacted"
     note(
@@ -114,14 +114,14 @@ def scenario(
     Without secrets, phone numbers and names; amounts, dates and references stay.
     """
     from app.bootstrap_evidence import evidence_providers
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.evidence.tell_scenario import tell_scenario
 
     instant = _instant(as_of)
     _refuse_existing(output)
-    told = with_desk(
-        lambda desk, settings: tell_scenario(
-            desk, order, as_of=instant, by=by, providers=evidence_providers(settings)
+    told = with_context(
+        lambda context, settings: tell_scenario(
+            context, order, as_of=instant, by=by, providers=evidence_providers(settings)
         ),
         purpose="writing",
     )

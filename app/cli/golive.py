@@ -15,7 +15,7 @@ from reconcile.instants import Instant, format_instant
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.golive.golive import Item
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
     from reconcile.instants import Instant
 
 _WORDS: Final = {"passed": "✓ passed", "failed": "✗ failed", "to_sign": "☐ to sign"}
@@ -71,12 +71,12 @@ def rehearse(
     """Play the scenarios against the configured provider, beside a service that runs, and compare
     how each ends with how it must. Exit code 1 on any difference."""
     from app.bootstrap_golive import play
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
 
     note("Playing; each scenario is waited for until its deadline")
-    played = with_desk(
-        lambda desk, settings: play(
-            desk,
+    played = with_context(
+        lambda context, settings: play(
+            context,
             settings,
             patience_s=patience,
             progress=lambda each: note(f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"),
@@ -95,7 +95,7 @@ COLUMNS = ("item", "state", "by", "at", "note", "sentence")
 
 @group.callback()
 def golive(
-    context: typer.Context,
+    invocation: typer.Context,
     page: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Also write it as a page for printing (HTML)."),
@@ -107,20 +107,20 @@ def golive(
     Checks keys, the public endpoint and the environment, adds what was rehearsed and signed, and
     prints the list. Exit code 1 until it is complete.
     """
-    if context.invoked_subcommand is not None:
+    if invocation.invoked_subcommand is not None:
         return
     from app.bootstrap_golive import run_checklist
     from app.cli.output import check_output, whole_file
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.golive.golive import open_items
 
     check_output(page, binary=False, what="the page")
 
-    async def check(desk: Desk, settings: Settings) -> tuple[str, list[Item], Instant]:
-        items = await run_checklist(desk, settings)
-        return desk.store.environment or "", items, desk.clock.now()
+    async def check(context: AppContext, settings: Settings) -> tuple[str, list[Item], Instant]:
+        items = await run_checklist(context, settings)
+        return context.store.environment or "", items, context.clock.now()
 
-    environment, items, now = with_desk(check, purpose="writing")
+    environment, items, now = with_context(check, purpose="writing")
     rows = [item.document() for item in items]
     emit(rows, columns=COLUMNS, form=form)
     if page is not None:
@@ -140,8 +140,10 @@ def sign(
     text: Annotated[str, typer.Option("--note", help="What is stated, and where it is kept.")],
 ) -> None:
     """State by name what no program can check. Statements are added and never changed."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.golive import golive
 
-    with_desk(lambda desk, settings: golive.sign(desk, item, by=by, note=text), purpose="writing")
+    with_context(
+        lambda context, settings: golive.sign(context, item, by=by, note=text), purpose="writing"
+    )
     note(f"{by} has signed {item}.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.finance.import_kinds import Imported
     from app.finance.imports import Request
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
 MappingOption = Annotated[
@@ -55,8 +55,8 @@ COLUMNS = ("number", "published_at", "file", "who", "read", "new", "changed", "u
 COLUMNS_NAMED = 20
 """Columns that were not read, in a sentence. Some files have a hundred; JSON has all of them."""
 
-Use = Callable[["Desk", "Settings", Any], Awaitable["Imported"]]
-"""(desk, settings, what to tell of progress) → what became of the file"""
+Use = Callable[["AppContext", "Settings", Any], Awaitable["Imported"]]
+"""(context, settings, what to tell of progress) → what became of the file"""
 
 
 def run_import(use: Use, form: Format) -> None:
@@ -64,10 +64,12 @@ def run_import(use: Use, form: Format) -> None:
 
     Ends with exit code 1 where rows were rejected, or the file was.
     """
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
 
     with measure("rows") as show:
-        done = with_desk(lambda desk, settings: use(desk, settings, show), purpose="writing")
+        done = with_context(
+            lambda context, settings: use(context, settings, show), purpose="writing"
+        )
     if form is Format.table:
         _print(done)
     else:
@@ -134,11 +136,11 @@ def request_of(path: Path, **said: Any) -> Request:
 
 def list_imports(kind: Any, limit: int, form: Format) -> None:
     """Print the imports of a kind, newest first."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.imports import past_imports
     from reconcile.instants import format_instant
 
-    found = with_desk(lambda desk, settings: past_imports(desk, kind=kind, limit=limit))
+    found = with_context(lambda context, settings: past_imports(context, kind=kind, limit=limit))
     rows = [
         {name: getattr(each, name) for name in (*COLUMNS, "sha256")}
         | {"published_at": format_instant(each.published_at or 0)}

@@ -24,7 +24,7 @@ from app.core.text import counted
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.privacy.replay_erasures import Replayed, Without
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 WithoutErasures = Annotated[
     bool,
@@ -177,7 +177,7 @@ def prune(
     """
     from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources, retention_of
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.config.load import load_settings
     from app.core.errors import UsageError
     from app.privacy.prune import Pruning, prune_by_hand, prune_settled
@@ -187,16 +187,18 @@ def prune(
     if retention is None:
         raise UsageError("everything is kept: TALLYHOOK_RETENTION_DAYS is 0; give it days")
 
-    async def work(desk: Desk, settings: Settings) -> Pruning:
+    async def work(context: AppContext, settings: Settings) -> Pruning:
         if dry_run:
-            return await prune_settled(desk, retention, dry_run=True, keep=limit, progress=advance)
-        signer = await signer_of(desk, settings)
+            return await prune_settled(
+                context, retention, dry_run=True, keep=limit, progress=advance
+            )
+        signer = await signer_of(context, settings)
         return await prune_by_hand(
-            desk, retention, by=by, signer=signer, keep=limit, progress=advance
+            context, retention, by=by, signer=signer, keep=limit, progress=advance
         )
 
     with progress("looking", None) as advance:
-        pruning = with_desk(work, purpose="reading" if dry_run else "writing")
+        pruning = with_context(work, purpose="reading" if dry_run else "writing")
     found = pruning.document()
     if form is not Format.table:
         document({"dry_run": dry_run, **found}, form)

@@ -12,7 +12,7 @@ from app.cli.operators import ByOption
 from app.cli.output import Format, FormatOption, note
 
 if TYPE_CHECKING:
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 group = typer.Typer(
     help="Late money: paid after cancel or expiry, paid twice, refunds owed.",
@@ -31,24 +31,24 @@ def list_late(
 ) -> None:
     """List late money as the last run saw it, each with a proposed action and where it stands."""
     from app.cli.output import print_items
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.read_breaks import finished_runs
 
-    async def work(desk: Desk) -> int | None:
-        left_out = await print_items(_documents(desk, everything), columns=COLUMNS, form=form)
-        return left_out if await finished_runs(desk, limit=1) else None
+    async def work(context: AppContext) -> int | None:
+        left_out = await print_items(_documents(context, everything), columns=COLUMNS, form=form)
+        return left_out if await finished_runs(context, limit=1) else None
 
-    left_out = with_desk(lambda desk, settings: work(desk))
+    left_out = with_context(lambda context, settings: work(context))
     if left_out is None:
         note("Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs.")
     elif left_out:
         note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
 
 
-async def _documents(desk: Desk, everything: bool) -> AsyncIterator[list[dict[str, Any]]]:
+async def _documents(context: AppContext, everything: bool) -> AsyncIterator[list[dict[str, Any]]]:
     from app.finance.break_acts import late_document, late_items
 
-    async for found in late_items(desk, closed=everything):
+    async for found in late_items(context, closed=everything):
         yield [late_document(each) for each in found]
 
 
@@ -63,12 +63,12 @@ def settle(
     second: SecondOption = None,
 ) -> None:
     """Decide what becomes of late money. A refund stays on the list until it has come."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.break_acts import settle_late
 
-    found = with_desk(
-        lambda desk, settings: settle_late(
-            desk, name, action=action, reason=reason, by=by, second=second
+    found = with_context(
+        lambda context, settings: settle_late(
+            context, name, action=action, reason=reason, by=by, second=second
         ),
         purpose="writing",
     )

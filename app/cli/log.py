@@ -24,7 +24,7 @@ from app.core.text import counted
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.evidence.seal import Signer
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 group = typer.Typer(
     help="The log in which everything that is kept is sealed, so that no later change goes unseen.",
@@ -42,17 +42,17 @@ def key(
     form: DocumentOption = Format.table,
 ) -> None:
     """Show the public key with which evidence is signed, in the forms that others need."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.evidence.evidence_key import rotate_key, shown_key
 
-    async def look(desk: Desk, settings: Settings) -> dict[str, Any]:
+    async def look(context: AppContext, settings: Settings) -> dict[str, Any]:
         from app.bootstrap_evidence import key_path, signer_of
 
         if rotate:
-            await rotate_key(desk, key_path(settings), by=by)
-        return shown_key(await signer_of(desk, settings)) | {"file": str(key_path(settings))}
+            await rotate_key(context, key_path(settings), by=by)
+        return shown_key(await signer_of(context, settings)) | {"file": str(key_path(settings))}
 
-    shown = with_desk(look, purpose="writing")
+    shown = with_context(look, purpose="writing")
     if form is not Format.table:
         document(shown, form)
         return
@@ -64,30 +64,32 @@ def key(
 @group.command("seal")
 def seal() -> None:
     """Seal what waits now, and look for rows that nothing has marked; `serve` does it by itself."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.evidence.seal import seal_all
 
-    async def work(desk: Desk, settings: Settings) -> int:
+    async def work(context: AppContext, settings: Settings) -> int:
         with progress("sealing", None) as advance:
-            return await seal_all(desk, await _signer(desk, settings), sweep=True, progress=advance)
+            return await seal_all(
+                context, await _signer(context, settings), sweep=True, progress=advance
+            )
 
-    note(f"Sealed {with_desk(work, purpose='writing')}.")
+    note(f"Sealed {with_context(work, purpose='writing')}.")
 
 
-async def _signer(desk: Desk, settings: Settings) -> Signer:
+async def _signer(context: AppContext, settings: Settings) -> Signer:
     from app.bootstrap_evidence import signer_of
 
-    return await signer_of(desk, settings)
+    return await signer_of(context, settings)
 
 
 @group.command("checkpoint")
 def checkpoint() -> None:
     """Print the newest signed checkpoint. Kept elsewhere, it shows later that nothing was cut."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.evidence.prove_sealed import newest_checkpoint
     from reconcile.instants import format_instant
 
-    found = with_desk(lambda desk, settings: newest_checkpoint(desk))
+    found = with_context(lambda context, settings: newest_checkpoint(context))
     print(found.note, end="")
     note(f"{counted(found.size, 'leaf', 'leaves')}, signed {format_instant(found.at)}.")
 
@@ -103,10 +105,10 @@ def prove(
     form: JsonOption = Format.json,
 ) -> None:
     """Prove by the newest checkpoint that something is in the log, as JSON."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.evidence.prove_sealed import prove_sealed
 
-    document(with_desk(lambda desk, settings: prove_sealed(desk, subject)), form)
+    document(with_context(lambda context, settings: prove_sealed(context, subject)), form)
 
 
 @group.command("consistency")
@@ -118,10 +120,10 @@ def consistency(
     form: JsonOption = Format.json,
 ) -> None:
     """Prove that the later of two checkpoints holds all that the earlier one held, as JSON."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.evidence.prove_sealed import prove_growth
 
-    document(with_desk(lambda desk, settings: prove_growth(desk, old=old, new=new)), form)
+    document(with_context(lambda context, settings: prove_growth(context, old=old, new=new)), form)
 
 
 @group.command("verify")
@@ -136,7 +138,7 @@ def verify(
 
     Exit code 1 where something does not fit; the first leaf that does not is named.
     """
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.core.errors import UsageError
     from app.evidence.verify_log import verify_log
 
@@ -147,7 +149,9 @@ def verify(
         except (OSError, ValueError) as error:
             raise UsageError(f"{against} cannot be read as text; name a checkpoint") from error
     with measure("verifying") as show:
-        found = with_desk(lambda desk, settings: verify_log(desk, against=kept, progress=show))
+        found = with_context(
+            lambda context, settings: verify_log(context, against=kept, progress=show)
+        )
     if form is Format.table:
         print(found.sentence())
         for problem in found.problems:

@@ -31,15 +31,15 @@ def list_notifications(
     form: FormatOption = Format.table,
 ) -> None:
     """List notifications, newest first; the id is the revision's in the outcome feed."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.core.errors import UsageError
     from app.orders import notify_shop
 
     chosen = next((each for each in notify_shop.STATES if each == state), None)
     if state is not None and chosen is None:
         raise UsageError(f"{state!r} is none of: {', '.join(notify_shop.STATES)}")
-    entries = with_desk(
-        lambda desk, settings: notify_shop.list_notifications(desk, state=chosen, limit=limit)
+    entries = with_context(
+        lambda context, settings: notify_shop.list_notifications(context, state=chosen, limit=limit)
     )
     emit_up_to(limit, [_row(entry) for entry in entries], columns=COLUMNS, form=form)
     if not entries and state is None:
@@ -57,11 +57,12 @@ def redeliver(
     by: ByOption = None,
 ) -> None:
     """Send notifications again, with the ids they had, and three more days to be taken."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.orders import notify_shop
 
-    count = with_desk(
-        lambda desk, settings: notify_shop.redeliver(desk, ids or None, by=by), purpose="writing"
+    count = with_context(
+        lambda context, settings: notify_shop.redeliver(context, ids or None, by=by),
+        purpose="writing",
     )
     note(f"{counted(count, 'notification')} will be sent again by the service that runs.")
 

@@ -27,14 +27,14 @@ def add(
 ) -> None:
     """Add a person with a role. The first one must be an admin."""
     from app.access.operators import ROLES, register_operator
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.core.errors import UsageError
 
     found = next((each for each in ROLES if each == role), None)
     if found is None:
         raise UsageError(f"--role is one of: {', '.join(ROLES)}")
-    with_desk(
-        lambda desk, settings: register_operator(desk, name=name, role=found, by=by),
+    with_context(
+        lambda context, settings: register_operator(context, name=name, role=found, by=by),
         purpose="writing",
     )
     note(f"Added {name} as {role}.")
@@ -44,7 +44,7 @@ def add(
 def list_operators(form: FormatOption = Format.table) -> None:
     """List all operators by name, the disabled included."""
     from app.access.operators import known_operators
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from reconcile.instants import format_instant
 
     rows = [
@@ -54,7 +54,7 @@ def list_operators(form: FormatOption = Format.table) -> None:
             "created_at": format_instant(each.created_at),
             "disabled_at": None if each.disabled_at is None else format_instant(each.disabled_at),
         }
-        for each in with_desk(lambda desk, settings: known_operators(desk))
+        for each in with_context(lambda context, settings: known_operators(context))
     ]
     emit(rows, columns=("name", "role", "created_at", "disabled_at"), form=form)
 
@@ -63,10 +63,10 @@ def list_operators(form: FormatOption = Format.table) -> None:
 def disable(name: Name, by: ByOption = None) -> None:
     """Let a person do nothing any more; the trail keeps their name."""
     from app.access.operators import retire_operator
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
 
-    with_desk(
-        lambda desk, settings: retire_operator(desk, name=name, by=by),
+    with_context(
+        lambda context, settings: retire_operator(context, name=name, by=by),
         purpose="writing",
     )
     note(f"Disabled {name}.")

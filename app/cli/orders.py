@@ -14,7 +14,7 @@ from reconcile.ledger.records import HOLD_REASONS
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 
 def print_ledger(ledger: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> None:
@@ -79,7 +79,7 @@ def list_orders(
     form: FormatOption = Format.table,
 ) -> None:
     """List orders with their outcome and one line of explanation."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.core.errors import UsageError
     from app.orders import read_orders
     from reconcile.ledger.explain import ledger_summary
@@ -87,9 +87,9 @@ def list_orders(
     for word, words in ((outcome, OUTCOMES), (finding, FINDING_CODES)):
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
-    ledgers = with_desk(
-        lambda desk, settings: read_orders.list_orders(
-            desk,
+    ledgers = with_context(
+        lambda context, settings: read_orders.list_orders(
+            context,
             after=after,
             limit=limit,
             outcome=outcome,
@@ -123,12 +123,12 @@ def find(
     Exit code 5 where nothing is found.
     """
     from app.bootstrap_sources import compile_sources
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.orders.find_orders import find_orders
 
-    found = with_desk(
-        lambda desk, settings: find_orders(
-            desk, " ".join(words), sources=compile_sources(settings), limit=limit
+    found = with_context(
+        lambda context, settings: find_orders(
+            context, " ".join(words), sources=compile_sources(settings), limit=limit
         )
     )
     if form is Format.json:
@@ -164,7 +164,7 @@ def show_order(
     form: DocumentOption = Format.table,
 ) -> None:
     """Show one order's ledger: what happened, why we say so, and what would change it."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.core.errors import UsageError
     from reconcile.instants import parse_instant
 
@@ -173,20 +173,22 @@ def show_order(
     except ValueError as error:
         raise UsageError(f"--as-of: {error}") from None
 
-    async def look(desk: Desk, settings: Settings) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    async def look(
+        context: AppContext, settings: Settings
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         from app.bootstrap_sources import compile_sources
         from app.orders.customers import unmask
         from app.orders.read_orders import order_document, told_of
 
-        shown = await order_document(desk, reference, as_of=instant)
-        told = await told_of(desk, reference, as_of=instant)
+        shown = await order_document(context, reference, as_of=instant)
+        told = await told_of(context, reference, as_of=instant)
         if not with_personal_data:
             return shown, told
         sources = compile_sources(settings)
-        phones = await unmask(desk, reference, sources=sources, reason=reason, by=by)
+        phones = await unmask(context, reference, sources=sources, reason=reason, by=by)
         return shown | {"customer": {"phones": phones}}, told
 
-    found, told = with_desk(look, purpose="writing" if with_personal_data else "reading")
+    found, told = with_context(look, purpose="writing" if with_personal_data else "reading")
     if form is not Format.table:
         document(found, form)
         return
@@ -215,7 +217,7 @@ def release_orders(
     An upgrade holds what only its rules make fulfillable; `orders list --finding held_back` shows
     what is held. Exit code 5, and nothing is released, where one of them is not held.
     """
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.core.errors import UsageError
     from app.core.text import counted
     from app.orders import holds
@@ -227,11 +229,11 @@ def release_orders(
     if held is None:
         raise UsageError(f"--held-for is one of: {', '.join(HOLD_REASONS)}")
     why = checked_reason(reason, []) if reason else ""
-    count = with_desk(
-        lambda desk, settings: (
-            holds.release(desk, set(references), reason=held, why=why, by=by)
+    count = with_context(
+        lambda context, settings: (
+            holds.release(context, set(references), reason=held, why=why, by=by)
             if references
-            else holds.release_all(desk, reason=held, why=why, by=by)
+            else holds.release_all(context, reason=held, why=why, by=by)
         ),
         purpose="writing",
     )

@@ -25,7 +25,7 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 group = typer.Typer(
     help="Months of the books: closed once, in order, and printed again for ever.",
@@ -50,11 +50,11 @@ def close(
     Exit code 1 where something stands against it; every reason is told, and what to do.
     """
     from app.bootstrap_sources import compile_sources
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.close_period import Request, close_period
     from reconcile.reporting.closing import Closing
 
-    async def work(desk: Desk, settings: Settings) -> Any:
+    async def work(context: AppContext, settings: Settings) -> Any:
         request = Request(
             period=period,
             by=by,
@@ -62,10 +62,10 @@ def close(
             margin_days=settings.closing_margin_days,
             sources=compile_sources(settings),
         )
-        return await close_period(desk, request, progress=advance)
+        return await close_period(context, request, progress=advance)
 
     with progress("closing", None) as advance:
-        done = with_desk(work, purpose="writing")
+        done = with_context(work, purpose="writing")
     if isinstance(done, Closing):
         _tell(done, form)
         return
@@ -100,7 +100,7 @@ def _tell(closing: Any, form: Format) -> None:
 @group.command("list")
 def list_periods(form: FormatOption = Format.table) -> None:
     """List the closed months, the earliest first."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.closed_periods import list_closed
     from reconcile.instants import format_instant
 
@@ -112,7 +112,7 @@ def list_periods(form: FormatOption = Format.table) -> None:
             "closed_by": each.by,
             "digest": each.digest,
         }
-        for each in with_desk(lambda desk, settings: list_closed(desk))
+        for each in with_context(lambda context, settings: list_closed(context))
     ]
     emit(rows, columns=("period", "as_of", "closed_at", "closed_by", "digest"), form=form)
 
@@ -126,12 +126,12 @@ def show(
     output: OutputOption = None,
 ) -> None:
     """Print the report of a closed month again, byte for byte as it was closed."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.closed_periods import closed_report
     from app.finance.reports.render import BINARY
 
     check_output(output, binary=form.value in BINARY, what=form.value.upper())
-    content = with_desk(lambda desk, settings: closed_report(desk, period, form.value))
+    content = with_context(lambda context, settings: closed_report(context, period, form.value))
     with whole_file(output) as file:
         file.write(content)
 
@@ -144,14 +144,14 @@ def verify(
     form: FormatOption = Format.table,
 ) -> None:
     """Prove that closed months still follow from their evidence; exit code 1 where one does not."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.verify_periods import verify_periods
 
-    async def work(desk: Desk, settings: Settings) -> list[Any]:
-        return [each async for each in verify_periods(desk, only=period, progress=advance)]
+    async def work(context: AppContext, settings: Settings) -> list[Any]:
+        return [each async for each in verify_periods(context, only=period, progress=advance)]
 
     with progress("verifying", None) as advance:
-        found = with_desk(work)
+        found = with_context(work)
     rows = [
         {"period": v.period, "step": v.step, "passed": v.passed, "sentence": v.sentence}
         for v in found

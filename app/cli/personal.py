@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.privacy.erase import Asked
     from app.privacy.erase_finding import Erasure
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 
 def register(application: typer.Typer) -> None:
@@ -75,7 +75,7 @@ def erase(
 def _erased(asked: Asked, settings: Settings, *, dry_run: bool) -> Erasure:
     from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.evidence.seal import seal_all
     from app.privacy.erase import erase
     from app.privacy.erase_rules import Rules
@@ -83,15 +83,15 @@ def _erased(asked: Asked, settings: Settings, *, dry_run: bool) -> Erasure:
     sources = compile_sources(settings)
     rules = Rules.of_days(settings.retention_minimum_days)
 
-    async def work(desk: Desk, settings: Settings) -> Erasure:
+    async def work(context: AppContext, settings: Settings) -> Erasure:
         if not dry_run:  # what is let go must have been sealed as it came
-            await seal_all(desk, await signer_of(desk, settings))
+            await seal_all(context, await signer_of(context, settings))
         return await erase(
-            desk, asked, sources=sources, rules=rules, dry_run=dry_run, progress=advance
+            context, asked, sources=sources, rules=rules, dry_run=dry_run, progress=advance
         )
 
     with progress("looking", None) as advance:
-        return with_desk(work, purpose="writing")
+        return with_context(work, purpose="writing")
 
 
 def _tell(erasure: Erasure, left: list[Path], form: Format) -> None:

@@ -28,19 +28,19 @@ from app.cli.output import (
 from app.core.text import counted
 from app.finance.read_breaks import breaks_of_run
 from app.finance.reconcile_period import BUILT_IN, Ran, run_document
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sentence")
 CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
-async def print_run(desk: Desk, found: Ran, form: Format) -> None:
+async def print_run(context: AppContext, found: Ran, form: Format) -> None:
     """The totals and ties of a run, then its breaks as they are read."""
-    items = _documents(desk, found.number, as_of=found.as_of)
+    items = _documents(context, found.number, as_of=found.as_of)
     if form is Format.csv:
         await print_items(items, columns=CSV, form=form)
     elif form is Format.table:
@@ -54,9 +54,9 @@ async def print_run(desk: Desk, found: Ran, form: Format) -> None:
 
 
 async def _documents(
-    desk: Desk, number: int, *, as_of: Instant
+    context: AppContext, number: int, *, as_of: Instant
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    async for found in breaks_of_run(desk, number):
+    async for found in breaks_of_run(context, number):
         yield [each.document(as_of=as_of) for each in found]
 
 
@@ -124,7 +124,7 @@ def run(
     Totals have four sides: book, the lines of the order book; takings, what was captured, held
     against the book; settlement, the same, held against the statements; statement, their lines.
     """
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.reconcile_period import Asked, reconcile_period
     from app.finance.reconcile_rows import rows_ahead
 
@@ -135,13 +135,13 @@ def run(
         rules=None if rules is None else _text_of(rules),
     )
 
-    async def work(desk: Desk) -> Ran:
-        with progress("reconciling", await rows_ahead(desk, as_of=asked.as_of)) as advance:
-            found = await reconcile_period(desk, asked, progress=advance)
-        await print_run(desk, found, form)
+    async def work(context: AppContext) -> Ran:
+        with progress("reconciling", await rows_ahead(context, as_of=asked.as_of)) as advance:
+            found = await reconcile_period(context, asked, progress=advance)
+        await print_run(context, found, form)
         return found
 
-    found = with_desk(lambda desk, settings: work(desk), purpose="writing")
+    found = with_context(lambda context, settings: work(context), purpose="writing")
     if not found.lived:
         note("This run only looked: it opened and closed no break.")
     if fail_on_breaks and found.open:
@@ -157,16 +157,16 @@ def show(
     form: FormatOption = Format.table,
 ) -> None:
     """Show a run again: its totals, and each break that it saw with where that stands now."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.read_breaks import finished_run
     from app.finance.reconcile_period import ran
 
-    async def work(desk: Desk) -> Ran:
-        found = await ran(desk, await finished_run(desk, number))
-        await print_run(desk, found, form)
+    async def work(context: AppContext) -> Ran:
+        found = await ran(context, await finished_run(context, number))
+        await print_run(context, found, form)
         return found
 
-    found = with_desk(lambda desk, settings: work(desk))
+    found = with_context(lambda context, settings: work(context))
     if fail_on_breaks and found.open:
         raise typer.Exit(1)
 
@@ -177,7 +177,7 @@ def list_runs(
     form: FormatOption = Format.table,
 ) -> None:
     """List runs, newest first."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.read_breaks import finished_runs
     from reconcile.instants import format_instant
 
@@ -196,7 +196,7 @@ def list_runs(
             "breaks": each.breaks,
             "ties": each.ties,
         }
-        for each in with_desk(lambda desk, settings: finished_runs(desk, limit=limit))
+        for each in with_context(lambda context, settings: finished_runs(context, limit=limit))
     ]
     columns = ("run", "at", "as_of", "from", "to", "rules", "kind", "breaks", "ties")
     emit_up_to(limit, rows, columns=columns, form=form)
@@ -210,17 +210,17 @@ def preview(
     form: DocumentOption = Format.table,
 ) -> None:
     """Show what other rules would newly match, lose and change, with money. Nothing is kept."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.match_rules import Preview, preview_rules
     from app.finance.reconcile_rows import rows_ahead
 
     text = _text_of(rules)
 
-    async def work(desk: Desk) -> Preview:
-        with progress("comparing", 2 * await rows_ahead(desk, as_of=None)) as advance:
-            return await preview_rules(desk, text, progress=advance)
+    async def work(context: AppContext) -> Preview:
+        with progress("comparing", 2 * await rows_ahead(context, as_of=None)) as advance:
+            return await preview_rules(context, text, progress=advance)
 
-    found = with_desk(lambda desk, settings: work(desk), purpose="writing")
+    found = with_context(lambda context, settings: work(context), purpose="writing")
     if form is Format.table:
         _print_preview(found.document())
     else:
@@ -245,11 +245,11 @@ def _print_preview(found: dict[str, Any]) -> None:
 @rules_group.command("show")
 def show_rules(form: DocumentOption = Format.table) -> None:
     """Show the rules in force, and who saved them when."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.match_rules import current_rules
     from reconcile.instants import format_instant
 
-    found = with_desk(lambda desk, settings: current_rules(desk))
+    found = with_context(lambda context, settings: current_rules(context))
     if found is None:
         note("No rules were saved: nothing is tolerated, and margins are as built in.")
         if form is not Format.table:
@@ -273,12 +273,12 @@ def save(
 ) -> None:
     """Put the rules of a file in force for the runs to come. `reconcile preview` shows first what
     they would change."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.match_rules import save_rules
 
     text = _text_of(file)
-    saved = with_desk(
-        lambda desk, settings: save_rules(desk, text, by=by, second=second),
+    saved = with_context(
+        lambda context, settings: save_rules(context, text, by=by, second=second),
         purpose="writing",
     )
     note(f"Saved as rules {saved.number}.")

@@ -63,8 +63,8 @@ def import_records(
         by=by,
     )
     run_import(
-        lambda desk, settings, show: import_book(
-            desk, request, sources=settings.sources.keys(), progress=show
+        lambda context, settings, show: import_book(
+            context, request, sources=settings.sources.keys(), progress=show
         ),
         form,
     )
@@ -78,12 +78,14 @@ def list_records(
     form: FormatOption = Format.table,
 ) -> None:
     """List the lines of the order book, by key, as they are known or were at an instant."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.read_lines import list_book
     from reconcile.money import to_json
 
     at = instant_of(as_of)
-    lines = with_desk(lambda desk, _: list_book(desk, reference=reference, as_of=at, limit=limit))
+    lines = with_context(
+        lambda context, _: list_book(context, reference=reference, as_of=at, limit=limit)
+    )
     rows = [
         {
             "line": line.line_id,

@@ -14,7 +14,7 @@ from app.core.text import counted
 if TYPE_CHECKING:
     from app.finance.report_period import JournalTotals
     from app.finance.reports.journal import Accounts
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
     from reconcile.reporting.journal import Transaction
     from reconcile.reporting.report import Basis, PeriodReport, Scope
 
@@ -79,19 +79,19 @@ def period(
     The same evidence and the same --as-of give the same bytes in every format. Exit code 1 where a
     tie does not hold.
     """
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.report_period import report_period
     from app.finance.reports.render import BINARY, check_format, render
 
     check_output(output, binary=form.value in BINARY, what=form.value.upper())
     check_format(form.value)
 
-    async def work(desk: Desk) -> PeriodReport:
-        scope = _scope(desk, since=since, until=until, as_of=as_of, basis=basis.value)
+    async def work(context: AppContext) -> PeriodReport:
+        scope = _scope(context, since=since, until=until, as_of=as_of, basis=basis.value)
         with progress("reading", None) as advance:
-            return await report_period(desk, scope, progress=advance)
+            return await report_period(context, scope, progress=advance)
 
-    report = with_desk(lambda desk, settings: work(desk))
+    report = with_context(lambda context, settings: work(context))
     with whole_file(output) as file:
         file.write(render(report, form.value))
     if not report.ties_hold:
@@ -121,16 +121,16 @@ def journal(
     Payments, refunds and lost disputes stand on the provider's dates, settlements on the
     statement's, write-offs on the day they were accepted.
     """
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.reports.journal import accounts_of
 
     named = accounts_of("" if accounts is None else _text_of(accounts))
     check_output(output, binary=False, what="a journal")
     with whole_file(output) as file:
-        totals = with_desk(
-            lambda desk, settings: _journal(
-                desk,
-                _scope(desk, since=since, until=until, as_of=as_of, basis="captured"),
+        totals = with_context(
+            lambda context, settings: _journal(
+                context,
+                _scope(context, since=since, until=until, as_of=as_of, basis="captured"),
                 (form, named, file),
             )
         )
@@ -138,7 +138,7 @@ def journal(
 
 
 async def _journal(
-    desk: Desk, scope: Scope, into: tuple[JournalFormat, Accounts, IO[bytes]]
+    context: AppContext, scope: Scope, into: tuple[JournalFormat, Accounts, IO[bytes]]
 ) -> JournalTotals:
     from app.finance.report_period import report_journal
     from app.finance.reports.journal import head, writer
@@ -152,10 +152,12 @@ async def _journal(
         file.write(lines(transaction).encode("utf-8", "backslashreplace"))
 
     with progress("reading", None) as advance:
-        return await report_journal(desk, scope, write=write, progress=advance)
+        return await report_journal(context, scope, write=write, progress=advance)
 
 
-def _scope(desk: Desk, *, since: str, until: str, as_of: str | None, basis: Basis) -> Scope:
+def _scope(
+    context: AppContext, *, since: str, until: str, as_of: str | None, basis: Basis
+) -> Scope:
     from reconcile.reporting.report import Scope
 
     start, end = moment(since, "--from"), end_of(until, "--to")
@@ -165,9 +167,9 @@ def _scope(desk: Desk, *, since: str, until: str, as_of: str | None, basis: Basi
     return Scope(
         start=start,
         end=end,
-        as_of=desk.clock.now() if known is None else known,
+        as_of=context.clock.now() if known is None else known,
         basis=basis,
-        environment=desk.store.environment or "not stamped",
+        environment=context.store.environment or "not stamped",
     )
 
 

@@ -10,7 +10,7 @@ from app.core.process import look_seldom, pass_over_start
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
 
 Result = TypeVar("Result")
 
@@ -28,13 +28,13 @@ def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
         work.close()  # quietly, where it was interrupted before it began
 
 
-def with_desk(
-    use: Callable[[Desk, Settings], Awaitable[Result]],
+def with_context(
+    use: Callable[[AppContext, Settings], Awaitable[Result]],
     *,
     purpose: Literal["alone", "writing", "reading"] = "reading",
 ) -> Result:
-    """Load the settings, open the store for a purpose, and call `use` with desk and settings."""
-    from app.bootstrap import open_desk
+    """Load the settings, open the store for a purpose, and call `use` with context and settings."""
+    from app.bootstrap import open_context
     from app.config.load import load_settings
     from app.core.logs import configure_logging
 
@@ -43,7 +43,7 @@ def with_desk(
     configure_logging(format=settings.log_format, level="warning")
 
     async def work() -> Result:
-        async with open_desk(settings, purpose=purpose) as desk:
-            return await use(desk, settings)
+        async with open_context(settings, purpose=purpose) as context:
+            return await use(context, settings)
 
     return run_loop(work())

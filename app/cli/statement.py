@@ -68,8 +68,8 @@ def import_statement(
         by=by,
     )
     run_import(
-        lambda desk, settings, show: import_statement(
-            desk,
+        lambda context, settings, show: import_statement(
+            context,
             request,
             source=_source(settings, source),
             own_orders=_has_own_orders(settings, _source(settings, source)),
@@ -109,13 +109,13 @@ def list_statement_lines(
     form: FormatOption = Format.table,
 ) -> None:
     """List the lines of statements, by key, as they are known or were at an instant."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.finance.read_lines import list_statement
     from reconcile.money import Money, to_json
 
     at = instant_of(as_of)
-    lines = with_desk(
-        lambda desk, _: list_statement(desk, reference=reference, as_of=at, limit=limit)
+    lines = with_context(
+        lambda context, _: list_statement(context, reference=reference, as_of=at, limit=limit)
     )
     rows = [
         {

@@ -80,7 +80,7 @@ def check(form: DocumentOption = Format.table) -> None:
     their digests, the index, the ledgers. Names the first rows that do not fit."""
     from app.bootstrap_keys import known_phone_key
     from app.bootstrap_sources import compile_sources, retention_of
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.config.load import load_settings
     from app.privacy.check import check_database
 
@@ -89,9 +89,9 @@ def check(form: DocumentOption = Format.table) -> None:
     retention = retention_of(settings, {})
     phones_go = retention is not None and retention.phones is not None
     with progress_ahead("checking") as (ahead, advance):
-        report = with_desk(
-            lambda desk, settings: check_database(
-                desk, sources=sources, phones_go=phones_go, progress=advance, ahead=ahead
+        report = with_context(
+            lambda context, settings: check_database(
+                context, sources=sources, phones_go=phones_go, progress=advance, ahead=ahead
             )
         )
     _conclude(report, report.problems, form)
@@ -123,10 +123,10 @@ def adopt_the_inbox() -> None:
     because it is another than it has read from, or gone. All in the file counts as unread, and what
     is stored already is passed over; of one that is gone, what was accepted and not read is lost.
     The service must be stopped."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.privacy.restore import adopt_inbox
 
-    records = with_desk(lambda desk, settings: adopt_inbox(desk), purpose="alone")
+    records = with_context(lambda context, settings: adopt_inbox(context), purpose="alone")
     note(f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`.")
 
 
@@ -134,10 +134,10 @@ def adopt_the_inbox() -> None:
 def vacuum() -> None:
     """Write an SQLite database anew, so that nothing deleted is left in unused places, and it
     becomes as small as it can be. The service must be stopped."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.privacy.backup import rewrite
 
-    with_desk(lambda desk, settings: rewrite(desk), purpose="alone")
+    with_context(lambda context, settings: rewrite(context), purpose="alone")
     note("The database has been written anew; nothing that was deleted is left in it.")
 
 
@@ -153,14 +153,14 @@ def restored(
     go on beyond all numbers that were ever given, and whoever was erased is erased again, by the
     journal of erasures."""
     from app.bootstrap_erasures import again
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.privacy.restore import after_restore
 
     without = said_without(without_erasures, reason=reason, by=by)
     with progress("erasing again", None) as advance:
-        followed, erased = with_desk(
-            lambda desk, settings: after_restore(
-                desk, again(desk, settings, progress=advance), without=without
+        followed, erased = with_context(
+            lambda context, settings: after_restore(
+                context, again(context, settings, progress=advance), without=without
             ),
             purpose="alone",
         )
@@ -178,14 +178,14 @@ def restored(
 def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
     from app.bootstrap_sources import storing_sources
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.config.load import load_settings
     from app.orders.reindex import reindex as run_reindex
 
     sources = storing_sources(load_settings())  # before the store: a wrong one makes no database
     with progress("reading", None) as advance:
-        done = with_desk(
-            lambda desk, settings: run_reindex(desk, sources=sources, progress=advance),
+        done = with_context(
+            lambda context, settings: run_reindex(context, sources=sources, progress=advance),
             purpose="alone",
         )
     note(
@@ -212,16 +212,16 @@ def refold(
 ) -> None:
     """Fold due orders, or rebuild every ledger, and publish what changed."""
     from app.bootstrap import store_settings
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.orders.rebuild import Helpers, refold_all
     from app.orders.refold import refold_until_quiet
 
     chosen = min(len(os.sched_getaffinity(0)), 8) if jobs is None else jobs
     with progress("folding", None) as advance:
         if everything:
-            folded = with_desk(
-                lambda desk, settings: refold_all(
-                    desk,
+            folded = with_context(
+                lambda context, settings: refold_all(
+                    context,
                     progress=advance,
                     helpers=None
                     if chosen == 1
@@ -230,9 +230,9 @@ def refold(
                 purpose="alone",
             )
         else:
-            folded = with_desk(
-                lambda desk, settings: refold_until_quiet(
-                    desk, limit=settings.worker_batch, progress=advance
+            folded = with_context(
+                lambda context, settings: refold_until_quiet(
+                    context, limit=settings.worker_batch, progress=advance
                 ),
                 purpose="writing",
             )
@@ -247,16 +247,16 @@ def prove(
     form: DocumentOption = Format.table,
 ) -> None:
     """Fold stored histories again, shuffled, duplicated and split, and compare the ledgers."""
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
     from app.core.errors import UsageError
     from app.orders.prove import prove_orders
 
     if bool(references) == everything:
         raise UsageError("name the orders to prove, or say --all")
     with progress("proving", None) as advance:
-        proof = with_desk(
-            lambda desk, settings: prove_orders(
-                desk,
+        proof = with_context(
+            lambda context, settings: prove_orders(
+                context,
                 references or None,
                 shuffles=shuffles,
                 seed=seed,

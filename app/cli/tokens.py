@@ -12,7 +12,7 @@ from app.cli.output import DocumentOption, Format, FormatOption, document, emit,
 if TYPE_CHECKING:
     from app.access.tokens import TokenScope
     from app.config.settings import Settings
-    from app.receiving.context import Desk
+    from app.receiving.context import AppContext
     from reconcile.instants import Instant
 
 group = typer.Typer(help="Programs that may use the API.", no_args_is_help=True)
@@ -40,18 +40,18 @@ def add(
 ) -> None:
     """Make a token and show it, this once."""
     from app.access.tokens import UNNAMED, issue_token, token_of
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
 
     scopes = _scopes(scope) if scope else UNNAMED
 
-    async def work(desk: Desk, settings: Settings) -> dict[str, Any]:
-        token = await issue_token(desk, name=name, scopes=scopes, until=until, by=by)
-        entry = await token_of(desk, token)
+    async def work(context: AppContext, settings: Settings) -> dict[str, Any]:
+        token = await issue_token(context, name=name, scopes=scopes, until=until, by=by)
+        entry = await token_of(context, token)
         assert entry is not None, "it was made just now"
         made = {"scopes": list(entry.scopes), "until": _said(entry.until)}
         return {"name": name, "token": token, **made}
 
-    made = with_desk(work, purpose="writing")
+    made = with_context(work, purpose="writing")
     if form is not Format.table:
         document(made, form)
     else:
@@ -87,7 +87,7 @@ COLUMNS = ("name", "scopes", "until", "created_at", "revoked_at", "changed_at")
 def list_tokens(form: FormatOption = Format.table) -> None:
     """List tokens by name, with what each is for; never the tokens themselves."""
     from app.access.tokens import known_tokens
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
 
     rows = [
         {
@@ -98,7 +98,7 @@ def list_tokens(form: FormatOption = Format.table) -> None:
             "revoked_at": _said(entry.revoked_at),
             "changed_at": _said(entry.changed_at),
         }
-        for entry in with_desk(lambda desk, settings: known_tokens(desk))
+        for entry in with_context(lambda context, settings: known_tokens(context))
     ]
     emit(rows, columns=COLUMNS, form=form)
 
@@ -107,10 +107,10 @@ def list_tokens(form: FormatOption = Format.table) -> None:
 def revoke(name: Name, by: ByOption = None) -> None:
     """Revoke a token; the next request with it is refused."""
     from app.access.tokens import withdraw_token
-    from app.cli.running import with_desk
+    from app.cli.running import with_context
 
-    with_desk(
-        lambda desk, settings: withdraw_token(desk, name=name, by=by),
+    with_context(
+        lambda context, settings: withdraw_token(context, name=name, by=by),
         purpose="writing",
     )
     note(f"Revoked {name}.")

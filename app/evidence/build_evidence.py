@@ -15,7 +15,7 @@ from app.evidence.seal import Signer, seal_all
 from app.orders.customers import checked_reason
 from app.orders.holds import hold_if_due
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from reconcile.instants import Instant, format_instant
 
@@ -54,7 +54,7 @@ class Built:
 
 
 async def build_evidence(
-    desk: Desk, request: Request, *, providers: Providers, signer: Signer
+    context: AppContext, request: Request, *, providers: Providers, signer: Signer
 ) -> Built:
     """The bundle. Personal data take the role that may unmask, and a reason.
 
@@ -63,13 +63,13 @@ async def build_evidence(
     full = request.reason is not None
     if full:
         checked_reason(request.reason or "", [])
-    async with desk.store.reading() as connection:  # before anything is read for them
+    async with context.store.reading() as connection:  # before anything is read for them
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
             await permitted(connection, by=request.by, action="unmasked")
-    await must_have_read(desk)
-    await hold_if_due(desk, [request.order])  # what is read in it must have been recorded
-    dossier = await _sealed_dossier(desk, request, providers=providers, signer=signer)
+    await must_have_read(context)
+    await hold_if_due(context, [request.order])  # what is read in it must have been recorded
+    dossier = await _sealed_dossier(context, request, providers=providers, signer=signer)
     reason = checked_reason(request.reason, sorted(dossier.phones)) if request.reason else ""
     built = Built(
         archive=bundle_of(dossier, signer.key),
@@ -78,20 +78,20 @@ async def build_evidence(
         deliveries=len(dossier.told),
         unsealed=len(dossier.sealed.unsealed),
         full=full,
-        due=await _is_due(desk, request.order),
+        due=await _is_due(context, request.order),
     )
-    await _write_down(desk, request, built, reason=reason)
+    await _write_down(context, request, built, reason=reason)
     return built
 
 
 async def _sealed_dossier(
-    desk: Desk, request: Request, *, providers: Providers, signer: Signer
+    context: AppContext, request: Request, *, providers: Providers, signer: Signer
 ) -> Dossier:
     """With proofs of what came a moment ago, too; another sealer may be in the middle of it."""
     for _ in range(SEAL_TRIES):
-        await seal_all(desk, signer)
+        await seal_all(context, signer)
         dossier = await gather_dossier(
-            desk,
+            context,
             request.order,
             as_of=request.as_of,
             full=request.reason is not None,
@@ -103,17 +103,17 @@ async def _sealed_dossier(
     return dossier
 
 
-async def _is_due(desk: Desk, order: str) -> bool:
-    now = desk.clock.now()
-    async with desk.store.reading() as connection:
+async def _is_due(context: AppContext, order: str) -> bool:
+    now = context.clock.now()
+    async with context.store.reading() as connection:
         marks = await marks_of(connection, [order])
     return any(mark.due_at is not None and mark.due_at <= now for mark in marks)
 
 
-async def _write_down(desk: Desk, request: Request, built: Built, *, reason: str) -> None:
+async def _write_down(context: AppContext, request: Request, built: Built, *, reason: str) -> None:
     """Who built what and why, before anybody has it."""
-    async with desk.store.writing() as connection:
-        now = desk.clock.now()
+    async with context.store.writing() as connection:
+        now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")
         facts = {
             "sha256": built.sha256,

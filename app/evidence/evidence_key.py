@@ -15,20 +15,20 @@ from app.evidence.checkpoint import verifier_key
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, write_key
 from app.evidence.minisign import public_key_line
 from app.evidence.seal import Signer
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.sealing.log_store import Identity, add_key, begin_log, identity
 from reconcile.instants import Instant
 
 
-async def open_signer(desk: Desk, path: Path) -> Signer:
+async def open_signer(context: AppContext, path: Path) -> Signer:
     """The key of the file, which is made where the log has none yet; begins the log with it.
 
     Raises ConfigurationError where the log was begun with another key, or its key is not there.
     """
-    known = await known_log(desk)
+    known = await known_log(context)
     key = load_key(path)
     if known is None:
-        known, key = await _begun(desk, path, key)
+        known, key = await _begun(context, path, key)
     if key is None:
         raise ConfigurationError([f"{VARIABLE}: {_missing(path, known)}"])
     if key.public.raw.hex() != known.keys[-1]:
@@ -42,19 +42,19 @@ async def open_signer(desk: Desk, path: Path) -> Signer:
     return Signer(origin=known.origin, key=key)
 
 
-async def known_log(desk: Desk) -> Identity | None:
+async def known_log(context: AppContext) -> Identity | None:
     """Which log the database holds; None before it has begun."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await identity(connection)
 
 
 async def _begun(
-    desk: Desk, path: Path, key: EvidenceKey | None
+    context: AppContext, path: Path, key: EvidenceKey | None
 ) -> tuple[Identity, EvidenceKey | None]:
     key = key or made_key(path)
-    now = desk.clock.now()
-    origin = f"tallyhook.{desk.store.environment}/{new_id('', now)[-12:]}"
-    async with desk.store.writing() as connection:
+    now = context.clock.now()
+    origin = f"tallyhook.{context.store.environment}/{new_id('', now)[-12:]}"
+    async with context.store.writing() as connection:
         await begin_log(connection, origin=origin, public=key.public.raw.hex(), now=now)
         known = await identity(connection)  # another process may have been first
     assert known is not None
@@ -83,22 +83,22 @@ def fingerprint_of(public: str) -> str:
     return PublicKey(bytes.fromhex(public)).fingerprint
 
 
-async def rotate_key(desk: Desk, path: Path, *, by: str | None) -> EvidenceKey:
+async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> EvidenceKey:
     """Sign with a new key from now on. The old one's file, if it is there, is kept beside it.
 
     Raises ConfigurationError where nothing is signed yet, or the files cannot be written, and
     UsageError for who may not.
     """
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
-    known = await known_log(desk)
+    known = await known_log(context)
     if known is None:
         raise ConfigurationError([f"{VARIABLE}: the log has no key yet; `tallyhook log key`"])
-    now = desk.clock.now()
+    now = context.clock.now()
     if load_key(path) is not None:
         _set_aside(path, now)
     key = made_key(path)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="key_rotated")
         await add_key(connection, public=key.public.raw.hex(), now=now)
         new = key.public.fingerprint

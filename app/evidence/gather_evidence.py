@@ -22,7 +22,7 @@ from app.providers.fetched import is_answer
 from app.providers.fingerprints import covered, signer_of
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers, restored
 from app.sealing.log_store import identity, leaves_of
 from reconcile.canonical import canonical_json
@@ -224,7 +224,7 @@ class Providers:
 
 
 async def gather_dossier(
-    desk: Desk,
+    context: AppContext,
     order: str,
     *,
     as_of: Instant | None,
@@ -232,9 +232,9 @@ async def gather_dossier(
     providers: Providers,
 ) -> Dossier:
     """Raises NotFoundError for an order of which nothing was known by then."""
-    now = desk.clock.now()
-    async with desk.store.reading() as connection:
-        history = (await as_judged(connection, [order], policy=desk.policy))[order]
+    now = context.clock.now()
+    async with context.store.reading() as connection:
+        history = (await as_judged(connection, [order], policy=context.policy))[order]
         instant = history.instant_at(now) if as_of is None else as_of
         known = history.known_at(instant)
         if not known.records and not known.deliveries:
@@ -252,7 +252,7 @@ async def gather_dossier(
     masking = Masking(() if full else phones)
     return Dossier(
         history=masked_history(known, masking),
-        policy=desk.policy,
+        policy=context.policy,
         as_of=instant,
         told=tuple(told),
         details=details,

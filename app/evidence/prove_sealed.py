@@ -14,7 +14,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
 from app.evidence.checkpoint import Checkpoint, read_checkpoint
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.sealing.leaf_store import Members
 from app.sealing.log_store import (
     SignedHead,
@@ -104,31 +104,31 @@ async def path_to(connection: Connection, number: int, *, size: int) -> list[Has
     return [computed(span, kept) for span in spans]
 
 
-async def prove_sealed(desk: Desk, subject: str) -> dict[str, Any]:
+async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
     """One proof against the newest checkpoint, for JSON. Raises NotFoundError."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         found = await proofs_of(connection, [subject])
     proof = found.proofs[0].document()
     return {**proof, "size": found.checkpoint.size, "checkpoint": found.note}
 
 
-async def newest_checkpoint(desk: Desk) -> SignedHead:
+async def newest_checkpoint(context: AppContext) -> SignedHead:
     """The newest checkpoint. Raises NotFoundError while nothing is sealed."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         found = await newest_head(connection)
     if found is None:
         raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
     return found
 
 
-async def prove_growth(desk: Desk, *, old: int, new: int) -> dict[str, Any]:
+async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
     """That the log of `new` leaves began with that of `old`, for JSON.
 
     Raises NotFoundError where there was no checkpoint of such a size, UsageError for old > new.
     """
     if not 0 < old <= new:
         raise UsageError("say the smaller size first; both are sizes of checkpoints")
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         heads = [await head_of(connection, size) for size in (old, new)]
         spans = consistency_spans(old, size=new)
         kept = await kept_hashes(connection, needed(spans))

@@ -18,7 +18,7 @@ import structlog
 from app.core.ids import new_salts
 from app.evidence.checkpoint import Checkpoint, signed_checkpoint
 from app.evidence.keys import EvidenceKey
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.sealing.leaf_store import Leaf, Sealable, leaf_of
 from app.sealing.log_queue_store import Found, find_unsealed, sweep_again
 from app.sealing.log_store import Growth, SignedHead, grow_log, kept_hashes
@@ -47,19 +47,19 @@ class Signer:
 class Sealer:
     """Seals one database's rows, beside any number of others that do."""
 
-    def __init__(self, desk: Desk, signer: Signer) -> None:
-        self._desk = desk
+    def __init__(self, context: AppContext, signer: Signer) -> None:
+        self._context = context
         self._signer = signer
 
     async def seal_some(self) -> int:
         """Seal a batch; 0 where nothing is left, or where another sealer was first."""
-        async with self._desk.store.reading() as connection:
+        async with self._context.store.reading() as connection:
             found = await find_unsealed(connection, limit=AT_ONCE)
             if not found.anything:
                 return 0
             tail = Tail(found.size, await kept_hashes(connection, tail_ranges(found.size)))
         growth = await self._grown(found, tail)
-        store = self._desk.store
+        store = self._context.store
         if not await store.writer.commit(grow_log, growth):
             return 0
         # Marks without rows, and a sweep without a find, are work done too.
@@ -82,7 +82,7 @@ class Sealer:
         return SignedHead(
             size=checkpoint.size,
             head=checkpoint.head,
-            at=self._desk.clock.now(),
+            at=self._context.clock.now(),
             note=signed_checkpoint(self._signer.key, checkpoint),
         )
 
@@ -93,14 +93,14 @@ def leaves_for(rows: Sequence[Sealable], *, first: int) -> list[Leaf]:
     return [leaf_of(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
 
 
-async def anything_unsealed(desk: Desk) -> bool:
+async def anything_unsealed(context: AppContext) -> bool:
     """Whether something may have no leaf yet."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return (await find_unsealed(connection, limit=1)).anything
 
 
 async def seal_all(
-    desk: Desk,
+    context: AppContext,
     signer: Signer,
     *,
     sweep: bool = False,
@@ -108,9 +108,9 @@ async def seal_all(
 ) -> int:
     """Seal until nothing is left, and say how many were. `sweep`: look at every row there is."""
     if sweep:
-        async with desk.store.writing() as connection:
+        async with context.store.writing() as connection:
             await sweep_again(connection)
-    sealer, done = Sealer(desk, signer), 0
+    sealer, done = Sealer(context, signer), 0
     while sealed := await sealer.seal_some():
         done += sealed
         progress(sealed)

@@ -21,7 +21,7 @@ from app.providers.fetched import is_answer
 from app.providers.request import Headers
 from app.providers.sections import Profile
 from app.providers.unverified import ProfileReader
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
@@ -45,19 +45,19 @@ class Scenario:
 
 
 async def tell_scenario(
-    desk: Desk, order: str, *, as_of: Instant | None, by: str | None, providers: Providers
+    context: AppContext, order: str, *, as_of: Instant | None, by: str | None, providers: Providers
 ) -> Scenario:
     """The scenario of an order as of an instant; the audit trail says who took it.
 
     Raises NotFoundError for no such order, UsageError where bodies were let go or cannot be freed
     of personal data.
     """
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")
-    dossier = await gather_dossier(desk, order, as_of=as_of, full=True, providers=providers)
+    dossier = await gather_dossier(context, order, as_of=as_of, full=True, providers=providers)
     scenario = scenario_of(dossier, providers)
-    async with desk.store.writing() as connection:
-        now = desk.clock.now()
+    async with context.store.writing() as connection:
+        now = context.clock.now()
         who = await permitted(connection, by=by, action="evidence_built")
         await note_deed(
             connection,

@@ -23,7 +23,7 @@ from app.database.engine import Connection
 from app.evidence.checkpoint import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
 from app.evidence.keys import PublicKey
 from app.evidence.log_check_store import Content, contents_of, node_count, strays, whole_bodies
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.verify import digest_of
 from app.sealing.leaf_store import KINDS, Leaf, Members, Sealable
@@ -259,7 +259,7 @@ class Verified:
 
 
 async def verify_log(
-    desk: Desk,
+    context: AppContext,
     *,
     against: str | None = None,
     tell: int = MAX_PROBLEMS,
@@ -270,7 +270,7 @@ async def verify_log(
 
     Raises NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
     """
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         known = await identity(connection)
         if known is None:
             raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")

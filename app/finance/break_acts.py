@@ -26,7 +26,7 @@ from app.finance.break_store import (
 from app.finance.read_breaks import SeenBreak, break_in, living_breaks, one_break
 from app.finance.rule_file import read_rules
 from app.finance.rule_store import rules_in_force
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.matching.breaks import Break, BreakCause
 from reconcile.matching.breaks_life import SETTLINGS, Deed, Settling
 from reconcile.matching.rows import name_of
@@ -60,58 +60,60 @@ class Doing:
     second: str | None = None
 
 
-async def assign_break(desk: Desk, name: str, *, to: str, by: str | None) -> None:
+async def assign_break(context: AppContext, name: str, *, to: str, by: str | None) -> None:
     """Make it somebody's; an empty name makes it nobody's."""
     if to and not (to.isprintable() and to == to.strip() and len(to) <= 80):
         raise UsageError("--to takes a name of at most 80 printable characters")
-    await _do(desk, name, Doing(deed="assigned", by=by, value=to))
+    await _do(context, name, Doing(deed="assigned", by=by, value=to))
 
 
-async def comment_break(desk: Desk, name: str, *, note: str, by: str | None) -> None:
+async def comment_break(context: AppContext, name: str, *, note: str, by: str | None) -> None:
     """Say something about it."""
-    await _do(desk, name, Doing(deed="commented", by=by, reason=note))
+    await _do(context, name, Doing(deed="commented", by=by, reason=note))
 
 
 async def accept_break(
-    desk: Desk, name: str, *, reason: str, by: str | None, second: str | None
+    context: AppContext, name: str, *, reason: str, by: str | None, second: str | None
 ) -> None:
     """Write it off. Above the amount that the rules set, a second person must agree."""
-    await _do(desk, name, Doing(deed="accepted", by=by, reason=reason, second=second))
+    await _do(context, name, Doing(deed="accepted", by=by, reason=reason, second=second))
 
 
-async def match_break(desk: Desk, name: str, *, line: str, reason: str, by: str | None) -> None:
+async def match_break(
+    context: AppContext, name: str, *, line: str, reason: str, by: str | None
+) -> None:
     """Say that a left-over line belongs to it; the next run heeds that."""
-    await _do(desk, name, Doing(deed="matched", by=by, reason=reason, value=line))
+    await _do(context, name, Doing(deed="matched", by=by, reason=reason, value=line))
 
 
 async def unmatch_break(
-    desk: Desk, name: str, *, line: str = "", reason: str, by: str | None
+    context: AppContext, name: str, *, line: str = "", reason: str, by: str | None
 ) -> str:
     """Take a match by hand back, of a closed break too; the next run no longer heeds it.
 
     line  which, if there are several. Returns the line in the version that was matched.
     """
-    return await _do(desk, name, Doing(deed="unmatched", by=by, reason=reason, value=line))
+    return await _do(context, name, Doing(deed="unmatched", by=by, reason=reason, value=line))
 
 
 async def settle_break(
-    desk: Desk, name: str, *, action: str, reason: str, by: str | None, second: str | None
+    context: AppContext, name: str, *, action: str, reason: str, by: str | None, second: str | None
 ) -> None:
     """Decide what becomes of late money. What keeps it is an acceptance, and takes two as one."""
     doing = Doing(deed="settled", by=by, reason=reason, value=action, second=second)
-    await _do(desk, name, doing)
+    await _do(context, name, doing)
 
 
-async def _do(desk: Desk, name: str, doing: Doing) -> str:
+async def _do(context: AppContext, name: str, doing: Doing) -> str:
     """Returns the value as it was written."""
     if doing.deed != "assigned" and not 0 < len(doing.reason.strip()) <= REASON_MAX:
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
     if looks_like_a_phone(doing.reason):
         raise UsageError("leave the phone number out: what is said of a break is kept for ever")
     action = _ACTIONS[doing.deed]
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         await deciding_alone(connection)
-        now = desk.clock.now()
+        now = context.clock.now()
         who = await permitted(connection, by=doing.by, action=action)
         found = await break_in(connection, name)
         second = await _checked(connection, found, doing, who)
@@ -248,25 +250,31 @@ def standing(found: SeenBreak) -> Standing:
     return "waits_for_refund" if life.settling == "refund" else "to_decide"
 
 
-async def late_items(desk: Desk, *, closed: bool) -> AsyncIterator[list[SeenBreak]]:
+async def late_items(context: AppContext, *, closed: bool) -> AsyncIterator[list[SeenBreak]]:
     """What is late, by id, some hundreds at a time; with what is closed, or without."""
-    async for found in living_breaks(desk, causes=LATE):
+    async for found in living_breaks(context, causes=LATE):
         yield [each for each in found if closed or each.life.state != "closed"]
 
 
 async def settle_late(
-    desk: Desk, name: str, *, action: str, reason: str, by: str | None, second: str | None = None
+    context: AppContext,
+    name: str,
+    *,
+    action: str,
+    reason: str,
+    by: str | None,
+    second: str | None = None,
 ) -> SeenBreak:
     """Decide what becomes of late money. Raises UsageError where that is not for this desk."""
     if action not in SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
-    found = await one_break(desk, name)
+    found = await one_break(context, name)
     if found.seen.cause not in LATE:
         raise UsageError(
             f"{name} is {found.seen.cause}, not late money; see `tallyhook breaks show {name}`"
         )
-    await settle_break(desk, name, action=action, reason=reason, by=by, second=second)
-    return await one_break(desk, name)
+    await settle_break(context, name, action=action, reason=reason, by=by, second=second)
+    return await one_break(context, name)
 
 
 def late_document(found: SeenBreak) -> dict[str, Any]:

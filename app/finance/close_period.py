@@ -29,7 +29,7 @@ from app.finance.report_period import Progress, report_period
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders.history_store import history_digests
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.reverify import count_genuine
 from app.sealing.log_store import newest_head
 from reconcile.instants import Instant, format_instant
@@ -76,18 +76,18 @@ class Request:
 
 
 async def close_period(
-    desk: Desk, request: Request, *, progress: Progress
+    context: AppContext, request: Request, *, progress: Progress
 ) -> Closing | tuple[Blocker, ...]:
     """Close the month, or say everything that is against it.
 
     Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
     """
     month = _month(request.period)
-    now = desk.clock.now()
+    now = context.clock.now()
     as_of = now if request.as_of is None else request.as_of
     if as_of > now:
         raise UsageError("--as-of lies in the future: nothing is known of then")
-    async with desk.store.reading() as connection:  # 1
+    async with context.store.reading() as connection:  # 1
         await permitted(connection, by=request.by, action="period_closed")
         before = next_in_order(await closed_periods(connection), month)
     early = tuple(too_early(month, now=as_of, margin_days=request.margin_days))
@@ -95,15 +95,15 @@ async def close_period(
         return early
     if as_of > now - _us(request.still_s):
         await asyncio.sleep(request.still_s)
-    report = await report_period(desk, scope_of(desk, month, as_of), progress=progress)  # 2
+    report = await report_period(context, scope_of(context, month, as_of), progress=progress)  # 2
     blockers = (  # 3
         *early,
         *in_report(report),
-        *rejected(await _genuine(desk, request, month)),
+        *rejected(await _genuine(context, request, month)),
     )
     if blockers:
         return blockers
-    return await _write(desk, request, month, report, before=before, progress=progress)
+    return await _write(context, request, month, report, before=before, progress=progress)
 
 
 def _us(seconds: float) -> int:
@@ -133,29 +133,29 @@ def next_in_order(closed: list[Closed], month: Month) -> Closed | None:
     return last
 
 
-def scope_of(desk: Desk, month: Month, as_of: Instant) -> Scope:
+def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
     """What the report of a closed month is of."""
     return Scope(
         start=month.start,
         end=month.end,
         as_of=as_of,
         basis=CLOSING_BASIS,
-        environment=desk.store.environment or "",
+        environment=context.store.environment or "",
     )
 
 
-async def _genuine(desk: Desk, request: Request, month: Month) -> int:
+async def _genuine(context: AppContext, request: Request, month: Month) -> int:
     return await count_genuine(
-        desk,
+        context,
         sources=request.sources,
-        environment=desk.store.environment or "",
+        environment=context.store.environment or "",
         since=month.start,
         until=month.end,
     )
 
 
 async def _write(
-    desk: Desk,
+    context: AppContext,
     request: Request,
     month: Month,
     report: PeriodReport,
@@ -163,9 +163,9 @@ async def _write(
     before: Closed | None,
     progress: Progress,
 ) -> Closing:
-    rests = await _rests_on(desk, report.scope.as_of, before=before, progress=progress)  # 4
+    rests = await _rests_on(context, report.scope.as_of, before=before, progress=progress)  # 4
     prints = printed(report)  # 5
-    async with desk.store.writing() as connection:  # 6
+    async with context.store.writing() as connection:  # 6
         who = await permitted(connection, by=request.by, action="period_closed")
         if next_in_order(await closed_periods(connection), month) != before:
             raise UsageError(f"another month was closed in the meantime; close {month.name} again")
@@ -174,12 +174,12 @@ async def _write(
             month=month,
             as_of=report.scope.as_of,
             # After its evidence even where the clock stands: the deed is not part of it.
-            closed_at=max(desk.clock.now(), report.scope.as_of + 1),
+            closed_at=max(context.clock.now(), report.scope.as_of + 1),
             by=who.name,
             role=who.role,
             margin_days=request.margin_days,
-            policy=asdict(desk.policy),
-            program={"tallyhook": version("tallyhook"), "rules": rules_form(desk.policy)},
+            policy=asdict(context.policy),
+            program={"tallyhook": version("tallyhook"), "rules": rules_form(context.policy)},
             figures=figures(report),
             adjusted=adjusted_in(report.adjustments),
             report=report_document(report),
@@ -194,11 +194,11 @@ async def _write(
 
 
 async def _rests_on(
-    desk: Desk, as_of: Instant, *, before: Closed | None, progress: Progress
+    context: AppContext, as_of: Instant, *, before: Closed | None, progress: Progress
 ) -> dict[str, Any]:
     """The fields of a closing that say what it rests on."""
     known_after = 0 if before is None else before.as_of
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         evidence = await history_digests(
             connection, after=known_after, until=as_of, progress=progress
         )

@@ -10,7 +10,7 @@ from app.database.engine import Connection
 from app.finance.closing_store import Closed, closed_periods, closing_of_period, print_of
 from app.finance.reports.render import ReportFormat, render
 from app.orders.policy_version_store import form_of
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.periods import month_named
 from reconcile.reporting.closing import Closing
@@ -37,20 +37,20 @@ def rules_of_closing(closing: Closing) -> str:
     return closing.program.get("rules", RULES_BEFORE)
 
 
-async def list_closed(desk: Desk) -> list[Closed]:
+async def list_closed(context: AppContext) -> list[Closed]:
     """Every closed month, the earliest first."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await closed_periods(connection)
 
 
-async def closed_report(desk: Desk, period: str, form: ReportFormat) -> bytes:
+async def closed_report(context: AppContext, period: str, form: ReportFormat) -> bytes:
     """The bytes of a closed month's report: those that were kept at closing, where it was printed
     in this format then, else printed now from the report that was kept.
 
     Raises NotFoundError for a month that is not closed, UsageError for a format that cannot be
     printed here.
     """
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         kept = await print_of(connection, period, form)
         if kept is not None:
             return kept

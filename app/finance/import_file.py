@@ -44,7 +44,7 @@ from app.finance.import_store import (
 from app.finance.staging_store import Staged
 from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
 from app.orders.record_store import add_records, owners_of, records_of
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 
 FIRST_ROWS, MOST_ROWS = 500, 4_000
@@ -80,7 +80,7 @@ def _end(rows: Rows, size: int) -> int:
 
 
 async def write_and_publish(
-    desk: Desk,
+    context: AppContext,
     wanted: Wanted,
     staged: Staged,
     done: Imported,
@@ -90,62 +90,62 @@ async def write_and_publish(
 ) -> None:
     """Write what was staged, and complete `done`. Raises StoreUnavailable as the store does, and
     where another import took this one for killed."""
-    await _wait_for_others(desk)
-    begun = await _begin(desk, wanted, done, who)
+    await _wait_for_others(context)
+    begun = await _begin(context, wanted, done, who)
     written, pace = 0, Pace(first=FIRST_ROWS, most=MOST_ROWS)
     for rows in chunks(staged, pace):
-        async with pace.writing(desk.store, pieces=len(rows)) as connection:
+        async with pace.writing(context.store, pieces=len(rows)) as connection:
             written += len(rows)
             await _still_ours(connection, begun, written)
             done.count(await wanted.kind.write(connection, rows, number=begun.number))
         progress(written, done.read - done.rejected)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         await _still_ours(connection, begun, written)
-        await _publish(connection, replace(begun, **_counts(done)), desk=desk, who=who)
+        await _publish(connection, replace(begun, **_counts(done)), context=context, who=who)
     done.number = begun.number
 
 
-async def _wait_for_others(desk: Desk) -> None:
+async def _wait_for_others(context: AppContext) -> None:
     """Until no import is under way, or the one that is has been silent for long."""
-    before = await _under_way(desk)
+    before = await _under_way(context)
     while before is not None:
         await anyio.sleep(SILENT_S)
-        now = await _under_way(desk)
+        now = await _under_way(context)
         if now == before:
             return
         before = now
 
 
-async def _under_way(desk: Desk) -> Import | None:
-    async with desk.store.reading() as connection:
+async def _under_way(context: AppContext) -> Import | None:
+    async with context.store.reading() as connection:
         return await under_way(connection)
 
 
-async def _begin(desk: Desk, wanted: Wanted, done: Imported, who: Operator) -> Import:
+async def _begin(context: AppContext, wanted: Wanted, done: Imported, who: Operator) -> Import:
     new = Import(
         kind=wanted.kind.name,
         file=done.file,
         sha256=done.sha256,
         who=who.name,
-        started_at=desk.clock.now(),
+        started_at=context.clock.now(),
     )
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         begun, another = await begin_import(connection, new)
     if another:
-        await _undo(desk, begun)
+        await _undo(context, begun)
     return begun
 
 
-async def _undo(desk: Desk, begun: Import) -> None:
+async def _undo(context: AppContext, begun: Import) -> None:
     """Take back what a killed import wrote. It may have been of either kind: whoever is killed
     while undoing leaves no word of what was to be undone."""
     looked = 0
     for kind in (BOOK.name, STATEMENT.name):
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             ends = [end async for end in stretches(connection, kind)]
         after: str | None = None
         for end in ends:
-            async with desk.store.writing() as connection:
+            async with context.store.writing() as connection:
                 looked -= 1
                 await _still_ours(connection, begun, looked)
                 await undo_stretch(connection, kind, after=after, to=end)
@@ -165,8 +165,10 @@ def _counts(done: Imported) -> dict[str, Any]:
     return {name: getattr(done, name) for name in names}
 
 
-async def _publish(connection: Connection, done: Import, *, desk: Desk, who: Operator) -> None:
-    at = await publish_import(connection, done, now=desk.clock.now())
+async def _publish(
+    connection: Connection, done: Import, *, context: AppContext, who: Operator
+) -> None:
+    at = await publish_import(connection, done, now=context.clock.now())
     counts = {name: getattr(done, name) for name in ("read", "new", "changed", "rejected")}
     await note_deed(
         connection,
@@ -188,7 +190,7 @@ Unfit = tuple[int, str]
 """The number of a row, and why it cannot be taken."""
 
 
-async def unfit_references(desk: Desk, staged: Staged) -> list[Unfit]:
+async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
     """Rows that name what another row names, or what belongs to another order."""
     found: dict[int, str] = {}
     for kind in ("session", "payment"):
@@ -197,7 +199,7 @@ async def unfit_references(desk: Desk, staged: Staged) -> list[Unfit]:
                 found[number] = f"names the {kind} that row {first:,} names: it pays one order"
                 found.setdefault(first, f"names the {kind} that row {number:,} names, too")
     for rows in staged.having("source"):
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             references = [_triple(each) for row in rows for each in _references(row)]
             owners = await owners_of(connection, references, lasting=False)
         for row in rows:
@@ -208,14 +210,14 @@ async def unfit_references(desk: Desk, staged: Staged) -> list[Unfit]:
     return sorted(found.items())
 
 
-async def name_references(desk: Desk, staged: Staged, *, number: int) -> list[Unfit]:
+async def name_references(context: AppContext, staged: Staged, *, number: int) -> list[Unfit]:
     """Write down what the rows name. Returns those that others were faster with."""
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
     for rows in staged.having("source"):
         while rows:
             part, rows = rows[: pace.size], rows[pace.size :]
-            async with pace.writing(desk.store, pieces=len(part)) as connection:
+            async with pace.writing(context.store, pieces=len(part)) as connection:
                 for row in part:
                     order, references = row[_ORDER], list(_references(row))
                     try:
@@ -225,10 +227,10 @@ async def name_references(desk: Desk, staged: Staged, *, number: int) -> list[Un
                         continue
                     known = await records_of(connection, order)
                     earlier = max([record.recorded_at for record in known], default=-1)
-                    now = max(desk.clock.now(), earlier + 1)
+                    now = max(context.clock.now(), earlier + 1)
                     fresh = named(known, order, references, now=now, author=author)
                     await add_records(connection, fresh)
-            desk.store.evidence_arrived.set()
+            context.store.evidence_arrived.set()
     return unfit
 
 
@@ -249,13 +251,13 @@ SHOWN: Final = 5
 
 
 async def import_file(
-    desk: Desk, wanted: Wanted, *, by: str | None, progress: Progress
+    context: AppContext, wanted: Wanted, *, by: str | None, progress: Progress
 ) -> Imported:
     """Import it, or find out what an import would do. `progress` is told how far it is.
 
     Raises NotFoundError for a file that is not there, UsageError for who may not.
     """
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         who = await permitted(connection, by=by, action=wanted.kind.action)
     if wanted.rejects is not None:
         refuse_to_replace(wanted.rejects)
@@ -263,16 +265,18 @@ async def import_file(
         await reading.read()
         done = reading.done
         if wanted.kind is BOOK:
-            reading.leave_out(await unfit_references(desk, reading.staged))
+            reading.leave_out(await unfit_references(context, reading.staged))
         if wanted.dry_run:
-            async with desk.store.reading() as connection:
+            async with context.store.reading() as connection:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
                     done.count(await wanted.kind.compare(connection, rows))
         elif not done.found or (wanted.rejects is not None and not done.refused):
             reading.set_aside()
-            await write_and_publish(desk, wanted, reading.staged, done, who=who, progress=progress)
+            await write_and_publish(
+                context, wanted, reading.staged, done, who=who, progress=progress
+            )
             if wanted.kind is BOOK and done.number is not None:
-                unfit = await name_references(desk, reading.staged, number=done.number)
+                unfit = await name_references(context, reading.staged, number=done.number)
                 reading.tell_unfit(unfit)
     done.problems.sort(key=lambda problem: problem.row)
     return done

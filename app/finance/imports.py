@@ -15,7 +15,7 @@ from app.finance.import_file import import_file
 from app.finance.import_kinds import BOOK, STATEMENT, Imported, Progress, Wanted
 from app.finance.import_store import Import, ImportKind
 from app.finance.import_store import imports as stored_imports
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Request:
 
 
 async def import_book(
-    desk: Desk,
+    context: AppContext,
     request: Request,
     *,
     sources: Collection[str] | None = None,
@@ -53,11 +53,11 @@ async def import_book(
         dry_run=request.dry_run,
         rejects=_rejects(request),
     )
-    return await import_file(desk, wanted, by=request.by, progress=progress)
+    return await import_file(context, wanted, by=request.by, progress=progress)
 
 
 async def import_statement(
-    desk: Desk,
+    context: AppContext,
     request: Request,
     *,
     source: str,
@@ -75,7 +75,7 @@ async def import_statement(
         dry_run=request.dry_run,
         rejects=_rejects(request),
     )
-    return await import_file(desk, wanted, by=request.by, progress=progress)
+    return await import_file(context, wanted, by=request.by, progress=progress)
 
 
 def _rejects(request: Request) -> Path | None:
@@ -99,7 +99,7 @@ def _mapping(request: Request, fields: Fields) -> FileMapping:
     return read_mapping(content, fields, delimiter=request.delimiter, encoding=request.encoding)
 
 
-async def past_imports(desk: Desk, *, kind: ImportKind, limit: int) -> list[Import]:
+async def past_imports(context: AppContext, *, kind: ImportKind, limit: int) -> list[Import]:
     """The imports of a kind that were published, newest first."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await stored_imports(connection, kind=kind, limit=limit)

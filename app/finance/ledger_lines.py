@@ -26,7 +26,7 @@ from app.finance.ledger_line_store import (
 )
 from app.orders.history_store import contested_with, gather, scan
 from app.orders.refold import fold_or_log
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
@@ -40,23 +40,23 @@ ROUNDS: Final = 5
 """Rounds of preparation at most; under a flood of deliveries a run folds more by itself."""
 
 
-async def refresh_takings(desk: Desk, *, progress: Callable[[int], None]) -> int:
+async def refresh_takings(context: AppContext, *, progress: Callable[[int], None]) -> int:
     """Fold orders whose takings are missing or behind, and store them. Returns how many."""
     total = 0
     for _ in range(ROUNDS):
-        folded = await _refresh_once(desk, progress)
+        folded = await _refresh_once(context, progress)
         total += folded
         if folded <= FEW:
             break
     return total
 
 
-async def _refresh_once(desk: Desk, progress: Callable[[int], None]) -> int:
-    now, total = desk.clock.now(), 0
-    async with desk.store.reading() as connection:
+async def _refresh_once(context: AppContext, progress: Callable[[int], None]) -> int:
+    now, total = context.clock.now(), 0
+    async with context.store.reading() as connection:
         async for stale in stale_orders(connection, now=now):
-            fresh = await _made_anew(desk, connection, stale, now=now)
-            async with desk.store.writing() as writer:
+            fresh = await _made_anew(context, connection, stale, now=now)
+            async with context.store.writing() as writer:
                 await store_takings(writer, fresh)
             total += len(stale)
             progress(len(stale))
@@ -84,18 +84,18 @@ class Overlay:
     rows: tuple[TakingRow, ...] = ()
 
 
-async def overlay_of(desk: Desk, connection: Connection, *, now: Instant) -> Overlay:
+async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
     """What arrived since the cache was brought up to date, and whose time has come since."""
     fresh: dict[str, Fresh] = {}
     async for stale in stale_orders(connection, now=now):
-        for each in await _made_anew(desk, connection, stale, now=now):
+        for each in await _made_anew(context, connection, stale, now=now):
             fresh[each.order] = each
     made = [taking_row(replace(f.taking, as_of=now)) for f in fresh.values() if f.taking]
     return Overlay(orders=frozenset(fresh), rows=tuple(sorted(made, key=lambda row: row[:2])))
 
 
 async def _made_anew(
-    desk: Desk, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
+    context: AppContext, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
 ) -> list[Fresh]:
     """Takings of these orders, and of those that share evidence with them."""
     generations = dict(stale)
@@ -103,13 +103,13 @@ async def _made_anew(
     generations |= {m.order: m.generation for m in await marks_of(connection, sharing)}
     histories = await gather(connection, generations)
     return [
-        _fresh(desk, history, generation=generations[order], now=now)
+        _fresh(context, history, generation=generations[order], now=now)
         for order, history in histories.items()
     ]
 
 
-def _fresh(desk: Desk, history: History, *, generation: int, now: Instant) -> Fresh:
-    ledger = fold_or_log(history, policy=desk.policy, as_of=history.instant_at(now))
+def _fresh(context: AppContext, history: History, *, generation: int, now: Instant) -> Fresh:
+    ledger = fold_or_log(history, policy=context.policy, as_of=history.instant_at(now))
     if ledger is None:
         return Fresh(order=history.order, generation=generation, until=now, taking=None)
     return Fresh(
@@ -139,19 +139,19 @@ async def takings_now(
 
 @asynccontextmanager
 async def takings_then(
-    desk: Desk, *, as_of: Instant, progress: Callable[[int], None]
+    context: AppContext, *, as_of: Instant, progress: Callable[[int], None]
 ) -> AsyncIterator[Connection]:
     """A scratch database with the takings of all orders as they could have been known then."""
     async with scratch_database() as scratch:
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             async for histories in scan(connection):
-                fresh = [_then(desk, history, as_of) for history in histories]
+                fresh = [_then(context, history, as_of) for history in histories]
                 await store_takings(scratch, fresh)
                 progress(len(fresh))
         yield scratch
 
 
-def _then(desk: Desk, history: History, as_of: Instant) -> Fresh:
-    ledger = fold_or_log(history, policy=desk.policy, as_of=as_of)
+def _then(context: AppContext, history: History, as_of: Instant) -> Fresh:
+    ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
     found = None if ledger is None else taking(ledger)
     return Fresh(order=history.order, generation=0, until=None, taking=found)

@@ -14,7 +14,7 @@ from app.finance.matching_store import in_step
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.finance.rule_file import Rules, read_rules
 from app.finance.rule_store import SavedRules, add_rules, rules_in_force
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.breaks_words import break_sentence
@@ -26,14 +26,14 @@ MOST_TOLD: Final = 1_000
 """Changes that a preview tells one by one, about a kilobyte each; all are counted."""
 
 
-async def current_rules(desk: Desk) -> SavedRules | None:
+async def current_rules(context: AppContext) -> SavedRules | None:
     """The saved rules in force; None where none were ever saved."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await rules_in_force(connection)
 
 
 async def save_rules(
-    desk: Desk, text: str, *, by: str | None, second: str | None = None
+    context: AppContext, text: str, *, by: str | None, second: str | None = None
 ) -> SavedRules:
     """Put rules in force. Where those in force limit what one person may accept, a second must
     agree: else one person could raise the limit, or a tolerance, and be alone after all.
@@ -42,8 +42,8 @@ async def save_rules(
     already.
     """
     read_rules(text)
-    async with desk.store.writing() as connection:
-        now = desk.clock.now()
+    async with context.store.writing() as connection:
+        now = context.clock.now()
         who = await permitted(connection, by=by, action="rules_saved")
         last = await rules_in_force(connection)
         if last is not None and last.toml == text:
@@ -135,15 +135,17 @@ def decision_json(decision: Decision) -> dict[str, Any]:
     return shown | {"lines": list(decision.lines)}
 
 
-async def preview_rules(desk: Desk, text: str, *, progress: Callable[[int], None]) -> Preview:
+async def preview_rules(
+    context: AppContext, text: str, *, progress: Callable[[int], None]
+) -> Preview:
     """Match everything under the rules in force and under these, and compare. Nothing of it is
     kept. Raises ConfigurationError with every mistake of the file."""
     rules = read_rules(text)
-    await refresh_takings(desk, progress=progress)
-    async with snapshot_of(desk, None, progress) as snapshot:
+    await refresh_takings(context, progress=progress)
+    async with snapshot_of(context, None, progress) as snapshot:
         saved = await rules_in_force(snapshot.connection)
         before = Rules() if saved is None else read_rules(saved.toml)
-        known = await known_in(desk, snapshot, as_of=None, rules=before.match, period=None)
+        known = await known_in(context, snapshot, as_of=None, rules=before.match, period=None)
         other = replace(known, rules=rules.match)
         found = Preview(as_of=known.as_of)
 

@@ -10,7 +10,7 @@ from app.core.errors import NotFoundError
 from app.database.engine import Connection
 from app.finance.break_store import breaks_after, latest_seen, steps_of
 from app.finance.run_store import AT_ONCE, Run, run_of, runs, seen_by
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import Break
@@ -96,11 +96,11 @@ def _step_json(step: Step) -> dict[str, Any]:
     }
 
 
-async def breaks_of_run(desk: Desk, number: int) -> AsyncIterator[list[SeenBreak]]:
+async def breaks_of_run(context: AppContext, number: int) -> AsyncIterator[list[SeenBreak]]:
     """What a run saw, by id, some hundreds at a time; each with where it stands now."""
     after = ""
     while True:
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             found = await seen_by(connection, number, after=after, limit=AT_ONCE)
             if not found:
                 return
@@ -110,12 +110,12 @@ async def breaks_of_run(desk: Desk, number: int) -> AsyncIterator[list[SeenBreak
 
 
 async def living_breaks(
-    desk: Desk, *, causes: Sequence[str] = ()
+    context: AppContext, *, causes: Sequence[str] = ()
 ) -> AsyncIterator[list[SeenBreak]]:
     """All breaks that a run gave life, closed ones too, by id, some hundreds at a time."""
     after = ""
     while True:
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             names = await breaks_after(connection, after=after, limit=AT_ONCE, causes=causes)
             if not names:
                 return
@@ -149,22 +149,22 @@ async def break_in(connection: Connection, name: str) -> SeenBreak:
     return found[0]
 
 
-async def one_break(desk: Desk, name: str) -> SeenBreak:
+async def one_break(context: AppContext, name: str) -> SeenBreak:
     """One break. Raises NotFoundError where no run has given it life."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await break_in(connection, name)
 
 
-async def finished_run(desk: Desk, number: int) -> Run:
+async def finished_run(context: AppContext, number: int) -> Run:
     """One run. Raises NotFoundError where there is none."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         found = await run_of(connection, number)
     if found is None:
         raise NotFoundError(f"there is no run {number}; `tallyhook reconcile list` shows them")
     return found
 
 
-async def finished_runs(desk: Desk, *, limit: int) -> list[Run]:
+async def finished_runs(context: AppContext, *, limit: int) -> list[Run]:
     """The last runs, newest first."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await runs(connection, limit=limit)

@@ -13,7 +13,7 @@ from app.finance.statement_store import (
     statement_lines_of,
     statement_rows,
 )
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.matching.books import BookLine, StatementLine, match_key
 
@@ -21,11 +21,11 @@ Line = TypeVar("Line")
 
 
 async def list_book(
-    desk: Desk, *, reference: str | None, as_of: Instant | None, limit: int
+    context: AppContext, *, reference: str | None, as_of: Instant | None, limit: int
 ) -> list[BookLine]:
     """The lines that a reference or a group names, or the first ones by key."""
-    at = desk.clock.now() if as_of is None else as_of
-    async with desk.store.reading() as connection:
+    at = context.clock.now() if as_of is None else as_of
+    async with context.store.reading() as connection:
         if reference is None:
             return await _first(book_rows(connection, as_of=at), book_line_of, limit)
         found = await book_lines_of(connection, [match_key(reference)], as_of=at)
@@ -33,11 +33,11 @@ async def list_book(
 
 
 async def list_statement(
-    desk: Desk, *, reference: str | None, as_of: Instant | None, limit: int
+    context: AppContext, *, reference: str | None, as_of: Instant | None, limit: int
 ) -> list[StatementLine]:
     """The lines that name an order or a payment, or the first ones by key."""
-    at = desk.clock.now() if as_of is None else as_of
-    async with desk.store.reading() as connection:
+    at = context.clock.now() if as_of is None else as_of
+    async with context.store.reading() as connection:
         if reference is None:
             return await _first(statement_rows(connection, as_of=at), statement_line_of, limit)
         found = await statement_lines_of(

@@ -30,7 +30,7 @@ from app.finance.run_store import (
     stretch_between,
     take_run_number,
 )
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.breaks_life import life
@@ -91,26 +91,28 @@ class Ran:
     open: int
 
 
-async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int], None]) -> Ran:
+async def reconcile_period(
+    context: AppContext, asked: Asked, *, progress: Callable[[int], None]
+) -> Ran:
     """Match everything that was asked for, and keep the run.
 
     `progress` is told of rows that were folded or read. Raises ConfigurationError with every
     mistake of a file of rules, and UsageError for an instant that is still to come or a time that
     ends before it begins.
     """
-    at = desk.clock.now()
+    at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--from must be before --to")
     if asked.as_of is not None and asked.as_of > at:
         raise UsageError("--as-of lies in the future: nothing of it is known")
-    number, rules, saved = await _begin(desk, asked)
+    number, rules, saved = await _begin(context, asked)
     if asked.as_of is None:
-        await refresh_takings(desk, progress=progress)
-    async with snapshot_of(desk, asked.as_of, progress) as snapshot:
+        await refresh_takings(context, progress=progress)
+    async with snapshot_of(context, asked.as_of, progress) as snapshot:
         known = await known_in(
-            desk, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
+            context, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period
         )
-        work = _Work(desk, number, known)
+        work = _Work(context, number, known)
         await work.first_look(snapshot, progress)
     control = await work.second_look()
     done = Run(
@@ -126,14 +128,16 @@ async def reconcile_period(desk: Desk, asked: Asked, *, progress: Callable[[int]
         result=control_text(control),
     )
     if done.lived:
-        await refresh_takings(desk, progress=progress)  # so that what came meanwhile can be cited
-    return await ran(desk, await finish(desk, done))
+        await refresh_takings(
+            context, progress=progress
+        )  # so that what came meanwhile can be cited
+    return await ran(context, await finish(context, done))
 
 
-async def _begin(desk: Desk, asked: Asked) -> tuple[int, Rules, SavedRules | None]:
+async def _begin(context: AppContext, asked: Asked) -> tuple[int, Rules, SavedRules | None]:
     """A number and the rules: those asked for, else those in force, now or at the instant."""
     given = None if asked.rules is None else read_rules(asked.rules)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         saved = await rules_in_force(connection, as_of=asked.as_of) if given is None else None
         rules = given or (Rules() if saved is None else read_rules(saved.toml))
         return await take_run_number(connection), rules, saved
@@ -148,8 +152,8 @@ def _number_of(asked: Asked, saved: SavedRules | None) -> int | None:
 class _Work:
     """One run's matching, which writes down breaks as they are found."""
 
-    def __init__(self, desk: Desk, number: int, known: Known) -> None:
-        self._desk = desk
+    def __init__(self, context: AppContext, number: int, known: Known) -> None:
+        self._context = context
         self._number = number
         self._known = known
         self._matching = known.matching()
@@ -188,7 +192,7 @@ class _Work:
 
     async def _save(self) -> None:
         if self._waiting:
-            async with self._desk.store.writing() as connection:
+            async with self._context.store.writing() as connection:
                 await save_seen(
                     connection, self._waiting, number=self._number, as_of=self._known.as_of
                 )
@@ -196,10 +200,10 @@ class _Work:
             self._waiting = []
 
 
-async def finish(desk: Desk, done: Run) -> Run:
+async def finish(context: AppContext, done: Run) -> Run:
     """Say what the run changed in the lives of breaks, and let everyone see it, dated now, after
     what people did while it was at work. Raises UsageError where another run overtook it."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         last = await last_lived(connection)
         if done.lived and last is not None:
             stretch = await stretch_between(connection, last, as_of=done.as_of, rules=done.rules)
@@ -207,21 +211,21 @@ async def finish(desk: Desk, done: Run) -> Run:
                 found = {name: seen for name, _, seen in gone}
                 cites = await closing_evidence(connection, found, stretch)
                 closed = [(name, version, cites[name]) for name, version, _ in gone]
-                async with desk.store.writing() as writer:
+                async with context.store.writing() as writer:
                     await save_closed(writer, closed, number=done.number)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         await deciding_alone(connection)
         overtaken = last is not None and last.number > done.number
         if done.lived and (overtaken or await last_lived(connection) != last):
             raise UsageError("another run finished while this one was at work: run it again")
-        done = replace(done, at=desk.clock.now())
+        done = replace(done, at=context.clock.now())
         await finish_run(connection, done, last=last)
     return done
 
 
-async def ran(desk: Desk, done: Run) -> Ran:
+async def ran(context: AppContext, done: Run) -> Ran:
     """A finished run, with how many of its breaks nobody has accepted by now."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         accepted = 0
         async for names in decided_breaks(connection, done.number):
             lives = {

@@ -13,7 +13,7 @@ from app.finance.ledger_line_store import EVERYTHING, KeyRange, count_stale
 from app.finance.ledger_lines import Overlay, overlay_of, takings_now, takings_then
 from app.finance.matching_store import coverage, rows_of, rows_to_read
 from app.finance.statement_store import statement_rows
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, within
@@ -76,30 +76,30 @@ class Snapshot:
 
 @asynccontextmanager
 async def snapshot_of(
-    desk: Desk, as_of: Instant | None, progress: Progress
+    context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
     """Everything as it is, or as it could have been known: then every order is folded for it."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
-            folding = takings_then(desk, as_of=as_of, progress=progress)
+            folding = takings_then(context, as_of=as_of, progress=progress)
             past = await stack.enter_async_context(folding)
-        connection = await stack.enter_async_context(desk.store.reading())
+        connection = await stack.enter_async_context(context.store.reading())
         yield Snapshot(connection=connection, takings=past or connection)
 
 
-async def rows_ahead(desk: Desk, *, as_of: Instant | None) -> int:
+async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
     """About how many rows a matching will fold and read, for a progress bar."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         orders, lines = await rows_to_read(connection)
         folded = orders
         if as_of is None:
-            folded = await count_stale(connection, now=desk.clock.now())
+            folded = await count_stale(connection, now=context.clock.now())
     return folded + orders + lines
 
 
 async def known_in(
-    desk: Desk,
+    context: AppContext,
     snapshot: Snapshot,
     *,
     as_of: Instant | None,
@@ -107,10 +107,10 @@ async def known_in(
     period: Period | None,
 ) -> Known:
     """What goes with a snapshot."""
-    connection, at = snapshot.connection, desk.clock.now() if as_of is None else as_of
+    connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:
-        overlay = await overlay_of(desk, connection, now=at)
+        overlay = await overlay_of(context, connection, now=at)
     return Known(
         as_of=at,
         rules=rules,

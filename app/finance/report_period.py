@@ -23,7 +23,7 @@ from app.finance.reporting_store import accepted_breaks, changed_outcomes
 from app.finance.rule_file import Rules, read_rules
 from app.finance.rule_store import rules_in_force
 from app.finance.statement_store import statement_rows
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.breaks_life import State, Step, life
@@ -64,31 +64,31 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
         raise UsageError(f"a period has at most {MONTHS_MAX} months: choose a shorter one")
 
 
-async def report_period(desk: Desk, scope: Scope, *, progress: Progress) -> PeriodReport:
+async def report_period(context: AppContext, scope: Scope, *, progress: Progress) -> PeriodReport:
     """The report. `progress` is told of rows that were folded or read. Raises as `check_scope`.
 
     A report that begins where the closed books end also tells what was learned of each closed month
     since: each of them is reported again in the same snapshot, and compared.
     """
-    check_scope(scope, now=desk.clock.now())
-    async with snapshot_of(desk, scope.as_of, progress) as snapshot:
-        report = await _reported(desk, snapshot, scope, progress)
+    check_scope(scope, now=context.clock.now())
+    async with snapshot_of(context, scope.as_of, progress) as snapshot:
+        report = await _reported(context, snapshot, scope, progress)
         told: list[AdjustmentRow] = []
         for stated in await stated_before(snapshot.connection, scope):
             again = replace(
                 scope, start=stated.month.start, end=stated.month.end, basis=CLOSING_BASIS
             )
-            now = await _reported(desk, snapshot, again, progress)
+            now = await _reported(context, snapshot, again, progress)
             told += adjustments(stated, figures(now))
     return replace(report, adjustments=tuple(told))
 
 
 async def _reported(
-    desk: Desk, snapshot: Snapshot, scope: Scope, progress: Progress
+    context: AppContext, snapshot: Snapshot, scope: Scope, progress: Progress
 ) -> PeriodReport:
     tally = PeriodTally(scope)
     known = await known_in(
-        desk,
+        context,
         snapshot,
         as_of=scope.as_of,
         rules=await rules_then(snapshot, scope.as_of),
@@ -225,16 +225,16 @@ class JournalTotals:
 
 
 async def report_journal(
-    desk: Desk, scope: Scope, *, write: Callable[[Transaction], None], progress: Progress
+    context: AppContext, scope: Scope, *, write: Callable[[Transaction], None], progress: Progress
 ) -> JournalTotals:
     """Hand every transaction of the period to `write`: orders by key, then what was written off,
     or taken back of that, by break.
 
     Raises UsageError for a period that is none.
     """
-    check_scope(scope, now=desk.clock.now())
+    check_scope(scope, now=context.clock.now())
     totals = JournalTotals()
-    async with snapshot_of(desk, scope.as_of, progress) as snapshot:
+    async with snapshot_of(context, scope.as_of, progress) as snapshot:
 
         def work() -> None:
             for each in chain(_moved(snapshot, scope, progress), _written_off(snapshot, scope)):

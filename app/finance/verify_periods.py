@@ -26,7 +26,7 @@ from app.finance.closed_periods import rules_form, rules_of_closing
 from app.finance.closing_store import Closed, closed_periods, closing_text, print_of
 from app.finance.report_period import Progress, report_period
 from app.orders.history_store import history_digests
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.sealing.log_store import head_of
 from reconcile.ledger.policy import Policy
 from reconcile.reporting.closing import Closing, adjusted_in, closing_of, first_difference
@@ -50,14 +50,14 @@ class Verified:
 
 
 async def verify_periods(
-    desk: Desk, *, only: str | None, progress: Progress
+    context: AppContext, *, only: str | None, progress: Progress
 ) -> AsyncIterator[Verified]:
     """Every step on every closed month, or on one, the earliest first. A month whose closing is
     not what was written is looked at no further.
 
     Raises NotFoundError for a month that is not closed.
     """
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         closed = await closed_periods(connection)
     if only is not None and only not in {each.period for each in closed}:
         raise NotFoundError(
@@ -66,18 +66,18 @@ async def verify_periods(
     for place, each in enumerate(closed):
         if only not in (None, each.period):
             continue
-        closing, found = await _chain(desk, each, closed[place - 1] if place else None)
+        closing, found = await _chain(context, each, closed[place - 1] if place else None)
         yield found
         if closing is not None:
-            yield await _prints(desk, closing)
-            yield await _history(desk, closing, progress)
-            yield await _figures(desk, closing, progress)
+            yield await _prints(context, closing)
+            yield await _history(context, closing, progress)
+            yield await _figures(context, closing, progress)
 
 
 async def _chain(
-    desk: Desk, closed: Closed, before: Closed | None
+    context: AppContext, closed: Closed, before: Closed | None
 ) -> tuple[Closing | None, Verified]:
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         text = await closing_text(connection, closed.period) or ""
     written = f"sha256:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()}"
     expected = None if before is None else before.digest
@@ -89,7 +89,7 @@ async def _chain(
         sentence = "the closing is not what was written; its digest is another"
     elif closing.before != expected:
         sentence = f"it names the closing {closing.before} before it, and that is {expected}"
-    elif not await _is_sealed(desk, closing):
+    elif not await _is_sealed(context, closing):
         sentence = "it names a checkpoint that is not one of the sealed log"
     else:
         sentence = f"the closing is {written}"
@@ -97,11 +97,11 @@ async def _chain(
     return None, _verified(closed.period, "chain", sentence, "")
 
 
-async def _is_sealed(desk: Desk, closing: Closing) -> bool:
+async def _is_sealed(context: AppContext, closing: Closing) -> bool:
     named = closing.checkpoint
     if named is None:
         return True
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         head = await head_of(connection, named["size"])
     return head is not None and head.head.hex() == named["head"]
 
@@ -113,10 +113,10 @@ def _verified(period: str, step: Step, wrong: str | None, right: str) -> Verifie
 # --- the printed report --------------------------------------------------------------------------
 
 
-async def _prints(desk: Desk, closing: Closing) -> Verified:
+async def _prints(context: AppContext, closing: Closing) -> Verified:
     period = closing.month.name
     wrong = []
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         for each in closing.prints:
             kept = await print_of(connection, period, each.format)
             if kept is None or hashlib.sha256(kept).hexdigest() != each.sha256:
@@ -146,8 +146,8 @@ def _printing_now(closing: Closing) -> str:
 # --- the evidence --------------------------------------------------------------------------------
 
 
-async def _history(desk: Desk, closing: Closing, progress: Progress) -> Verified:
-    async with desk.store.reading() as connection:
+async def _history(context: AppContext, closing: Closing, progress: Progress) -> Verified:
+    async with context.store.reading() as connection:
         now = await history_digests(
             connection, after=closing.known_after, until=closing.as_of, progress=progress
         )
@@ -160,10 +160,10 @@ async def _history(desk: Desk, closing: Closing, progress: Progress) -> Verified
     )
 
 
-async def _figures(desk: Desk, closing: Closing, progress: Progress) -> Verified:
-    then = replace(desk, policy=Policy(**closing.policy))
+async def _figures(context: AppContext, closing: Closing, progress: Progress) -> Verified:
+    then = replace(context, policy=Policy(**closing.policy))
     report = await report_period(
-        then, scope_of(desk, closing.month, closing.as_of), progress=progress
+        then, scope_of(context, closing.month, closing.as_of), progress=progress
     )
     now = figures(report)
     changes = difference(closing.figures, now)

@@ -20,7 +20,7 @@ from app.golive.signoff_store import Signoff, add_signoff, signoffs
 from app.providers.named.contract import Signed
 from app.providers.schemes import TOKENS
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, SECOND, Instant, format_instant
 
 TRIAL_LIMIT_S: Final = 10.0
@@ -188,20 +188,20 @@ def keys_item(problems: Sequence[str]) -> Item:
     return Item(item="api_keys", state="passed", sentence="Token and secrets are set, and fit.")
 
 
-async def checklist(desk: Desk, checked: Sequence[Item]) -> list[Item]:
+async def checklist(context: AppContext, checked: Sequence[Item]) -> list[Item]:
     """The whole list, from what was checked now and what is written down; how it ended is, too."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         said = await signoffs(connection)
     by_program = {each.item: each for each in said if each.signer.startswith(PROGRAM)}
     by_person = {each.item: each for each in said if not each.signer.startswith(PROGRAM)}
-    live = desk.store.environment == "live"
+    live = context.store.environment == "live"
     items = [
         *checked,
         *(_rehearsed(name, by_program.get(name), live=live) for name in REHEARSED),
         *(Item(item=name, state="to_sign", sentence=_ask(name)) for name in STATED),
     ]
     items = [_signed(item, by_person.get(item.item)) for item in items]
-    await _write_down(desk, items, before=by_program.get(WHOLE))
+    await _write_down(context, items, before=by_program.get(WHOLE))
     return items
 
 
@@ -237,14 +237,16 @@ def _signed(item: Item, signoff: Signoff | None) -> Item:
     )
 
 
-async def _write_down(desk: Desk, items: Sequence[Item], *, before: Signoff | None) -> None:
+async def _write_down(
+    context: AppContext, items: Sequence[Item], *, before: Signoff | None
+) -> None:
     """How the run ended, for `serve` and readiness, where it is not what was known."""
     left = open_items(items)
     note = f"open: {', '.join(left)}" if left else "complete"
     if before is None or before.note != note:
         state: Literal["passed", "failed"] = "failed" if left else "passed"
-        signoff = Signoff(item=WHOLE, state=state, at=desk.clock.now(), signer=SIGNER, note=note)
-        async with desk.store.writing() as connection:
+        signoff = Signoff(item=WHOLE, state=state, at=context.clock.now(), signer=SIGNER, note=note)
+        async with context.store.writing() as connection:
             await add_signoff(connection, signoff)
 
 
@@ -253,7 +255,7 @@ def open_items(items: Sequence[Item]) -> list[str]:
     return [item.item for item in items if item.state != "passed"]
 
 
-async def sign(desk: Desk, item: str, *, by: str, note: str) -> None:
+async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
     """Add a person's statement. Raises UsageError for an item that is none, and without a name and
     a note, and for who may not."""
     if item not in ITEMS:
@@ -263,8 +265,8 @@ async def sign(desk: Desk, item: str, *, by: str, note: str) -> None:
         raise UsageError("--by is a person's name, of 1 to 200 characters")
     if not note or len(note) > MAX_NOTE or "\0" in note:
         raise UsageError(f"--note says what is stated, in 1 to {MAX_NOTE:,} characters")
-    signoff = Signoff(item=item, state="passed", at=desk.clock.now(), signer=by, note=note)
-    async with desk.store.writing() as connection:
+    signoff = Signoff(item=item, state="passed", at=context.clock.now(), signer=by, note=note)
+    async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="item_signed")
         await add_signoff(connection, signoff)
         await note_deed(
@@ -272,12 +274,12 @@ async def sign(desk: Desk, item: str, *, by: str, note: str) -> None:
         )
 
 
-async def unfinished(desk: Desk) -> str | None:
+async def unfinished(context: AppContext) -> str | None:
     """Why a live instance should not take money yet, one sentence; None elsewhere, or when the last
     run of the checklist was complete."""
-    if desk.store.environment != "live":
+    if context.store.environment != "live":
         return None
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         runs = [each for each in await signoffs(connection) if each.item == WHOLE]
     if runs and runs[-1].state == "passed":
         return None

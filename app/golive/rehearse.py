@@ -27,7 +27,7 @@ from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.orders.ledger_store import times_released
 from app.orders.order_facts import Told, tell_order
 from app.orders.read_orders import order_document
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import SECOND
 from reconcile.ledger.ledger import FindingCode, Outcome
@@ -161,30 +161,30 @@ class Played:
 
 
 async def rehearse(
-    desk: Desk, client: CheckoutClient, *, plan: Plan, progress: Callable[[Played], None]
+    context: AppContext, client: CheckoutClient, *, plan: Plan, progress: Callable[[Played], None]
 ) -> list[Played]:
     """Every scenario of the plan, in its order; what came out is written down for `golive`."""
-    stage = _Stage(desk, client, plan=plan, progress=progress)
+    stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
     played = [each for part in parts for each in part]
-    await _write_down(desk, played)
+    await _write_down(context, played)
     return played
 
 
 class _Stage:
     def __init__(
         self,
-        desk: Desk,
+        context: AppContext,
         client: CheckoutClient,
         *,
         plan: Plan,
         progress: Callable[[Played], None],
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._client = client
         self._plan = plan
         self._progress = progress
-        self._run = new_id("", desk.clock.now())
+        self._run = new_id("", context.clock.now())
 
     async def play(self, scenario: str) -> list[Played]:
         """The scenario; with `success`, also the same start once more."""
@@ -219,15 +219,15 @@ class _Stage:
 
     async def _open(self, request: CheckoutRequest) -> CheckoutResult:
         sound = self._checked(request)
-        await tell_order(self._desk, Told(order=request.order, money=sound.money))
+        await tell_order(self._context, Told(order=request.order, money=sound.money))
         return await self._open_once(request)
 
     def _checked(self, request: CheckoutRequest) -> SoundRequest:
-        live = self._desk.store.environment == "live"
+        live = self._context.store.environment == "live"
         return checked(request, live=live, requires=self._client.settings.form.requires)
 
     async def _open_once(self, request: CheckoutRequest) -> CheckoutResult:
-        return await open_checkout(self._desk, self._client, request=request)
+        return await open_checkout(self._context, self._client, request=request)
 
     async def _start_again(self, request: CheckoutRequest, first: CheckoutResult) -> Played:
         """The shop starts again, and the provider is asked again with the same key."""
@@ -259,7 +259,7 @@ class _Stage:
     ) -> dict[str, Any]:
         ends = monotonic() + self._patience(result)
         while True:
-            ledger = await order_document(self._desk, order)
+            ledger = await order_document(self._context, order)
             if expected.met_by(ledger) and await self._published(order, expected):
                 return ledger
             if monotonic() > ends:
@@ -269,13 +269,13 @@ class _Stage:
     async def _published(self, order: str, expected: Expected) -> bool:
         if not expected.ships:
             return True
-        async with self._desk.store.reading() as connection:
+        async with self._context.store.reading() as connection:
             return await times_released(connection, order) > 0
 
     def _patience(self, result: CheckoutResult) -> float:
         if self._plan.patience_s is not None:
             return self._plan.patience_s
-        policy, now = self._desk.policy, self._desk.clock.now()
+        policy, now = self._context.policy, self._context.clock.now()
         deadline = (result.expires_at or now + policy.payment_window) + policy.grace
         return max(deadline - now, 0) / SECOND + BEYOND_S
 
@@ -327,7 +327,7 @@ class _Stage:
         return played
 
 
-async def _write_down(desk: Desk, played: list[Played]) -> None:
+async def _write_down(context: AppContext, played: list[Played]) -> None:
     """What the checklist takes from a rehearsal."""
     right = sum(each.passed for each in played)
     whole = right == len(played) and len(played) > 1
@@ -337,13 +337,13 @@ async def _write_down(desk: Desk, played: list[Played]) -> None:
         if each.scenario == SAME_START:
             found["idempotency"] = (_word(each.passed), each.explanation)
         elif each.scenario == "duplicate webhook":
-            async with desk.store.reading() as connection:
+            async with context.store.reading() as connection:
                 times = await times_released(connection, each.order)
             sentence = f"Released {counted(times, 'time')}, with webhooks that came repeatedly"
             found["duplicates"] = (_word(each.passed and times == 1), sentence)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         for item, (state, note) in found.items():
-            at = desk.clock.now()
+            at = context.clock.now()
             signoff = Signoff(item=item, state=state, at=at, signer=SIGNER, note=note)
             await add_signoff(connection, signoff)
 

@@ -14,7 +14,7 @@ from app.monitoring.monitoring_store import events_taken
 from app.orders.counter_store import outcome_counts
 from app.orders.notification_store import notification_counts
 from app.receiving.append_store import read_counts
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import count_due, next_due
 from app.receiving.inbox_queue import FAULTS
 from app.receiving.inbox_store import BEAT, count_set_aside, counter
@@ -57,20 +57,20 @@ class StoreState:
     sealed: tuple[int, int]
 
 
-async def unsafe(desk: Desk) -> list[str]:
+async def unsafe(context: AppContext) -> list[str]:
     """What would be lost if a standby of the database took over, and that one did, or a backup was
     put back, and nobody said so; one sentence each."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         moved = await server_moved(connection)
         return await unsafe_standbys(connection) + ([] if moved is None else [moved])
 
 
-async def refusal(desk: Desk) -> str | None:
+async def refusal(context: AppContext) -> str | None:
     """Why nothing can be written now, one sentence; None when it can.
 
     Raises StoreUnavailable or StorePoisoned when the store cannot even be read.
     """
-    store = desk.store
+    store = context.store
     if store.poison is not None:
         raise StorePoisoned(store.poison)
     async with store.reading() as connection:
@@ -87,15 +87,17 @@ async def refusal(desk: Desk) -> str | None:
     return await store.journal.still_faulty()
 
 
-async def reader_behind(desk: Desk, *, limit_s: int, elsewhere: bool = False) -> str | None:
+async def reader_behind(
+    context: AppContext, *, limit_s: int, elsewhere: bool = False
+) -> str | None:
     """Why what is acknowledged is not to be believed to be read: the oldest delivery in the inbox
     has waited too long, or no reader has been seen for so long, one sentence; None where neither is
     so.
 
     elsewhere  whether the reader is a process that somebody else starts
     """
-    now = desk.clock.now()
-    oldest = (await desk.store.inbox.backlog()).oldest
+    now = context.clock.now()
+    oldest = (await context.store.inbox.backlog()).oldest
     waited = 0 if oldest is None else (now - oldest) // SECOND
     if waited >= limit_s:
         return (
@@ -104,7 +106,7 @@ async def reader_behind(desk: Desk, *, limit_s: int, elsewhere: bool = False) ->
         )
     if not elsewhere:
         return None
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         seen = await run(connection, counter, BEAT)
     silent = (now - seen) // SECOND
     if seen and silent >= limit_s:
@@ -112,22 +114,22 @@ async def reader_behind(desk: Desk, *, limit_s: int, elsewhere: bool = False) ->
     return None
 
 
-async def everything_refused(desk: Desk, ages: RefusedAges) -> str | None:
+async def everything_refused(context: AppContext, ages: RefusedAges) -> str | None:
     """Why no delivery should be sent to this receiver, which refuses all of them for their age."""
-    now = desk.clock.now()
+    now = context.clock.now()
     asked = ages.asked_about(now)
     if asked:
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             ages.found(asked, await events_taken(connection, asked))
     return ages.everything_refused(now)
 
 
-async def store_state(desk: Desk) -> StoreState:
+async def store_state(context: AppContext) -> StoreState:
     """Raises as `refusal` does."""
-    store, refuses = desk.store, await refusal(desk)
+    store, refuses = context.store, await refusal(context)
     async with store.reading() as connection:
         counts = dict.fromkeys(OUTCOMES, 0) | await outcome_counts(connection)
-        due = await count_due(connection, now=desk.clock.now(), enough=COUNTED)
+        due = await count_due(connection, now=context.clock.now(), enough=COUNTED)
         aside, read = await run(connection, count_set_aside), await run(connection, read_counts)
         notifications = await notification_counts(connection, enough=COUNTED)
         sealed = await log_size(connection), await count_unsealed(connection)

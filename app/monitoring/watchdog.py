@@ -32,7 +32,7 @@ from app.orders.counter_store import finding_counts
 from app.orders.hold_store import count_held
 from app.orders.notification_store import Away, away, notification_counts
 from app.receiving import unread
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.inbox_store import count_set_aside
 from app.receiving.refusals import RefusedAges
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
@@ -207,7 +207,7 @@ class Watched(NamedTuple):
     shop is notified (`destination_of`; None: it is not), and how long an accepted delivery may wait
     to be read."""
 
-    desk: Desk
+    context: AppContext
     ages: RefusedAges
     destination: str | None = None
     unread_s: int = 10
@@ -229,12 +229,12 @@ class Watch(NamedTuple):
 
 
 async def _silence(watched: Watched) -> Alarm | None:
-    return silence(await _heard(watched.desk))
+    return silence(await _heard(watched.context))
 
 
-async def _heard(desk: Desk) -> Heard:
-    now = desk.clock.now()
-    async with desk.store.reading() as connection:
+async def _heard(context: AppContext) -> Heard:
+    now = context.clock.now()
+    async with context.store.reading() as connection:
         last = await last_delivery(connection)
         start = now - LONGEST if last is None else last
         end = min(now, start + LONGEST)
@@ -249,15 +249,15 @@ async def _heard(desk: Desk) -> Heard:
 
 
 async def _unreadable(watched: Watched) -> Alarm | None:
-    start = watched.desk.clock.now() - unread.WINDOW
-    async with watched.desk.store.reading() as connection:
+    start = watched.context.clock.now() - unread.WINDOW
+    async with watched.context.store.reading() as connection:
         return unread.unread(await unreadable_since(connection, start, enough=unread.ENOUGH))
 
 
 async def _no_order(watched: Watched) -> Alarm | None:
-    now = watched.desk.clock.now()
+    now = watched.context.clock.now()
     until = now - PATIENCE
-    async with watched.desk.store.reading() as connection:
+    async with watched.context.store.reading() as connection:
         rows = await paid_until(connection, until, looked_at=LOOKED_AT)
         tied = await tied_since(connection, until, looked_at=LOOKED_AT)
         came = await deliveries_between(connection, 0, until, enough=LOOKED_AT)
@@ -266,16 +266,16 @@ async def _no_order(watched: Watched) -> Alarm | None:
 
 
 async def _clock(watched: Watched) -> Alarm | None:
-    return watched.ages.alarm(watched.desk.clock.now())
+    return watched.ages.alarm(watched.context.clock.now())
 
 
 async def _shop_away(watched: Watched) -> Alarm | None:
     if watched.destination is None:
         return None
-    async with watched.desk.store.reading() as connection:
+    async with watched.context.store.reading() as connection:
         health = await away(connection, watched.destination)
         waiting, dead = await notification_counts(connection, enough=COUNTED)
-    if health is None or watched.desk.clock.now() - health.since < SHOP_PATIENCE:
+    if health is None or watched.context.clock.now() - health.since < SHOP_PATIENCE:
         return None
     return shop_away(health, waiting=waiting, dead=dead)
 
@@ -296,7 +296,7 @@ def shop_away(health: Away, *, waiting: int, dead: int) -> Alarm:
 
 
 async def _held(watched: Watched) -> Alarm | None:
-    async with watched.desk.store.reading() as connection:
+    async with watched.context.store.reading() as connection:
         count = await count_held(connection)
     if not count:
         return None
@@ -311,7 +311,7 @@ async def _held(watched: Watched) -> Alarm | None:
 
 
 async def _unread_money(watched: Watched) -> Alarm | None:
-    async with watched.desk.store.reading() as connection:
+    async with watched.context.store.reading() as connection:
         count = (await finding_counts(connection, (UNREAD_MONEY,)))[UNREAD_MONEY]
     if not count:
         return None
@@ -326,8 +326,8 @@ async def _unread_money(watched: Watched) -> Alarm | None:
 
 
 async def _reader(watched: Watched) -> Alarm | None:
-    oldest = (await watched.desk.store.inbox.backlog()).oldest
-    if oldest is None or watched.desk.clock.now() - oldest < watched.unread_s * SECOND:
+    oldest = (await watched.context.store.inbox.backlog()).oldest
+    if oldest is None or watched.context.clock.now() - oldest < watched.unread_s * SECOND:
         return None
     return Alarm(
         reason="deliveries_not_read",
@@ -339,7 +339,7 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 async def _poisoned(watched: Watched) -> Alarm | None:
-    async with watched.desk.store.reading() as connection:
+    async with watched.context.store.reading() as connection:
         count = await run(connection, count_set_aside)
     if not count:
         return None
@@ -437,7 +437,7 @@ class Watchdog:
 
     async def everything_refused(self) -> str | None:
         """See `health`: looked at whenever readiness is asked for, for it must tell at once."""
-        return await everything_refused(self._watched.desk, self._watched.ages)
+        return await everything_refused(self._watched.context, self._watched.ages)
 
     async def look(self) -> int:
         """Look once, and log what has changed. Returns 0: there is nothing to do at once."""
@@ -453,7 +453,7 @@ class Watchdog:
 
     async def _count_findings(self) -> None:
         counted = self.findings
-        async with self._watched.desk.store.reading() as connection:
+        async with self._watched.context.store.reading() as connection:
             self.findings = await finding_counts(connection, WATCHED)
         for code, count in self.findings.items():
             if count > counted[code]:

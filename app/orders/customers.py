@@ -18,7 +18,7 @@ from app.orders.history_store import gather
 from app.orders.pending_session_store import unanswered_of
 from app.orders.read_orders import explain_order
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import RawDelivery, raw_delivery
 from app.receiving.header_codec import read_headers
 
@@ -83,14 +83,14 @@ def checked_reason(reason: str, phones: list[str]) -> str:
 
 
 async def unmask(
-    desk: Desk, order: str, *, sources: Mapping[str, Source], reason: str, by: str | None
+    context: AppContext, order: str, *, sources: Mapping[str, Source], reason: str, by: str | None
 ) -> list[str]:
     """The phone numbers of an order in full, for a person who may; it is in the trail.
 
     Raises UsageError for who may not and without a reason, NotFoundError for no such order.
     """
-    await explain_order(desk, order)
-    async with desk.store.writing() as connection:
+    await explain_order(context, order)
+    async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         found = await phones_of(connection, order, sources=sources)
         await note_deed(
@@ -98,7 +98,7 @@ async def unmask(
             who,
             action="unmasked",
             subject=order,
-            at=desk.clock.now(),
+            at=context.clock.now(),
             reason=checked_reason(reason, found),
             facts={"phones": len(found)},
         )

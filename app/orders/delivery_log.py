@@ -12,7 +12,7 @@ from app.core.masking import Masking, masked_phone
 from app.orders.customers import phones_in
 from app.orders.search_store import orders_of_event
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import DiaryEntry, find_in_diary, list_diary, raw_delivery
 from app.receiving.header_codec import URL
 
@@ -41,25 +41,27 @@ VERDICTS: Final = (
 """Every verdict; the first four are acknowledged, the others are rejections."""
 
 
-async def list_deliveries(desk: Desk, *, verdict: str | None, limit: int) -> list[DiaryEntry]:
+async def list_deliveries(
+    context: AppContext, *, verdict: str | None, limit: int
+) -> list[DiaryEntry]:
     """The latest arrivals, newest first."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await list_diary(connection, verdict=verdict, limit=limit)
 
 
-async def show_delivery(desk: Desk, delivery_id: str) -> DiaryEntry:
+async def show_delivery(context: AppContext, delivery_id: str) -> DiaryEntry:
     """One arrival. Raises NotFoundError; a rejection may have left the ring."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         entry = await find_in_diary(connection, delivery_id)
     if entry is None:
         raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are let go")
     return entry
 
 
-async def order_of(desk: Desk, entry: DiaryEntry) -> str | None:
+async def order_of(context: AppContext, entry: DiaryEntry) -> str | None:
     """The order whose ledger has the delivery's event; None where none has it: it names none, or
     was refused, or could not be read."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         found = await orders_of_event(connection, entry.delivery_id, limit=1)
     return found[0][0] if found else None
 
@@ -74,29 +76,29 @@ def is_refused(entry: DiaryEntry) -> bool:
     return entry.verdict in VERDICTS[4:]
 
 
-async def note_reading(desk: Desk, entry: DiaryEntry, *, by: str | None) -> None:
+async def note_reading(context: AppContext, entry: DiaryEntry, *, by: str | None) -> None:
     """Add to the trail that a person looks at a refused delivery. Raises UsageError for who may
     not."""
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="rejection_read")
         await note_deed(
             connection,
             who,
             action="rejection_read",
             subject=entry.delivery_id,
-            at=desk.clock.now(),
+            at=context.clock.now(),
         )
 
 
 async def masked_parts(
-    desk: Desk, entry: DiaryEntry, *, sources: Mapping[str, Source]
+    context: AppContext, entry: DiaryEntry, *, sources: Mapping[str, Source]
 ) -> tuple[list[str], list[str]]:
     """The customers' phone numbers that a delivery's stored body names, masked, and its headers, in
     which they are masked, too.
 
     No number is known of a rejection, of a pruned body, and where no profile says where they stand.
     """
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         delivery = await raw_delivery(connection, entry.delivery_id)
     phones = [] if delivery is None else phones_in(delivery, sources)
     lines = [line.partition(": ") for line in entry.headers.split("\n") if line]

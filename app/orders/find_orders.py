@@ -22,7 +22,7 @@ from app.orders.customers import phones_of
 from app.orders.holds import as_judged
 from app.providers.phones import phone_digits
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from app.receiving.phone_store import has_other_keys, orders_by_phone
 from reconcile.currencies import EXPONENTS
@@ -182,7 +182,9 @@ class Found:
         }
 
 
-async def find_orders(desk: Desk, text: str, *, sources: Mapping[str, Source], limit: int) -> Found:
+async def find_orders(
+    context: AppContext, text: str, *, sources: Mapping[str, Source], limit: int
+) -> Found:
     """Orders by a text. Raises UsageError where it can mean nothing."""
     countries = [s.profile.customer.country for s in sources.values()]
     sought = understood(text, countries=[each for each in countries if each is not None])  # 1
@@ -190,17 +192,17 @@ async def find_orders(desk: Desk, text: str, *, sources: Mapping[str, Source], l
     if sought.national:
         found.notes.append(NATIONAL)
     hits: dict[str, str] = {}
-    async with desk.store.reading() as connection:
-        async for order, how in _Look(desk, connection, sought, limit, found.notes).all():  # 2
+    async with context.store.reading() as connection:
+        async for order, how in _Look(context, connection, sought, limit, found.notes).all():  # 2
             if order not in hits and len(hits) == limit:
                 found.more = True
                 break
             hits.setdefault(order, how)
-        histories = await as_judged(connection, hits, policy=desk.policy)
+        histories = await as_judged(connection, hits, policy=context.policy)
         for order, how in hits.items():  # 3
             history = histories[order]
-            instant = history.instant_at(desk.clock.now())
-            ledger = fold(history, policy=desk.policy, as_of=instant)
+            instant = history.instant_at(context.clock.now())
+            ledger = fold(history, policy=context.policy, as_of=instant)
             phones = await phones_of(connection, order, sources=sources, most=READ_FOR_PHONE)
             shown = {"phone": ", ".join(map(masked_phone, phones)) or None, "found": how}
             found.hits.append(ledger_summary(ledger) | shown)
@@ -212,9 +214,14 @@ class _Look:
     found."""
 
     def __init__(
-        self, desk: Desk, connection: Connection, sought: Sought, limit: int, notes: list[str]
+        self,
+        context: AppContext,
+        connection: Connection,
+        sought: Sought,
+        limit: int,
+        notes: list[str],
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._connection = connection
         self._sought = sought
         self._enough = limit + 1
@@ -253,7 +260,7 @@ class _Look:
             yield order, "its reference begins with this"
 
     async def _by_phone(self) -> AsyncIterator[tuple[str, str]]:
-        key = self._desk.phone_key
+        key = self._context.phone_key
         if not self._sought.phones or key is None:
             return
         for digits in self._sought.phones:

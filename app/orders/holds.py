@@ -27,7 +27,7 @@ from app.orders.hold_store import Hold, holds_of, some_holds
 from app.orders.ledger_store import Said, last_said
 from app.orders.policy_version_store import rules_of
 from app.orders.record_store import add_records
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 from reconcile.instants import Instant
 from reconcile.ledger.fold import fold
@@ -103,7 +103,7 @@ def fulfillable(history: History, *, policy: Policy) -> bool:
 
 
 async def hold_back(
-    connection: Connection, desk: Desk, orders: Collection[str]
+    connection: Connection, context: AppContext, orders: Collection[str]
 ) -> dict[str, History]:
     """Record holds, in the caller's transaction, of those of these fulfillable orders that only
     new rules make so. Returns the histories of those, with their holds.
@@ -112,27 +112,27 @@ async def hold_back(
     """
     if not orders:
         return {}
-    said = await _of_other_rules(connection, orders, policy=desk.policy)
+    said = await _of_other_rules(connection, orders, policy=context.policy)
     histories = await gather(connection, said)
-    now = desk.clock.now()
+    now = context.clock.now()
     held = {
         order: _held(order, at=instant_after_all(history, now), record_id=new_id("rec_", now))
         for order, history in histories.items()
-        if only_by_new_rules(history, said[order], policy=desk.policy)
+        if only_by_new_rules(history, said[order], policy=context.policy)
     }
     await add_records(connection, [held[order] for order in sorted(held)])
     return {order: _with(histories[order], record) for order, record in held.items()}
 
 
-async def hold_if_due(desk: Desk, orders: Collection[str]) -> None:
+async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
     """Record the holds of those of the orders that the fold worker would hold when it came to
     them; for who needs them before that."""
-    async with desk.store.reading() as connection:
-        judged = await as_judged(connection, orders, policy=desk.policy)
+    async with context.store.reading() as connection:
+        judged = await as_judged(connection, orders, policy=context.policy)
     waiting = [order for order, history in judged.items() if _is_supposed(history)]
     if waiting:
-        async with desk.store.writing() as connection:
-            await hold_back(connection, desk, waiting)
+        async with context.store.writing() as connection:
+            await hold_back(connection, context, waiting)
 
 
 def _is_supposed(history: History) -> bool:
@@ -165,38 +165,43 @@ def instant_after_all(history: History, now: Instant) -> Instant:
 
 
 async def release(
-    desk: Desk, orders: Collection[str], *, reason: HoldReason, why: str = "", by: str | None = None
+    context: AppContext,
+    orders: Collection[str],
+    *,
+    reason: HoldReason,
+    why: str = "",
+    by: str | None = None,
 ) -> int:
     """Release these orders, all of them or none. Returns how many there were.
 
     Raises NotFoundError where one of them is not held for this reason, UsageError for who may not.
     """
-    await hold_if_due(desk, orders)
-    async with desk.store.writing() as connection:
+    await hold_if_due(context, orders)
+    async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="orders_released")
         standing = [each for each in await holds_of(connection, orders) if each.reason == reason]
         missing = set(orders) - {each.order for each in standing}
         if missing:
             raise NotFoundError(_not_held(sorted(missing), reason))
-        await _release(connection, desk, standing, who=who, why=why)
-    desk.store.evidence_arrived.set()
+        await _release(connection, context, standing, who=who, why=why)
+    context.store.evidence_arrived.set()
     return len(standing)
 
 
 async def release_all(
-    desk: Desk, *, reason: HoldReason, why: str = "", by: str | None = None
+    context: AppContext, *, reason: HoldReason, why: str = "", by: str | None = None
 ) -> int:
     """Release every order that is held for this reason, some at a time, each part an act of its
     own. Returns how many there were. Raises UsageError for who may not."""
     count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:
         limit = pace.size
-        async with pace.writing(desk.store, pieces=limit) as connection:
+        async with pace.writing(context.store, pieces=limit) as connection:
             who = await permitted(connection, by=by, action="orders_released")
             standing = await some_holds(connection, reason=reason, after=after, limit=limit)
             if standing:
-                await _release(connection, desk, standing, who=who, why=why)
-        desk.store.evidence_arrived.set()
+                await _release(connection, context, standing, who=who, why=why)
+        context.store.evidence_arrived.set()
         count += len(standing)
         if len(standing) < limit:
             return count
@@ -213,9 +218,9 @@ def _not_held(orders: list[str], reason: HoldReason) -> str:
 
 
 async def _release(
-    connection: Connection, desk: Desk, holds: list[Hold], *, who: Operator, why: str
+    connection: Connection, context: AppContext, holds: list[Hold], *, who: Operator, why: str
 ) -> None:
-    now = desk.clock.now()
+    now = context.clock.now()
     histories = await gather(connection, [each.order for each in holds])
     await add_records(
         connection,

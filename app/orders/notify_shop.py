@@ -48,7 +48,7 @@ from app.orders.notification_store import (
 from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
 
 __all__ = [
@@ -108,7 +108,7 @@ class Shop:
 class Notifier:
     """What telling the shop needs."""
 
-    desk: Desk
+    context: AppContext
     shop: Shop
     client: httpx2.AsyncClient
 
@@ -120,9 +120,9 @@ def destination_of(url: str) -> str:
 
 async def notify_due(notifier: Notifier) -> int:
     """Send what is due now, up to AT_ONCE; to a shop that is away, one. Returns how many were."""
-    desk = notifier.desk
-    now = desk.clock.now()
-    async with desk.store.reading() as connection:
+    context = notifier.context
+    now = context.clock.now()
+    async with context.store.reading() as connection:
         due = await next_notification(connection)
         health = await away(connection, notifier.shop.destination)
     if due is None or now < (due if health is None else health.probe_at):
@@ -137,7 +137,7 @@ async def notify_due(notifier: Notifier) -> int:
 async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
     """What is to be sent now; none where another process was faster."""
     destination = notifier.shop.destination
-    async with notifier.desk.store.writing() as connection:
+    async with notifier.context.store.writing() as connection:
         health = await away(connection, destination)
         if health is None:
             return await take_notifications(connection, now=now, limit=AT_ONCE, lease=LEASE)
@@ -155,9 +155,9 @@ async def _settle(
     notifier: Notifier, taken: Sequence[Notification], answers: Sequence[Exchange]
 ) -> None:
     """Write down what became of them, and what that says of the shop."""
-    desk, destination = notifier.desk, notifier.shop.destination
-    now = desk.clock.now()
-    async with desk.store.writing() as connection:
+    context, destination = notifier.context, notifier.shop.destination
+    now = context.clock.now()
+    async with context.store.writing() as connection:
         before = await away(connection, destination)
         health, fates = judge(taken, answers, before=before, now=now)
         await settle_notifications(connection, fates, now=now)
@@ -195,7 +195,7 @@ def judge(
 async def _send(notifier: Notifier, taken: Notification) -> Exchange:
     body = notification_body(taken.published)
     signed = notifier.shop.signer.sign(
-        body, event_id=notification_id(taken.published), now=notifier.desk.clock.now()
+        body, event_id=notification_id(taken.published), now=notifier.context.clock.now()
     )
     return await exchange(
         notifier.client,
@@ -271,19 +271,23 @@ def notification_body(published: Published) -> bytes:
 # --- for people ----------------------------------------------------------------------------------
 
 
-async def list_notifications(desk: Desk, *, state: State | None, limit: int) -> list[Entry]:
+async def list_notifications(
+    context: AppContext, *, state: State | None, limit: int
+) -> list[Entry]:
     """Notifications, the newest first."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await notifications_in(connection, state=state, limit=limit)
 
 
-async def redeliver(desk: Desk, revisions: Collection[int] | None, *, by: str | None = None) -> int:
+async def redeliver(
+    context: AppContext, revisions: Collection[int] | None, *, by: str | None = None
+) -> int:
     """Send these revisions again, or (None) all that were tried and not taken, whether they wait or
     were given up; a service or worker that runs does it at once. Raises NotFoundError where one of
     them is none that the shop was to be told of, UsageError for who may not.
     """
-    async with desk.store.writing() as connection:
-        now = desk.clock.now()
+    async with context.store.writing() as connection:
+        now = context.clock.now()
         who = await permitted(connection, by=by, action="notifications_redelivered")
         found = await send_again(connection, now=now, revisions=revisions)
         if revisions is not None and found < len(set(revisions)):

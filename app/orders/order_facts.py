@@ -16,7 +16,7 @@ from app.core.ids import new_id
 from app.database.engine import Connection
 from app.orders.policy_version_store import forget_required, note_required, required_since
 from app.orders.record_store import add_records, owners_of, records_of
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.instants import Instant
 from reconcile.ledger.records import Record, RecordKind
@@ -98,23 +98,23 @@ class ReferenceTaken(UsageError):
         self.order = order
 
 
-async def tell_order(desk: Desk, told: Told, *, author: str = OWNER) -> list[Record]:
+async def tell_order(context: AppContext, told: Told, *, author: str = OWNER) -> list[Record]:
     """Write down what is new in it. The same again changes nothing. Returns the new records.
 
     author  who tells it, as it stands in the records and, of another price, in the trail
 
     Raises ReferenceTaken, and then nothing of it is written.
     """
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         known = await records_of(connection, told.order)
         # After all that is known of it, even where that was dated by a clock that was ahead: of two
         # prices the one that was told last counts.
         earlier = max([record.recorded_at for record in known], default=-1)
-        fresh = news(known, told, now=max(desk.clock.now(), earlier + 1), author=author)
+        fresh = news(known, told, now=max(context.clock.now(), earlier + 1), author=author)
         await refuse_taken(connection, told.order, told.references)
         await add_records(connection, fresh)
-        await _note_price(connection, known, told, author=author, at=desk.clock.now())
-    desk.store.evidence_arrived.set()
+        await _note_price(connection, known, told, author=author, at=context.clock.now())
+    context.store.evidence_arrived.set()
     return fresh
 
 

@@ -18,7 +18,7 @@ from app.core.errors import NotFoundError
 from app.core.ids import Chance, seeded_chance
 from app.core.text import DELIVERY, counted
 from app.orders.history_store import gather, scan
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.explain import ledger_document
@@ -74,7 +74,7 @@ class Proof:
 
 
 async def prove_orders(
-    desk: Desk,
+    context: AppContext,
     references: Sequence[str] | None,
     *,
     shuffles: int,
@@ -82,15 +82,15 @@ async def prove_orders(
     progress: Callable[[int], None],
 ) -> Proof:
     """Prove the given orders, or all. Raises NotFoundError for a reference nobody has spoken of."""
-    as_of = desk.clock.now()
+    as_of = context.clock.now()
     orders, found = 0, list[CounterExample]()
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         if references is None:
             async for histories in scan(connection):
                 for history in histories:
                     await asyncio.sleep(0)  # an interruption is heard between two orders
                     found += prove(
-                        history, policy=desk.policy, as_of=as_of, shuffles=shuffles, seed=seed
+                        history, policy=context.policy, as_of=as_of, shuffles=shuffles, seed=seed
                     )
                 orders += len(histories)
                 progress(len(histories))
@@ -99,7 +99,7 @@ async def prove_orders(
                 if not history.deliveries and not history.records:
                     raise NotFoundError(f"nothing is known of order {order!r}")
                 found += prove(
-                    history, policy=desk.policy, as_of=as_of, shuffles=shuffles, seed=seed
+                    history, policy=context.policy, as_of=as_of, shuffles=shuffles, seed=seed
                 )
                 orders += 1
                 progress(1)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from app.orders.ledger_store import feed
 from app.orders.published_store import Published, head_of, place_to_read_from
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import format_instant
 
 __all__ = ["Published", "outcome_document", "read_feed", "read_from"]
@@ -17,25 +17,27 @@ LOOK_AGAIN_S: Final = 0.2
 """How often a waiting reader looks. It costs one indexed read."""
 
 
-async def read_feed(desk: Desk, *, after: int, limit: int, wait_s: float) -> list[Published]:
+async def read_feed(
+    context: AppContext, *, after: int, limit: int, wait_s: float
+) -> list[Published]:
     """Revisions after a cursor. Waits up to `wait_s` seconds for the first, then returns none."""
     ends = monotonic() + wait_s
     while True:
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             found = await feed(connection, after=after, limit=limit)
         left = ends - monotonic()
-        if found or left <= 0 or desk.store.closing.is_set():
+        if found or left <= 0 or context.store.closing.is_set():
             return found
         await asyncio.sleep(min(LOOK_AGAIN_S, left))
 
 
-async def read_from(desk: Desk, *, after: int) -> int | None:
+async def read_from(context: AppContext, *, after: int) -> int | None:
     """For a cursor beyond the last place of the feed, the one to read from instead; else None.
 
     A reader has such a cursor where its database was replaced by an older one, without a word to
     Tallyhook; it would wait for news that will never have so high a number.
     """
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         if after <= await head_of(connection):
             return None
         return await place_to_read_from(connection)

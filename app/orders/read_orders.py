@@ -16,7 +16,7 @@ from app.orders.ledger_store import listed_orders
 from app.orders.record_store import records_of
 from app.orders.retention_store import Pruned, pruned_among
 from app.receiving.caught_up import behind_s
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
@@ -28,21 +28,23 @@ FOLDS_IN_A_ROW: Final = 25
 """About a millisecond of folding, between which other requests have their turn."""
 
 
-async def explain_order(desk: Desk, order: str, *, as_of: Instant | None = None) -> Ledger:
+async def explain_order(context: AppContext, order: str, *, as_of: Instant | None = None) -> Ledger:
     """One order's ledger as of an instant, by default now.
 
     Raises NotFoundError for an order of which nothing was known by then.
     """
-    return (await _explained(desk, order, as_of)).ledger
+    return (await _explained(context, order, as_of)).ledger
 
 
-async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None) -> dict[str, Any]:
+async def order_document(
+    context: AppContext, order: str, *, as_of: Instant | None = None
+) -> dict[str, Any]:
     """The same as JSON values. Where any of the order's deliveries has been let go by now, `pruned`
     says so after the fingerprint; elsewhere the document is the ledger's, which the fingerprint
     covers to its last member but `as_of`. Where what was accepted before could not all be read in
     time, `behind_s` says for how many seconds the oldest of it has waited, and `fulfillable` is
     false whatever the fingerprint covers. Raises as `explain_order` does."""
-    found = await _explained(desk, order, as_of)
+    found = await _explained(context, order, as_of)
     told: dict[str, Any] = {}
     if found.pruned is not None:
         told["pruned"] = _pruned_document(found.pruned)
@@ -51,9 +53,11 @@ async def order_document(desk: Desk, order: str, *, as_of: Instant | None = None
     return ledger_document(found.ledger) | told
 
 
-async def told_of(desk: Desk, order: str, *, as_of: Instant | None = None) -> list[dict[str, Any]]:
+async def told_of(
+    context: AppContext, order: str, *, as_of: Instant | None = None
+) -> list[dict[str, Any]]:
     """What the merchant's side did or said of an order, each record with its author."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         records = await records_of(connection, order)
     return [value_document(each) for each in records if as_of is None or each.recorded_at <= as_of]
 
@@ -64,17 +68,17 @@ class _Explained(NamedTuple):
     behind_s: int
 
 
-async def _explained(desk: Desk, order: str, as_of: Instant | None) -> _Explained:
-    behind = await behind_s(desk)
-    now = desk.clock.now()
-    async with desk.store.reading() as connection:
-        history = (await as_judged(connection, [order], policy=desk.policy))[order]
+async def _explained(context: AppContext, order: str, as_of: Instant | None) -> _Explained:
+    behind = await behind_s(context)
+    now = context.clock.now()
+    async with context.store.reading() as connection:
+        history = (await as_judged(connection, [order], policy=context.policy))[order]
         pruned = await pruned_among(connection, [d.delivery_id for d in history.deliveries])
     instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
     if not _spoken_of(known):
         raise nothing_known(history, as_of)
-    return _Explained(fold(known, policy=desk.policy, as_of=instant), pruned, behind)
+    return _Explained(fold(known, policy=context.policy, as_of=instant), pruned, behind)
 
 
 def nothing_known(history: History, as_of: Instant | None) -> NotFoundError:
@@ -106,7 +110,7 @@ def _spoken_of(history: History) -> bool:
 
 
 async def list_orders(
-    desk: Desk,
+    context: AppContext,
     *,
     after: str = "",
     limit: int = 100,
@@ -118,16 +122,16 @@ async def list_orders(
     Which orders match is taken from the ledger cache, so an order that became due within the last
     moments may still be listed under its earlier outcome; the ledger returned is always current.
     """
-    now = desk.clock.now()
-    async with desk.store.reading() as connection:
+    now = context.clock.now()
+    async with context.store.reading() as connection:
         orders = await listed_orders(
             connection, after=after, limit=limit, outcome=outcome, finding=finding
         )
-        histories = await as_judged(connection, orders, policy=desk.policy)
+        histories = await as_judged(connection, orders, policy=context.policy)
     ledgers = []
     for count, order in enumerate(orders, 1):
         history = histories[order]
-        ledgers.append(fold(history, policy=desk.policy, as_of=history.instant_at(now)))
+        ledgers.append(fold(history, policy=context.policy, as_of=history.instant_at(now)))
         if count % FOLDS_IN_A_ROW == 0:
             await asyncio.sleep(0)  # a long page must not keep deliveries waiting
     return ledgers

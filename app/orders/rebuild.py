@@ -40,7 +40,7 @@ from app.orders.refold import (
     publishable,
     with_holds,
 )
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of, put_marks_right
 from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import Instant
@@ -70,7 +70,7 @@ class Helpers:
 
 
 async def refold_all(
-    desk: Desk, *, progress: Callable[[int], None], helpers: Helpers | None = None
+    context: AppContext, *, progress: Callable[[int], None], helpers: Helpers | None = None
 ) -> int:
     """Rebuild every ledger, in memory that does not grow with their number. Returns how many.
 
@@ -81,23 +81,26 @@ async def refold_all(
 
     Raises UnreachableError where another process died.
     """
-    now = await publishable(desk)
-    async with desk.store.writing() as connection:
+    now = await publishable(context)
+    async with context.store.writing() as connection:
         # Ledgers stay until they are replaced: they say by which rules each order was folded.
         await drop_takings(connection)
         # Broken off, it leaves orders of both policies; the next start sets all of them due.
         await forget_policy(connection)
     folded = 0
-    async with _folding(desk, helpers, now=now) as fold_range, desk.store.reading() as connection:
+    async with (
+        _folding(context, helpers, now=now) as fold_range,
+        context.store.reading() as connection,
+    ):
         ahead = AHEAD * (1 if helpers is None else helpers.jobs)
         async for found in _in_order(ranges(connection, events=EVENTS_AT_ONCE), fold_range, ahead):
-            await _publish(desk, found.publications)
-            await _put_aside(desk, found.aside, until=now + PUT_ASIDE)
+            await _publish(context, found.publications)
+            await _put_aside(context, found.aside, until=now + PUT_ASIDE)
             folded += len(found.publications)
             progress(len(found.publications))
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         await drop_ledgers_without_history(connection)
-        await note_policy(connection, policy_text(desk.policy))
+        await note_policy(connection, policy_text(context.policy))
     return folded
 
 
@@ -123,14 +126,14 @@ async def _in_order(
 
 @asynccontextmanager
 async def _folding(
-    desk: Desk, helpers: Helpers | None, *, now: Instant
+    context: AppContext, helpers: Helpers | None, *, now: Instant
 ) -> AsyncIterator[FoldRange]:
     if helpers is None:
         turn = asyncio.Lock()
 
         async def here(orders: Range) -> Rebuilt:
             async with turn:
-                return await folded_range(desk, orders, now=now)
+                return await folded_range(context, orders, now=now)
 
         yield here
         return
@@ -138,7 +141,7 @@ async def _folding(
         helpers.jobs,
         mp_context=get_context("spawn"),
         initializer=_begin,
-        initargs=(helpers.store, desk.policy),
+        initargs=(helpers.store, context.policy),
     )
     loop = asyncio.get_running_loop()
 
@@ -176,21 +179,21 @@ async def _opened_and_folded(
     settings: StoreSettings, policy: Policy, *, orders: Range, now: Instant
 ) -> Rebuilt:
     async with open_store(settings, purpose="reading") as store:
-        desk = Desk(store=store, policy=policy, clock=SystemClock())
-        return await folded_range(desk, orders, now=now)
+        context = AppContext(store=store, policy=policy, clock=SystemClock())
+        return await folded_range(context, orders, now=now)
 
 
-async def folded_range(desk: Desk, orders: Range, *, now: Instant) -> Rebuilt:
+async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> Rebuilt:
     """Fold every order of a range. Only reads."""
-    rules = rules_of(policy_text(desk.policy))
+    rules = rules_of(policy_text(context.policy))
     found = Rebuilt([], [])
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         sql = positions_of(orders.condition("order_key"))
         published = await side_stream(connection, sql, orders.values)
         async for histories in scan(connection, orders):
             for history in histories:
                 as_of = history.instant_at(now)
-                ledger = fold_or_log(history, policy=desk.policy, as_of=as_of)
+                ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
                 if ledger is None:
                     found.aside.append(history.order)
                     continue
@@ -210,19 +213,19 @@ async def _latest(published: SideStream, order: str) -> Position | None:
 # --- in the one that publishes -------------------------------------------------------------------
 
 
-async def _publish(desk: Desk, publications: Sequence[Publication]) -> None:
+async def _publish(context: AppContext, publications: Sequence[Publication]) -> None:
     if publications:
-        async with desk.store.writing() as connection:
-            notify = desk.clock.now() if desk.store.notifies else None
-            publications = await with_holds(connection, desk, publications)
+        async with context.store.writing() as connection:
+            notify = context.clock.now() if context.store.notifies else None
+            publications = await with_holds(connection, context, publications)
             await publish(connection, publications, notify=notify)
             first, last = publications[0].order, publications[-1].order
             await put_marks_right(connection, first=first, last=last)
 
 
-async def _put_aside(desk: Desk, orders: Sequence[str], *, until: Instant) -> None:
+async def _put_aside(context: AppContext, orders: Sequence[str], *, until: Instant) -> None:
     """Let orders that could not be folded come up again."""
     if orders:
-        async with desk.store.writing() as connection:
+        async with context.store.writing() as connection:
             marks = await marks_of(connection, orders, to_write=True)
             await publish(connection, [], due=marks, put_aside_until=until)

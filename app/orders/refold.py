@@ -32,7 +32,7 @@ from app.orders.policy_version_store import (
     rules_of,
     set_some_due,
 )
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import (
     Due,
     call_up,
@@ -56,15 +56,15 @@ AT_ONCE: Final = 1_000
 
 
 class TakingUp:
-    """Takes up the desk's policy, a batch of orders at a time, before anything is folded by it.
+    """Takes up the context's policy, a batch of orders at a time, before anything is folded by it.
 
     The policy is noted with the last batch; whoever is ended before that begins anew, and sets
     some orders due twice.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._policy = policy_text(desk.policy)
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._policy = policy_text(context.policy)
         self._known = False
         self._by_other_form = False
         self._after: str | None = None
@@ -76,8 +76,8 @@ class TakingUp:
         if self._over or await self._is_noted():
             self._over = True
             return 0
-        first, now = self._after is None, self._desk.clock.now()
-        async with self._desk.store.writing() as connection:
+        first, now = self._after is None, self._context.clock.now()
+        async with self._context.store.writing() as connection:
             if not self._known and first and not await anything_folded(connection):
                 await note_policy(connection, self._policy)
                 self._over = True
@@ -99,7 +99,7 @@ class TakingUp:
         """Whether there is nothing to take up: asked once, at the start."""
         if self._after is not None:
             return False
-        async with self._desk.store.reading() as connection:
+        async with self._context.store.reading() as connection:
             noted = await noted_policy(connection)
         self._known = noted is not None
         self._by_other_form = noted is not None and form_of(noted) != form_of(self._policy)
@@ -151,85 +151,85 @@ CALLED_AT_ONCE: Final = 1_000
 """Orders called up in one transaction: a delivery never waits for more."""
 
 
-async def refold_due(desk: Desk, *, limit: int) -> int:
+async def refold_due(context: AppContext, *, limit: int) -> int:
     """Fold up to `limit` due orders and publish. Returns how many were due.
 
     Orders that share evidence with a due one are folded with it: it may be evidence of theirs.
     Whoever else folded an order in the meantime has published it; then this fold is let go.
     """
-    now = await publishable(desk)
-    due = await _taken(desk, now=now, limit=limit)
+    now = await publishable(context)
+    due = await _taken(context, now=now, limit=limit)
     if not due:
         return 0
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         sharing = await contested_with(connection, [mark.order for mark in due])
         marks = due + await marks_of(connection, sharing.difference(mark.order for mark in due))
         histories = await gather(connection, [mark.order for mark in marks])
-    ledgers = {order: _folded(desk, history, now=now) for order, history in histories.items()}
-    async with desk.store.writing() as connection:
+    ledgers = {order: _folded(context, history, now=now) for order, history in histories.items()}
+    async with context.store.writing() as connection:
         marks = await unchanged(connection, marks)
         before = await latest_positions(connection, [mark.order for mark in marks])
         current = [ledger for m in marks if (ledger := ledgers.get(m.order)) is not None]
-        rules = rules_of(policy_text(desk.policy))
+        rules = rules_of(policy_text(context.policy))
         publications = [decided(each, before.get(each.order), rules=rules) for each in current]
         await publish(
             connection,
-            await with_holds(connection, desk, publications),
+            await with_holds(connection, context, publications),
             due=marks,
             put_aside_until=now + PUT_ASIDE,
-            notify=now if desk.store.notifies else None,
+            notify=now if context.store.notifies else None,
         )
-        several = await note_folded(connection, policy_text(desk.policy))
+        several = await note_folded(connection, policy_text(context.policy))
     if several:
         tell_of_several()
     return len(due)
 
 
-async def publishable(desk: Desk) -> Instant:
+async def publishable(context: AppContext) -> Instant:
     """The latest instant as of which anything may be published: now, or just before the arrival of
     the oldest delivery that was accepted and is not read yet. It might say otherwise."""
-    now = desk.clock.now()
-    oldest = (await desk.store.inbox.backlog()).oldest
+    now = context.clock.now()
+    oldest = (await context.store.inbox.backlog()).oldest
     return now if oldest is None else min(now, oldest - 1)
 
 
-async def call_up_early(desk: Desk) -> int:
+async def call_up_early(context: AppContext) -> int:
     """Set due what waits for an instant that only a clock that was ahead can have given.
 
     An order's mark is the instant at which something was said of it, or its ledger's next decision.
     Where the clock has been set back the first may lie ahead: money that is here would be told as
     late as that. So it is with what the shop is to be told. Returns how many orders there were.
     """
-    now = desk.clock.now()
+    now = context.clock.now()
     # Where several fold, a mark may be a claim; where one does, an order that was put aside is
     # tried again a little early.
-    beyond = now + CLAIM if desk.store.shared else now
+    beyond = now + CLAIM if context.store.shared else now
     found = 0
     while True:
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             orders = await marks_without_reason(connection, beyond=beyond, limit=CALLED_AT_ONCE)
         if not orders:
             break
-        async with desk.store.writing() as connection:
+        async with context.store.writing() as connection:
             await call_up(connection, orders, now=now, beyond=beyond)
         found += len(orders)
-    if desk.store.notifies:
-        async with desk.store.writing() as connection:
+    if context.store.notifies:
+        async with context.store.writing() as connection:
             await call_up_notifications(connection, now=now, beyond=now + LEASE)
     return found
 
 
-async def _taken(desk: Desk, *, now: Instant, limit: int) -> list[Due]:
+async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
     """Due orders to fold. Where others fold, too, they are first claimed."""
-    if not desk.store.shared:
-        async with desk.store.reading() as connection:
+    if not context.store.shared:
+        async with context.store.reading() as connection:
             return await due_orders(connection, now=now, limit=limit)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         return await claim_orders(connection, now=now, limit=limit, until=now + CLAIM)
 
 
-def _folded(desk: Desk, history: History, *, now: Instant) -> Ledger | None:
-    return fold_or_log(history, policy=desk.policy, as_of=history.instant_at(now))
+def _folded(context: AppContext, history: History, *, now: Instant) -> Ledger | None:
+    return fold_or_log(history, policy=context.policy, as_of=history.instant_at(now))
 
 
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
@@ -259,19 +259,23 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
 
 
 async def with_holds(
-    connection: Connection, desk: Desk, publications: Sequence[Publication]
+    connection: Connection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
     """The publications, where only new rules make an order fulfillable with its hold, which is
     recorded in this transaction: so nobody is ever told that it may be fulfilled."""
     turning = {each.order: each for each in publications if _turns_fulfillable(each)}
-    held = await hold_back(connection, desk, turning)
-    anew = {order: _folded_held(desk, history, turning[order]) for order, history in held.items()}
+    held = await hold_back(connection, context, turning)
+    anew = {
+        order: _folded_held(context, history, turning[order]) for order, history in held.items()
+    }
     found = [anew.get(each.order, each) for each in publications]
     return [each for each in found if each is not None]
 
 
-def _folded_held(desk: Desk, history: History, instead_of: Publication) -> Publication | None:
-    ledger = _folded(desk, history, now=desk.clock.now())
+def _folded_held(
+    context: AppContext, history: History, instead_of: Publication
+) -> Publication | None:
+    ledger = _folded(context, history, now=context.clock.now())
     if ledger is None or instead_of.revision is None:
         return None
     return decided(ledger, instead_of.revision.before, rules=instead_of.rules)
@@ -283,10 +287,12 @@ def _turns_fulfillable(publication: Publication) -> bool:
     return publication.position.fulfillable and before is not None and not before.fulfillable
 
 
-async def refold_until_quiet(desk: Desk, *, limit: int, progress: Callable[[int], None]) -> int:
+async def refold_until_quiet(
+    context: AppContext, *, limit: int, progress: Callable[[int], None]
+) -> int:
     """Fold due orders until none is due. Returns how many folds that took."""
     total = 0
-    while folded := await refold_due(desk, limit=limit):
+    while folded := await refold_due(context, limit=limit):
         total += folded
         progress(folded)
     return total

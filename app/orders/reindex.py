@@ -17,7 +17,7 @@ from app.providers.fetched import NOT_KNOWN, is_answer
 from app.providers.request import Headers
 from app.providers.source import Source
 from app.receiving.confirmation_store import await_again
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import RawDelivery, raw_deliveries
 from app.receiving.header_codec import read_headers
 from app.receiving.phone_store import drop_other_keys
@@ -115,18 +115,18 @@ class Reindexed:
 
 
 async def reindex(
-    desk: Desk, *, sources: Mapping[str, Source], progress: Callable[[int], None]
+    context: AppContext, *, sources: Mapping[str, Source], progress: Callable[[int], None]
 ) -> Reindexed:
     """Rebuild the index. Raises ConfigurationError, changing nothing, when a source is missing."""
-    now = desk.clock.now()
+    now = context.clock.now()
     read = events = 0
-    async with desk.store.reading() as reading, desk.store.writing() as writing:
+    async with context.store.reading() as reading, context.store.writing() as writing:
         await drop_index(writing, now=now)
-        if desk.phone_key is not None:
-            await drop_other_keys(writing, desk.phone_key.name)
+        if context.phone_key is not None:
+            await drop_other_keys(writing, context.phone_key.name)
         async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
             rereads = [
-                read_again(delivery, sources, environment=desk.store.environment)
+                read_again(delivery, sources, environment=context.store.environment)
                 for delivery in deliveries
             ]
             await index_again(writing, rereads, now=now)
@@ -135,7 +135,7 @@ async def reindex(
             progress(len(rereads))
         never = [name for name, source in sources.items() if not source.asks]
         await await_again(writing, now=now, not_known=NOT_KNOWN, never=never)
-    desk.store.evidence_arrived.set()
+    context.store.evidence_arrived.set()
     return Reindexed(read=read, events=events, unreadable=read - events)
 
 

@@ -19,7 +19,7 @@ from app.orders.hold_store import holds_of
 from app.orders.holds import BY_SERVICE, instant_after_all
 from app.orders.record_store import Named, add_records, owners_of
 from app.receiving.append_store import Arrival
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.inbox_store import Suspect, next_suspects, set_aside, try_again
 from app.receiving.reader import Holding
 from reconcile.ledger.records import HoldReason, Record, RecordKind
@@ -33,18 +33,18 @@ LISTED: Final = 1_000
 """Of those that are set aside, which should be none."""
 
 
-async def poisoned(desk: Desk) -> list[Suspect]:
+async def poisoned(context: AppContext) -> list[Suspect]:
     """What is set aside, the oldest first."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         return await run(connection, next_suspects, aside=True, limit=LISTED)
 
 
-async def retry(desk: Desk) -> int:
+async def retry(context: AppContext) -> int:
     """Let the reader try all of them again. Returns how many there are."""
-    return await desk.store.writer.commit(try_again)
+    return await context.store.writer.commit(try_again)
 
 
-async def orders_of(desk: Desk, arrivals: Sequence[Arrival]) -> list[str]:
+async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[str]:
     """The orders that arrivals speak of: those that they name, and those that what they name
     belongs to."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
@@ -53,33 +53,33 @@ async def orders_of(desk: Desk, arrivals: Sequence[Arrival]) -> list[str]:
     for each in events:
         references += [(each.source, None, each.payment)] if each.payment is not None else []
         references += [(each.source, each.session, None)] if each.session is not None else []
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         owners = await owners_of(connection, references, lasting=False)
     return sorted(named | set(owners.values()))
 
 
-async def hold_orders(desk: Desk, one: Suspect, orders: Sequence[str]) -> None:
+async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) -> None:
     """Set one aside, and hold the orders that it speaks of. Those that are held for another one
     already stay so."""
     name = None if one.item is None else one.item.delivery_id
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         standing = await _standing(connection, orders)
-        await _record(desk, connection, set(orders) - standing, kind="held")
+        await _record(context, connection, set(orders) - standing, kind="held")
         await run(connection, set_aside, one, orders=orders)
-    desk.store.evidence_arrived.set()
+    context.store.evidence_arrived.set()
     log.error("a delivery is set aside", delivery=name, count=len(orders))
 
 
-async def release_orders(desk: Desk, orders: Collection[str]) -> None:
+async def release_orders(context: AppContext, orders: Collection[str]) -> None:
     """It was read: of its orders let go those that nothing else is set aside of."""
     if not orders:
         return
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         aside = await run(connection, next_suspects, aside=True, limit=LISTED)
         others = {order for each in aside for order in each.orders}
         held = await _standing(connection, set(orders) - others)
-        await _record(desk, connection, held, kind="released")
-    desk.store.evidence_arrived.set()
+        await _record(context, connection, held, kind="released")
+    context.store.evidence_arrived.set()
 
 
 async def _standing(connection: Connection, orders: Collection[str]) -> set[str]:
@@ -88,9 +88,9 @@ async def _standing(connection: Connection, orders: Collection[str]) -> set[str]
 
 
 async def _record(
-    desk: Desk, connection: Connection, orders: Collection[str], *, kind: RecordKind
+    context: AppContext, connection: Connection, orders: Collection[str], *, kind: RecordKind
 ) -> None:
-    now = desk.clock.now()
+    now = context.clock.now()
     histories = await gather(connection, orders) if orders else {}
     records = []
     for order in sorted(orders):

@@ -12,7 +12,7 @@ import structlog
 
 from app.core.errors import StoreUnavailable
 from app.orders.refold import TakingUp, call_up_early, refold_due
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import next_due
 from reconcile.instants import SECOND, Duration, Instant
 
@@ -34,11 +34,11 @@ STEP: Final[Duration] = SECOND
 class FoldWorker:
     """Folds until it is stopped. `alive` tells readiness whether it is running."""
 
-    def __init__(self, desk: Desk, *, batch: int) -> None:
-        self._desk = desk
-        self._store = desk.store
+    def __init__(self, context: AppContext, *, batch: int) -> None:
+        self._context = context
+        self._store = context.store
         self._batch = batch
-        self._taking_up = TakingUp(desk)
+        self._taking_up = TakingUp(context)
         self._stopping = False
         self._latest: Instant | None = None
         self.alive = False
@@ -70,15 +70,15 @@ class FoldWorker:
 
     async def _after_a_clock_that_was_ahead(self) -> None:
         """At the start, and when the clock has been set back."""
-        now, latest = self._desk.clock.now(), self._latest
+        now, latest = self._context.clock.now(), self._latest
         if latest is None or now < latest - STEP:
-            count = await call_up_early(self._desk)
+            count = await call_up_early(self._context)
             if count:
                 log.warning("orders waited for a clock that was ahead", count=count)
         self._latest = now
 
     async def _fold(self) -> int:
-        folded = await refold_due(self._desk, limit=self._batch)
+        folded = await refold_due(self._context, limit=self._batch)
         if folded:
             log.debug("folded", count=folded)
         return folded
@@ -90,7 +90,7 @@ class FoldWorker:
         seconds = IDLE_S
         if due is not None:
             # What is due now waits for the reader of the inbox.
-            seconds = min(seconds, max((due - self._desk.clock.now()) / SECOND, PAUSE_S))
+            seconds = min(seconds, max((due - self._context.clock.now()) / SECOND, PAUSE_S))
         try:
             async with asyncio.timeout(seconds):
                 await self._store.evidence_arrived.wait()

@@ -15,7 +15,7 @@ from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
 from app.database.engine import is_sqlite, sqlite_path
 from app.database.made import SUFFIX as MADE
 from app.privacy.backup_store import Contents, Progress, copied, put_in_place
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.inbox_file_store import SUFFIX as INBOX
 
 Result = TypeVar("Result")
@@ -32,13 +32,13 @@ _OURS: Final = (
 """The files of a database: no backup may take their place."""
 
 
-async def rewrite(desk: Desk) -> None:
+async def rewrite(context: AppContext) -> None:
     """Write an SQLite database anew: only what it says is in it then. Raises UsageError for
     PostgreSQL."""
-    if desk.store.shared:
+    if context.store.shared:
         raise UsageError("PostgreSQL has its own: VACUUM (FULL) of the tables, which locks them")
-    file = desk.store.inbox_file
-    writers = [desk.store.writer]
+    file = context.store.inbox_file
+    writers = [context.store.writer]
     if file is not None and file.is_there():
         writers.append(file.writer)
     for writer in writers:

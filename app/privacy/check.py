@@ -47,7 +47,7 @@ from app.privacy.consistency_store import (
 )
 from app.privacy.replay_erasures import journal_state
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import RawDelivery, raw_deliveries
 from app.receiving.due_store import Due, marks_of
 from app.receiving.header_codec import read_headers
@@ -106,7 +106,7 @@ class Report:
 
 
 async def check_database(
-    desk: Desk,
+    context: AppContext,
     *,
     sources: Mapping[str, Source],
     phones_go: bool = False,
@@ -120,7 +120,7 @@ async def check_database(
     progress   is called with how many rows were checked since it was called last
     ahead      is called once, with about how many there are, when the file has been checked
     """
-    return await _Check(desk, sources, progress, ahead, phones_go=phones_go).run()
+    return await _Check(context, sources, progress, ahead, phones_go=phones_go).run()
 
 
 _OTHER_POLICY: Final = (
@@ -134,30 +134,30 @@ class _Check:
 
     def __init__(
         self,
-        desk: Desk,
+        context: AppContext,
         sources: Mapping[str, Source],
         progress: Callable[[int], None],
         ahead: Callable[[int], None],
         *,
         phones_go: bool,
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._ahead = ahead
         self._phones_go = phones_go
         self._sources = sources
         self._progress = progress
         self._report = Report()
         self._others = False
-        self._rules = rules_of(policy_text(desk.policy))
-        self._now: Instant = desk.clock.now()
+        self._rules = rules_of(policy_text(context.policy))
+        self._now: Instant = context.clock.now()
         # An order that a worker has claimed is due, though its mark stands at the claim's end.
-        self._claimed = self._now + (CLAIM if desk.store.shared else 0)
+        self._claimed = self._now + (CLAIM if context.store.shared else 0)
 
     async def run(self) -> Report:
-        self._add(await self._damage() or await self._desk.store.strange_objects())  # 1
+        self._add(await self._damage() or await self._context.store.strange_objects())  # 1
         self._add(await self._inbox())
         if not self._report.found:
-            async with self._desk.store.reading() as connection:
+            async with self._context.store.reading() as connection:
                 self._ahead(await rows_to_check(connection))
                 await self._index(connection)  # 2, 3
                 await self._ledgers(connection)  # 4, 5
@@ -166,13 +166,13 @@ class _Check:
 
     async def _damage(self) -> list[str]:
         try:
-            async with self._desk.store.reading() as connection:
+            async with self._context.store.reading() as connection:
                 return await damage(connection, thorough=True)
         except StorePoisoned as error:  # damage of a kind that ends the file's own check
             return [str(error).partition(";")[0]]
 
     async def _inbox(self) -> list[str]:
-        store = self._desk.store
+        store = self._context.store
         file = store.inbox_file
         found = await file.damage() if file is not None and file.is_there() else []
         async with store.reading() as connection:
@@ -190,7 +190,7 @@ class _Check:
             self._report.add(problem)
 
     async def _erasures(self) -> None:
-        state = await journal_state(self._desk)
+        state = await journal_state(self._context)
         if state.problem is not None:
             self._report.add(state.problem)
         if state.pending:
@@ -203,7 +203,7 @@ class _Check:
     # --- (2) bodies and (3) index ----------------------------------------------------------------
 
     async def _index(self, connection: Any) -> None:
-        environment = self._desk.store.environment
+        environment = self._context.store.environment
         async with scratch_index(connection) as scratch:
             async for deliveries in raw_deliveries(connection, at_once=AT_ONCE):
                 rereads = [
@@ -246,7 +246,7 @@ class _Check:
 
     async def _ledgers(self, connection: Any) -> None:
         noted = await noted_policy(connection)
-        if noted is not None and noted != policy_text(self._desk.policy):
+        if noted is not None and noted != policy_text(self._context.policy):
             self._others = True
             self._report.add(_OTHER_POLICY)
         async for histories in scan(connection):
@@ -313,7 +313,7 @@ class _Check:
 
     def _folded(self, history: History) -> Ledger | None:
         try:
-            return fold(history, policy=self._desk.policy, as_of=history.instant_at(self._now))
+            return fold(history, policy=self._context.policy, as_of=history.instant_at(self._now))
         except Exception as error:
             self._report.add(f"order {history.order} cannot be folded ({type(error).__name__})")
             return None

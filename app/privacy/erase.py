@@ -32,7 +32,7 @@ from app.privacy.erasure_journal import Kind
 from app.privacy.replay_erasures import Again, carry_out, fitting_journal
 from app.providers.source import Source
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 
 BARE_DIGITS: Final = 11
 """Of a number without its plus: fewer are more likely a part of one."""
@@ -51,7 +51,7 @@ class Asked:
 
 
 async def erase(
-    desk: Desk,
+    context: AppContext,
     asked: Asked,
     *,
     sources: Mapping[str, Source],
@@ -65,14 +65,14 @@ async def erase(
     words that do not fit and for who may not, NotFoundError where nothing personal is known of the
     number or the order.
     """
-    journal = await fitting_journal(desk)
-    await who_may(desk, by=asked.by, action="erased")
-    await must_have_read(desk)  # bytes of the subject may lie in the inbox
+    journal = await fitting_journal(context)
+    await who_may(context, by=asked.by, action="erased")
+    await must_have_read(context)  # bytes of the subject may lie in the inbox
     digits = None if asked.phone is None else _digits(asked.phone, sources)
-    again = Again(desk, sources=sources, rules=rules, progress=progress)
+    again = Again(context, sources=sources, rules=rules, progress=progress)
     try:
-        finding = Finding(desk, sources, rules, progress)
-        erasure = await _found(desk, finding, asked, digits=digits)  # 1, 2
+        finding = Finding(context, sources, rules, progress)
+        erasure = await _found(context, finding, asked, digits=digits)  # 1, 2
     except NotFoundError:
         if not dry_run:
             await carry_out(again, journal)
@@ -81,40 +81,42 @@ async def erase(
     if dry_run:
         return erasure
     reason = checked_reason(asked.reason, erasure.phones)
-    done = journal.append(_subjects(desk, asked, digits), at=desk.clock.now())  # 3
-    async with desk.store.writing() as connection:
+    done = journal.append(_subjects(context, asked, digits), at=context.clock.now())  # 3
+    async with context.store.writing() as connection:
         who = await permitted(connection, by=asked.by, action="erased")
         await note_deed(
             connection,
             who,
             action="erased",
             subject=erasure.subject,
-            at=desk.clock.now(),
+            at=context.clock.now(),
             reason=reason,
             facts=erasure.counts(),
         )
-    erasing = Erasing(desk, who, reason)
+    erasing = Erasing(context, who, reason)
     await erasing.run(erasure)  # 4
     erasure.tidied = await erasing.tidy()  # 5
     await carry_out(again, journal, done=done)  # 6
     return erasure
 
 
-async def _found(desk: Desk, finding: Finding, asked: Asked, *, digits: str | None) -> Erasure:
-    async with desk.store.reading() as connection:
+async def _found(
+    context: AppContext, finding: Finding, asked: Asked, *, digits: str | None
+) -> Erasure:
+    async with context.store.reading() as connection:
         if digits is not None:
             return await finding.of_phone(connection, digits, everywhere=asked.everywhere)
         return await finding.of_order(connection, asked.order or "")
 
 
-def _subjects(desk: Desk, asked: Asked, digits: str | None) -> list[tuple[Kind, str]]:
+def _subjects(context: AppContext, asked: Asked, digits: str | None) -> list[tuple[Kind, str]]:
     """What the journal notes. Of some orders nothing tells the number but the digest by which they
     are found, so that is noted, too."""
     if digits is None:
         return [("order", asked.order or "")]
     found: list[tuple[Kind, str]] = [("phone", digits)]
-    if desk.phone_key is not None:
-        found.append(("phone_note", desk.phone_key.digest(digits).hex()))
+    if context.phone_key is not None:
+        found.append(("phone_note", context.phone_key.digest(digits).hex()))
     return found
 
 

@@ -39,7 +39,7 @@ from app.privacy.erase_store import (
 )
 from app.privacy.prune import Settled, prune_orders
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from app.receiving.inbox_store import next_suspects
 from app.receiving.phone_store import (
@@ -224,14 +224,14 @@ class Finding:
 
     def __init__(
         self,
-        desk: Desk,
+        context: AppContext,
         sources: Mapping[str, Source],
         rules: Rules,
         progress: Callable[[int], None],
         *,
         until: Instant | None = None,
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._sources = sources
         self._rules = rules
         self._progress = progress
@@ -261,8 +261,8 @@ class Finding:
             async for looked, found in looking:
                 strays |= set(found)
                 self._progress(looked)
-        if self._desk.phone_key is not None:
-            digest = self._desk.phone_key.digest(digits)
+        if self._context.phone_key is not None:
+            digest = self._context.phone_key.digest(digits)
             await self._by_digest(connection, digest, orders, strays)
         await self._of_both(connection, erasure, orders, strays, written)
         erasure.book_lines = await lines_with(connection, phones=[digits], until=self._until)
@@ -271,7 +271,7 @@ class Finding:
     async def _indexed(self, connection: Connection) -> bool:
         """Whether the digests lead to every customer whom an event names as one: there are some,
         all are of the key that is at hand, and every source says where its customers stand."""
-        key = self._desk.phone_key
+        key = self._context.phone_key
         return (
             key is not None
             and all(source.profile.customer.phone for source in self._sources.values())
@@ -345,12 +345,12 @@ class Finding:
     async def _judge(self, connection: Connection, erasure: Erasure, orders: list[str]) -> None:
         histories = await gather(connection, orders)
         marks = {mark.order: mark for mark in await marks_of(connection, orders)}
-        now = self._desk.clock.now()
+        now = self._context.clock.now()
         for order in orders:
             history, mark = histories[order], marks.get(order)
             if mark is None or not self._asked_about(history):
                 continue
-            ledger = fold(history, policy=self._desk.policy, as_of=history.instant_at(now))
+            ledger = fold(history, policy=self._context.policy, as_of=history.instant_at(now))
             kept = kept_order(history, ledger, self._rules)
             if kept is not None:
                 erasure.kept.append(kept)
@@ -392,7 +392,7 @@ class Finding:
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         by = Judging(
             rules=self._rules,
-            now=self._desk.clock.now(),
+            now=self._context.clock.now(),
             staying=min(staying, default=None),
             until=self._until,
         )
@@ -413,16 +413,16 @@ class Erasing:
     """Empties what was found. `until`: as of what it was found by."""
 
     def __init__(
-        self, desk: Desk, who: Operator, reason: str, *, until: Instant | None = None
+        self, context: AppContext, who: Operator, reason: str, *, until: Instant | None = None
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._who = who
         self._reason = reason
         self._until = until
 
     async def run(self, erasure: Erasure) -> None:
         """Empty it, in short transactions."""
-        gone = {each.order: each for each in await prune_orders(self._desk, erasure.orders)}
+        gone = {each.order: each for each in await prune_orders(self._context, erasure.orders)}
         for each in erasure.orders:
             if each.order not in gone:
                 erasure.kept.append(Kept(what=each.order, why="changed"))
@@ -430,20 +430,20 @@ class Erasing:
         for settled in erasure.orders:
             await self._let_go(erasure, settled)
         for part in _parts(erasure.deliveries):
-            async with self._desk.store.writing() as connection:
-                await prune(connection, part, now=self._desk.clock.now())
+            async with self._context.store.writing() as connection:
+                await prune(connection, part, now=self._context.clock.now())
                 await empty_wholes(connection, part)
                 await drop_notes(connection, _notes_of(erasure, part))
         for part in _parts(erasure.rejections):
-            async with self._desk.store.writing() as connection:
+            async with self._context.store.writing() as connection:
                 await drop_rejections(connection, part)
         for lines in _parts(erasure.book_lines):
-            async with self._desk.store.writing() as connection:
+            async with self._context.store.writing() as connection:
                 await empty_lines(connection, lines)
 
     async def _let_go(self, erasure: Erasure, settled: Settled) -> None:
         deliveries = erasure.brought[settled.order]
-        async with self._desk.store.writing() as connection:
+        async with self._context.store.writing() as connection:
             await empty_wholes(connection, deliveries)
             await drop_notes(connection, _notes_of(erasure, [settled.order, *deliveries]))
             if self._until is None or settled.last_heard <= self._until:
@@ -454,14 +454,14 @@ class Erasing:
                     self._who,
                     action="erased",
                     subject=settled.order,
-                    at=self._desk.clock.now(),
+                    at=self._context.clock.now(),
                     reason=self._reason,
                     facts={"deliveries": len(settled.sizes)},
                 )
 
     async def tidy(self) -> bool:
         """Empty the log of the database and of the inbox. False where a reader holds it up."""
-        store = self._desk.store
+        store = self._context.store
         inbox = await store.tidy_inbox()
         for _ in range(TRIES):
             if await store.writer.tidy(TABLES):

@@ -35,7 +35,7 @@ from app.orders.retention_store import (
 )
 from app.privacy.erase_store import owners
 from app.privacy.retention import Retention
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import Due, marks_of, unchanged
 from app.receiving.phone_store import PhoneNote, drop_notes, old_notes
 from app.sealing.log_queue_store import without_leaf
@@ -49,7 +49,7 @@ log = structlog.get_logger()
 
 
 def ended_orders(
-    desk: Desk,
+    context: AppContext,
     histories: Mapping[str, History],
     retention: Retention,
     *,
@@ -62,7 +62,7 @@ def ended_orders(
         if any(each.event.source not in retention.sources for each in history.deliveries):
             continue
         try:
-            ledger = fold(history, policy=desk.policy, as_of=history.instant_at(now))
+            ledger = fold(history, policy=context.policy, as_of=history.instant_at(now))
         except Exception as error:
             log.error("an order cannot be folded", order=order, exc_info=error)
             continue
@@ -76,48 +76,48 @@ OTHERS_AT_ONCE: Final = 100
 
 
 async def prune_others(
-    desk: Desk, retention: Retention, *, dry_run: bool
+    context: AppContext, retention: Retention, *, dry_run: bool
 ) -> AsyncIterator[tuple[str, int]]:
     """Class by class and page by page, how many of a class are let go; with `dry_run` none is."""
-    async for rejections in _old_rejections(desk, retention):
+    async for rejections in _old_rejections(context, retention):
         if not dry_run:
-            async with desk.store.writing() as connection:
+            async with context.store.writing() as connection:
                 await drop_rejections(connection, rejections)
         yield "rejections", len(rejections)
-    async for notes in _old_notes(desk, retention):
+    async for notes in _old_notes(context, retention):
         if not dry_run:
-            async with desk.store.writing() as connection:
+            async with context.store.writing() as connection:
                 await drop_notes(connection, notes)
         yield "phones", len(notes)
-    async for lines in _old_lines(desk, retention):
+    async for lines in _old_lines(context, retention):
         if not dry_run:
-            async with desk.store.writing() as connection:
+            async with context.store.writing() as connection:
                 await empty_lines(connection, lines)
         yield "book_phones", len(lines)
 
 
-async def note_pruning(desk: Desk, who: Operator, gone: Mapping[str, int]) -> None:
+async def note_pruning(context: AppContext, who: Operator, gone: Mapping[str, int]) -> None:
     """Add to the trail what was let go, if anything was."""
     facts = {name: count for name, count in gone.items() if count}
     if facts:
-        async with desk.store.writing() as connection:
+        async with context.store.writing() as connection:
             await note_deed(
                 connection,
                 who,
                 action="pruned",
                 subject="what is older than is kept",
-                at=desk.clock.now(),
+                at=context.clock.now(),
                 facts=facts,
             )
 
 
-async def _old_rejections(desk: Desk, retention: Retention) -> AsyncIterator[list[str]]:
+async def _old_rejections(context: AppContext, retention: Retention) -> AsyncIterator[list[str]]:
     """Rejections that are older than what is kept, a page at a time."""
     if retention.rejections is None:
         return
-    before, after = desk.clock.now() - retention.rejections, ""
+    before, after = context.clock.now() - retention.rejections, ""
     while True:
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             found = await old_rejections(
                 connection, before=before, after=after, limit=OTHERS_AT_ONCE
             )
@@ -127,12 +127,12 @@ async def _old_rejections(desk: Desk, retention: Retention) -> AsyncIterator[lis
         after = found[-1]
 
 
-async def _old_notes(desk: Desk, retention: Retention) -> AsyncIterator[list[PhoneNote]]:
+async def _old_notes(context: AppContext, retention: Retention) -> AsyncIterator[list[PhoneNote]]:
     """Digests of phone numbers of orders that have been settled for longer than they are kept."""
     quiet, after = retention.phones, None
     while quiet is not None:
-        now = desk.clock.now()
-        async with desk.store.reading() as connection:
+        now = context.clock.now()
+        async with context.store.reading() as connection:
             page = await old_notes(
                 connection, before=now - quiet, after=after, limit=OTHERS_AT_ONCE
             )
@@ -142,17 +142,17 @@ async def _old_notes(desk: Desk, retention: Retention) -> AsyncIterator[list[Pho
             orders = {each.delivery_id: each.order for each in owned}
             orders |= {note[2]: note[2] for note in page if note[1] == "order"}
             histories = await gather(connection, {each for each in orders.values() if each})
-            ended = ended_orders(desk, histories, retention, now=now, quiet=quiet)
+            ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
         yield [note for note in page if orders.get(note[2]) in ended]
         after = page[-1]
 
 
-async def _old_lines(desk: Desk, retention: Retention) -> AsyncIterator[list[LineKey]]:
+async def _old_lines(context: AppContext, retention: Retention) -> AsyncIterator[list[LineKey]]:
     """Versions of lines of order books that were imported longer ago than their phones are kept."""
     after: LineKey | None = None
     while retention.book_phones is not None:
-        before = desk.clock.now() - retention.book_phones
-        async with desk.store.reading() as connection:
+        before = context.clock.now() - retention.book_phones
+        async with context.store.reading() as connection:
             found = await old_lines(connection, before=before, after=after, limit=OTHERS_AT_ONCE)
         if not found:
             return
@@ -236,7 +236,7 @@ class Pruning:
 
 
 async def prune_settled(
-    desk: Desk,
+    context: AppContext,
     retention: Retention,
     *,
     dry_run: bool = False,
@@ -244,13 +244,13 @@ async def prune_settled(
     progress: Callable[[int], None],
 ) -> Pruning:
     """One pass over everything; `dry_run` only looks. `keep`: how many orders to tell by name."""
-    pruning = _begun(desk, retention)
-    await _pass(desk, retention, pruning, dry_run=dry_run, keep=keep, progress=progress)
+    pruning = _begun(context, retention)
+    await _pass(context, retention, pruning, dry_run=dry_run, keep=keep, progress=progress)
     return pruning
 
 
 async def prune_by_hand(
-    desk: Desk,
+    context: AppContext,
     retention: Retention,
     *,
     by: str | None,
@@ -260,24 +260,24 @@ async def prune_by_hand(
 ) -> Pruning:
     """A pass that a person asks for, sealing first what has to be. The trail tells what was let go,
     however it ends. Raises UsageError for who may not."""
-    who = await who_may(desk, by=by, action="pruned")
-    await seal_all(desk, signer)
-    pruning = _begun(desk, retention)
+    who = await who_may(context, by=by, action="pruned")
+    await seal_all(context, signer)
+    pruning = _begun(context, retention)
     try:
-        await _pass(desk, retention, pruning, dry_run=False, keep=keep, progress=progress)
+        await _pass(context, retention, pruning, dry_run=False, keep=keep, progress=progress)
     finally:
-        await note_pruning(desk, who, pruning.items())
+        await note_pruning(context, who, pruning.items())
     return pruning
 
 
-def _begun(desk: Desk, retention: Retention) -> Pruning:
+def _begun(context: AppContext, retention: Retention) -> Pruning:
     quiet = retention.quiet
-    before = None if quiet is None else desk.clock.now() - quiet
+    before = None if quiet is None else context.clock.now() - quiet
     return Pruning(before=before, classes=retention.classes())
 
 
 async def _pass(
-    desk: Desk,
+    context: AppContext,
     retention: Retention,
     pruning: Pruning,
     *,
@@ -285,29 +285,29 @@ async def _pass(
     keep: int,
     progress: Callable[[int], None],
 ) -> None:
-    async for looked, settled in settled_orders(desk, retention, unsealed_too=dry_run):
-        pruning.add(settled if dry_run else await prune_orders(desk, settled), keep=keep)
+    async for looked, settled in settled_orders(context, retention, unsealed_too=dry_run):
+        pruning.add(settled if dry_run else await prune_orders(context, settled), keep=keep)
         progress(looked)
-    async for name, count in prune_others(desk, retention, dry_run=dry_run):
+    async for name, count in prune_others(context, retention, dry_run=dry_run):
         pruning.others[name] += count
 
 
 async def settled_orders(
-    desk: Desk, retention: Retention, *, unsealed_too: bool = False
+    context: AppContext, retention: Retention, *, unsealed_too: bool = False
 ) -> AsyncIterator[tuple[int, list[Settled]]]:
     """Settled orders that hold something to prune, a page at a time, each with the number of
     deliveries that were looked at. `unsealed_too`: those that must be sealed before, as well."""
     after, quiet = "", retention.quiet
     while quiet is not None:
-        now = desk.clock.now()
-        async with desk.store.reading() as connection:
+        now = context.clock.now()
+        async with context.store.reading() as connection:
             page = await unpruned(connection, after=after, limit=PAGE)
             if not page or page[0].received_at > now - quiet:
                 return
             orders = {each.order for each in page if each.order is not None}
             marks = [m for m in await marks_of(connection, orders) if m.due_at is None]
             histories = await gather(connection, [mark.order for mark in marks])
-            ended = ended_orders(desk, histories, retention, now=now, quiet=quiet)
+            ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
             ids = {order: _ids(histories[order]) for order in ended}
             if not unsealed_too:
                 waiting = await without_leaf(connection, chain.from_iterable(ids.values()))
@@ -335,16 +335,16 @@ def _ids(history: History) -> list[str]:
     return sorted(delivery.delivery_id for delivery in history.deliveries)
 
 
-async def prune_orders(desk: Desk, settled: Sequence[Settled]) -> list[Settled]:
+async def prune_orders(context: AppContext, settled: Sequence[Settled]) -> list[Settled]:
     """Prune, and return those of the orders of which nothing was said in between."""
     left: dict[str, Settled] = {each.order: each for each in settled}
     for part in _portions(settled):
-        async with desk.store.writing() as connection:
+        async with context.store.writing() as connection:
             marks = {each.order: each.mark for each, _, _ in part if each.order in left}
             standing = {mark.order for mark in await unchanged(connection, list(marks.values()))}
             left = {o: each for o, each in left.items() if o in standing or o not in marks}
             ids = [delivery for each, delivery, _ in part if each.order in standing]
-            await prune(connection, ids, now=desk.clock.now())
+            await prune(connection, ids, now=context.clock.now())
     return list(left.values())
 
 
@@ -373,8 +373,8 @@ PASS_S: Final = 3_600.0
 class Pruner:
     """Passes over the store until it is stopped."""
 
-    def __init__(self, desk: Desk, retention: Retention) -> None:
-        self._desk = desk
+    def __init__(self, context: AppContext, retention: Retention) -> None:
+        self._context = context
         self._retention = retention
         self._stopping = asyncio.Event()
         self.alive = False
@@ -405,19 +405,19 @@ class Pruner:
         try:
             await self._prune(pruning)
         finally:
-            await note_pruning(self._desk, SERVICE, pruning.items())
+            await note_pruning(self._context, SERVICE, pruning.items())
         if pruning.deliveries:
             log.info("bodies and headers pruned", count=pruning.deliveries)
 
     async def _prune(self, pruning: Pruning) -> None:
         began = perf_counter()
-        async for _, settled in settled_orders(self._desk, self._retention):
-            pruned = await prune_orders(self._desk, settled)
+        async for _, settled in settled_orders(self._context, self._retention):
+            pruned = await prune_orders(self._context, settled)
             pruning.deliveries += sum(len(each.sizes) for each in pruned)
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()
-        async for name, count in prune_others(self._desk, self._retention, dry_run=False):
+        async for name, count in prune_others(self._context, self._retention, dry_run=False):
             pruning.others[name] += count
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return

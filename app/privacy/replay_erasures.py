@@ -51,7 +51,7 @@ from app.privacy.erasure_store import (
     note_journal,
 )
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import Instant
 
 REMEMBERED: Final = 1_000_000
@@ -243,20 +243,20 @@ SUBJECT: Final = "the journal of erasures"
 """What the trail calls it."""
 
 
-async def begin_journal(desk: Desk) -> None:
+async def begin_journal(context: AppContext) -> None:
     """Make the journal, empty, with the database, or take up the one that is at its place.
 
     Raises ConfigurationError and UnreachableError where it can be neither.
     """
-    path = desk.erasure_journal
+    path = context.erasure_journal
     if path is None:
         return
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         if await journal_name(connection) is not None:
             return
-    journal = make_journal(path, at=desk.clock.now())
+    journal = make_journal(path, at=context.clock.now())
     # Also on a disk with little room: a start goes on there.
-    async with desk.store.writer.transaction() as connection:
+    async with context.store.writer.transaction() as connection:
         await _be_with(connection, journal)
 
 
@@ -268,26 +268,26 @@ async def _be_with(
     await note_carried_out(connection, journal.name, [(first.number, first.text)])
 
 
-async def fitting_journal(desk: Desk) -> ErasureJournal:
+async def fitting_journal(context: AppContext) -> ErasureJournal:
     """The journal of this database. Raises ConfigurationError where it is not at its place, with
     its key, and as this database knows it."""
-    if desk.erasure_journal is None:
+    if context.erasure_journal is None:
         raise problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
             "it, on a disk that no restore of the database puts back"
         )
-    await begin_journal(desk)
-    return await _fitting(desk, desk.erasure_journal)
+    await begin_journal(context)
+    return await _fitting(context, context.erasure_journal)
 
 
-async def _fitting(desk: Desk, path: Path) -> ErasureJournal:
+async def _fitting(context: AppContext, path: Path) -> ErasureJournal:
     journal = read_journal(path)
     if journal is None:
         raise problem(
             f"there is no journal of erasures at {path}; put the copies of it and of its key "
             f"({key_path_of(path).name}) back"
         )
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         name, copy = await journal_name(connection), await carried_out(connection)
     if name not in (None, journal.name):
         raise problem(f"{path} is another database's journal of erasures; put this one's back")
@@ -317,10 +317,10 @@ class JournalState:
     torn: bool = False
 
 
-async def journal_state(desk: Desk) -> JournalState:
+async def journal_state(context: AppContext) -> JournalState:
     """Look at the journal, and change nothing."""
-    path = desk.erasure_journal
-    async with desk.store.reading() as connection:
+    path = context.erasure_journal
+    async with context.store.reading() as connection:
         begun = await journal_name(connection) is not None
         known = len(await carried_out(connection))
     if path is None:
@@ -329,7 +329,7 @@ async def journal_state(desk: Desk) -> JournalState:
     try:
         if not begun and read_journal(path) is None:
             return JournalState(path=path, begun=False)
-        journal = await _fitting(desk, path)
+        journal = await _fitting(context, path)
     except ConfigurationError as error:
         return JournalState(path=path, begun=begun, problem=_sentence(error))
     pending = len(journal.lines) - max(known, 1)
@@ -375,14 +375,14 @@ class Again:
 
     def __init__(
         self,
-        desk: Desk,
+        context: AppContext,
         *,
         sources: Mapping[str, Source],
         rules: Rules,
         progress: Callable[[int], None],
         seal: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        self.desk = desk
+        self.context = context
         self._sources = sources
         self._rules = rules
         self._progress = progress
@@ -394,7 +394,7 @@ class Again:
         if not lines:
             return replayed
         countries = [each.profile.customer.country for each in self._sources.values()]
-        async with self.desk.store.reading() as connection:
+        async with self.context.store.reading() as connection:
             found = await find_erased(
                 connection,
                 lines,
@@ -411,29 +411,29 @@ class Again:
             await self._erase(step, at, replayed)
             self._progress(1)
         if replayed.subjects:
-            replayed.tidied = await Erasing(self.desk, SERVICE, REASON).tidy()
+            replayed.tidied = await Erasing(self.context, SERVICE, REASON).tidy()
         return replayed
 
     async def _erase(self, step: _Step, at: Instant, replayed: Replayed) -> None:
-        finding = Finding(self.desk, self._sources, self._rules, self._progress, until=at)
+        finding = Finding(self.context, self._sources, self._rules, self._progress, until=at)
         try:
-            async with self.desk.store.reading() as connection:
+            async with self.context.store.reading() as connection:
                 erasure = await step(finding, connection)
         except NotFoundError:  # of this subject nothing is left that was there then
             return
         if self._seal is not None and not replayed.subjects:
             await self._seal()
-        async with self.desk.store.writing() as connection:
+        async with self.context.store.writing() as connection:
             await note_deed(
                 connection,
                 SERVICE,
                 action="erased",
                 subject=erasure.subject,
-                at=self.desk.clock.now(),
+                at=self.context.clock.now(),
                 reason=REASON,
                 facts=erasure.counts(),
             )
-        await Erasing(self.desk, SERVICE, REASON, until=at).run(erasure)
+        await Erasing(self.context, SERVICE, REASON, until=at).run(erasure)
         replayed.subjects += 1
         replayed.counts.update(erasure.counts())
         replayed.kept += erasure.kept
@@ -456,15 +456,15 @@ def _of_order(order: str) -> _Step:
 
 async def carry_out(again: Again, journal: ErasureJournal, *, done: Sequence[Line] = ()) -> None:
     """Carry out what was not ended of the journal, but for `done`, which just was."""
-    desk, numbers = again.desk, {line.number for line in done}
-    async with desk.store.reading() as connection:
+    context, numbers = again.context, {line.number for line in done}
+    async with context.store.reading() as connection:
         pending = journal.lines[len(await carried_out(connection)) :]
     await again.replay([line for line in pending if line.number not in numbers], journal.key)
-    await _note(desk, journal, pending)
+    await _note(context, journal, pending)
 
 
-async def _note(desk: Desk, journal: ErasureJournal, lines: Sequence[Line]) -> None:
-    async with desk.store.writing() as connection:
+async def _note(context: AppContext, journal: ErasureJournal, lines: Sequence[Line]) -> None:
+    async with context.store.writing() as connection:
         rows = [(line.number, line.text) for line in lines]
         await note_carried_out(connection, journal.name, rows)
 
@@ -486,15 +486,15 @@ async def replay_after_restore(again: Again, *, without: Without | None) -> Repl
     Raises ConfigurationError where the journal is not at its place, unless `without` is said; then
     UsageError for who may not, and without a reason.
     """
-    desk = again.desk
-    path = desk.erasure_journal
-    async with desk.store.reading() as connection:
+    context = again.context
+    path = context.erasure_journal
+    async with context.store.reading() as connection:
         if path is None and await journal_name(connection) is None:
             return Replayed()  # PostgreSQL, and nobody was ever erased
     try:
         if path is None:
             raise problem("is not set, and this database is with a journal; name its file")
-        journal = await _fitting(desk, path)
+        journal = await _fitting(context, path)
     except ConfigurationError as error:
         if without is None:
             raise problem(f"{_sentence(error)}; {_OR_WITHOUT}") from error
@@ -502,9 +502,9 @@ async def replay_after_restore(again: Again, *, without: Without | None) -> Repl
             raise
         return await _without(again, path, without)
     replayed = await again.replay(journal.erased, journal.key)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         await _be_with(connection, journal)
-    await _note(desk, journal, journal.lines)
+    await _note(context, journal, journal.lines)
     return replayed
 
 
@@ -520,13 +520,13 @@ def _sentence(error: ConfigurationError) -> str:
 
 async def _without(again: Again, path: Path, without: Without) -> Replayed:
     """Begin the journal anew from the copy in the database; what is at its place is set aside."""
-    desk = again.desk
+    context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(without.reason, [])
-    await who_may(desk, by=without.by, action=action)
-    async with desk.store.reading() as connection:
+    await who_may(context, by=without.by, action=action)
+    async with context.store.reading() as connection:
         copy = await carried_out(connection)
-    now = desk.clock.now()
+    now = context.clock.now()
     lines = _readable(copy, path)
     set_aside(path, at=now)
     if lines:
@@ -534,7 +534,7 @@ async def _without(again: Again, path: Path, without: Without) -> Replayed:
     else:
         set_aside(key_path_of(path), at=now)
     journal = make_journal(path, at=now)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         who = await permitted(connection, by=without.by, action=action)
         await _be_with(connection, journal, instead=True)
         unread = 0 if lines else max(len(copy) - 1, 0)

@@ -45,7 +45,7 @@ from app.privacy.restore_store import (
     replaced_by,
     url_of_copy,
 )
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.inbox_file_store import identity_at
 from app.receiving.inbox_store import adopt, adopt_if_other
 from app.receiving.store import Store, StoreSettings, open_store
@@ -177,14 +177,14 @@ async def restore(
 
 
 async def after_restore(
-    desk: Desk, again: Again, *, without: Without | None
+    context: AppContext, again: Again, *, without: Without | None
 ) -> tuple[Followed, Replayed]:
     """The same for a database that other tools have put back. Opened `alone`: nobody serves it.
 
     again, without  see `replay_after_restore`
     """
     erased = await replay_after_restore(again, without=without)
-    return await follow_on(desk.store, at=desk.clock.now(), replaced=None), erased
+    return await follow_on(context.store, at=context.clock.now(), replaced=None), erased
 
 
 async def follow_on(store: Store, *, at: Instant, replaced: Replaced | None) -> Followed:
@@ -212,11 +212,11 @@ async def follow_on(store: Store, *, at: Instant, replaced: Replaced | None) -> 
     return Followed(head=head, first=first, may=may, gone=gone)
 
 
-async def adopt_inbox(desk: Desk) -> int:
+async def adopt_inbox(context: AppContext) -> int:
     """Have the database go on with the inbox that lies beside it, whatever it read before: all that
     is in it counts as unread, and what is stored already is passed over. Opened `alone`. Returns
     how many records are in it. Raises UsageError for PostgreSQL, where the inbox is a table."""
-    store = desk.store
+    store = context.store
     if store.path is None:
         raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
     await store.writer.commit(adopt, identity_at(store.path))
@@ -226,7 +226,7 @@ async def adopt_inbox(desk: Desk) -> int:
             owner(),
             action="inbox_adopted",
             subject="inbox",
-            at=desk.clock.now(),
+            at=context.clock.now(),
         )
     return (await store.inbox.backlog()).records
 

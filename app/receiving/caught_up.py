@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from app.core.errors import StoreUnavailable
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import SECOND
 
 READ_WITHIN_S: Final = 2.0
@@ -16,10 +16,10 @@ _PAUSE_S: Final = 0.02
 """Between two looks, where the reader is another process."""
 
 
-async def behind_s(desk: Desk) -> int:
+async def behind_s(context: AppContext) -> int:
     """0 once all has been read that was accepted before the call, for which it waits up to
     READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to be read."""
-    store = desk.store
+    store = context.store
     end = await store.inbox.end()
     loop = asyncio.get_running_loop()
     ends = loop.time() + READ_WITHIN_S
@@ -29,7 +29,7 @@ async def behind_s(desk: Desk) -> int:
         if found.oldest is None:
             return 0
         if loop.time() >= ends:
-            return max(1, (desk.clock.now() - found.oldest) // SECOND)
+            return max(1, (context.clock.now() - found.oldest) // SECOND)
         try:
             async with asyncio.timeout(_PAUSE_S):
                 await store.read.wait()
@@ -37,9 +37,9 @@ async def behind_s(desk: Desk) -> int:
             continue
 
 
-async def must_have_read(desk: Desk) -> None:
+async def must_have_read(context: AppContext) -> None:
     """Raises StoreUnavailable where deliveries that were accepted are still not read."""
-    behind = await behind_s(desk)
+    behind = await behind_s(context)
     if behind:
         raise StoreUnavailable(
             f"deliveries that came {behind} s ago are accepted and not read yet: is "

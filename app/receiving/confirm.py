@@ -36,7 +36,7 @@ from app.receiving.confirmation_store import (
     take_due,
     waiting_count,
 )
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
 from reconcile.ledger.events import Event
 
@@ -65,22 +65,22 @@ SURE_NOT_FOUND: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmer:
-    """What asking needs: the desk, and an asker and a source for each weak profile."""
+    """What asking needs: the context, and an asker and a source for each weak profile."""
 
-    desk: Desk
+    context: AppContext
     sources: Mapping[str, Source]
     askers: Mapping[str, Asker]
 
 
 async def confirm_due(confirmer: Confirmer, source: str) -> int:
     """Ask about what is due now of one source, up to AT_ONCE events. Returns how many were."""
-    desk = confirmer.desk
-    now = desk.clock.now()
+    context = confirmer.context
+    now = context.clock.now()
     asking = Asking(source=source, now=now, lease=LEASE, longest=LONGEST_PAUSE)
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         if not await any_due(connection, asking):
             return 0
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         due = await take_due(connection, asking, limit=AT_ONCE)
     ended = await asyncio.gather(
         *(_confirm(confirmer, each) for each in due), return_exceptions=True
@@ -88,15 +88,15 @@ async def confirm_due(confirmer: Confirmer, source: str) -> int:
     for each in ended:  # once all have ended: none goes on by itself
         if isinstance(each, BaseException):
             raise each
-    await _keep_bounded(desk, source)
+    await _keep_bounded(context, source)
     return len(due)
 
 
-async def _keep_bounded(desk: Desk, source: str) -> None:
-    async with desk.store.reading() as connection:
+async def _keep_bounded(context: AppContext, source: str) -> None:
+    async with context.store.reading() as connection:
         if await waiting_count(connection, source) <= MAX_WAITING:
             return
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         gone = await let_most_asked_go(connection, source, keep=MAX_WAITING)
     log.error("too many events wait to be confirmed", source=source, count=gone)
 
@@ -104,14 +104,14 @@ async def _keep_bounded(desk: Desk, source: str) -> None:
 async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
     asked = await confirmer.askers[due.event.source].ask(due.event)
     if asked is None:
-        await _give_up(confirmer.desk, due, "the event names nothing that could be asked about")
+        await _give_up(confirmer.context, due, "the event names nothing that could be asked about")
         return
     event = await _store(confirmer, due, asked)
     if event is not None and _settles(event):
-        async with confirmer.desk.store.writing() as connection:
+        async with confirmer.context.store.writing() as connection:
             await settle(connection, due)
     else:
-        await _later(confirmer.desk, due, asked_to_wait(asked.answer.headers))
+        await _later(confirmer.context, due, asked_to_wait(asked.answer.headers))
 
 
 def _settles(answer: Event) -> bool:
@@ -120,7 +120,7 @@ def _settles(answer: Event) -> bool:
 
 async def _store(confirmer: Confirmer, due: Confirmation, asked: Asked) -> Event | None:
     """The answer as an event, once it is stored; None where there is no usable answer."""
-    status, desk = asked.answer.status, confirmer.desk
+    status, context = asked.answer.status, confirmer.context
     if status in NOT_FOUND and due.tries + 1 < SURE_NOT_FOUND:
         return None
     if asked.answer.problem is not None or status is None or not _answers(status):
@@ -138,10 +138,10 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: Asked) -> Event
     event, problem = _read(confirmer.sources[due.event.source], kept, digest)
     if event is None and due.tries:
         return None  # kept once, to be looked at; not every hour
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         if event is not None and await is_known(connection, event):
             return event  # the same answer as before: nothing new to keep
-    now = desk.clock.now()
+    now = context.clock.now()
     arrival = Arrival(
         delivery_id=new_id("dlv_", now),
         received_at=now,
@@ -152,9 +152,9 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: Asked) -> Event
         event=event,
         problem=problem,
     )
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         await keep_arrivals(connection, [arrival])
-    desk.store.evidence_arrived.set()
+    context.store.evidence_arrived.set()
     return event
 
 
@@ -169,21 +169,21 @@ def _read(source: Source, kept: bytes, digest: str) -> tuple[Event | None, str |
         return None, str(unreadable)
 
 
-async def _later(desk: Desk, due: Confirmation, asked: Duration) -> None:
+async def _later(context: AppContext, due: Confirmation, asked: Duration) -> None:
     """Put it off for our own pause, or for as long as the provider `asked`, within our bounds."""
-    now = desk.clock.now()
+    now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
-        await _give_up(desk, due, "the provider gave no final answer in 30 days")
+        await _give_up(context, due, "the provider gave no final answer in 30 days")
         return
     pause = min(max(FIRST_PAUSE * 2 ** min(due.tries, 20), asked), LONGEST_PAUSE)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         await put_off(connection, due, until=now + pause)
 
 
-async def _give_up(desk: Desk, due: Confirmation, why: str) -> None:
+async def _give_up(context: AppContext, due: Confirmation, why: str) -> None:
     """Ask no more. The ledger stays pending and says why; the log says it once."""
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         await settle(connection, due)
 
 

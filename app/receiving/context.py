@@ -1,6 +1,6 @@
 """What an operation works with: the open store, the merchant's policy and the one clock.
 
-Command line, API and worker hold a Desk and hand it to operations; they never see the store.
+Command line, API and worker hold an AppContext and hand it to operations; they never see the store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reconcile.ledger.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class AppContext:
     """One open store, seen through one policy, on one clock.
 
     phone_key        what customers' phone numbers are found by; None: they are neither noted nor

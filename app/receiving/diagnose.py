@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.providers.doctor import Account, Diagnosis, Patient, diagnose
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.refusal_store import Rejection, find_rejection
 
@@ -23,10 +23,10 @@ class Diagnosed:
 
 
 async def diagnose_delivery(
-    desk: Desk, delivery_id: str, *, accounts: Mapping[str, Account]
+    context: AppContext, delivery_id: str, *, accounts: Mapping[str, Account]
 ) -> Diagnosed:
     """Raises NotFoundError for no such rejection, UsageError where too little of it was kept."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         rejection = await find_rejection(connection, delivery_id)
     if rejection is None:
         raise NotFoundError(

@@ -29,7 +29,7 @@ from app.core.logs import Line
 from app.database.statements import PlainConnection, run
 from app.providers.source import Source
 from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.framing import Item, Received
 from app.receiving.inbox_store import (
     BEAT,
@@ -83,17 +83,17 @@ class Holding(NamedTuple):
     release    it was read: of these orders let go those that nothing else is set aside of
     """
 
-    orders_of: Callable[[Desk, Sequence[Arrival]], Awaitable[list[str]]]
-    hold: Callable[[Desk, Suspect, Sequence[str]], Awaitable[None]]
-    release: Callable[[Desk, Collection[str]], Awaitable[None]]
+    orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
+    hold: Callable[[AppContext, Suspect, Sequence[str]], Awaitable[None]]
+    release: Callable[[AppContext, Collection[str]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What reading needs: the desk, the sources as they are configured now, the environment, and
+    """What reading needs: the context, the sources as they are configured now, the environment, and
     what to do about the orders of what cannot be read."""
 
-    desk: Desk
+    context: AppContext
     sources: Mapping[str, Source]
     environment: str
     holding: Holding
@@ -103,9 +103,9 @@ class Reader:
     """Reads the inbox until it is stopped, while no other process does. `alive` tells readiness
     whether it is running."""
 
-    def __init__(self, context: ReaderContext) -> None:
-        self._context = context
-        self._store = context.desk.store
+    def __init__(self, reading: ReaderContext) -> None:
+        self._reading = reading
+        self._store = reading.context.store
         self._stopping = False
         self._draining = False
         self._began = False
@@ -156,7 +156,7 @@ class Reader:
         if not self._began:
             await self._begin()
         await self._beat()
-        return await self._read_suspect() or await read_some(self._context)
+        return await self._read_suspect() or await read_some(self._reading)
 
     async def _begin(self) -> None:
         starts = await self._store.writer.commit(_begin)
@@ -178,7 +178,7 @@ class Reader:
     async def _beat(self) -> None:
         now = asyncio.get_running_loop().time()
         if self._store.shared and now - self._seen_at >= BEAT_S:
-            at = self._context.desk.clock.now()
+            at = self._reading.context.clock.now()
             await self._store.writer.commit(put_counter, BEAT, at)
             self._seen_at = now
 
@@ -190,7 +190,7 @@ class Reader:
         """Read the next suspect alone, if there is one."""
         for one in await self._suspects():
             if one.item is None or (one.tries >= MOST_TRIES and one.seq not in self._tried):
-                await self._context.holding.hold(self._context.desk, one, one.orders)
+                await self._reading.holding.hold(self._reading.context, one, one.orders)
                 return 1
             if one.seq not in self._tried:
                 await self._store.writer.commit(count_try, one)
@@ -201,9 +201,9 @@ class Reader:
         return 0
 
     async def _read_alone(self, one: Suspect, item: Item) -> None:
-        ready = _ready(self._context, one, [item])
+        ready = _ready(self._reading, one, [item])
         try:
-            await _append(self._context, [ready])
+            await _append(self._reading, [ready])
         except (StoreUnavailable, StorePoisoned):
             raise
         except Exception as error:
@@ -214,15 +214,17 @@ class Reader:
                 raise StoreUnavailable(why, reason="refused") from error
             log.error("a delivery cannot be appended", delivery=item.delivery_id, exc_info=error)
             if one.tries + 1 >= MOST_TRIES:
-                orders = await self._context.holding.orders_of(self._context.desk, ready.arrivals)
-                await self._context.holding.hold(self._context.desk, one, orders)
+                orders = await self._reading.holding.orders_of(
+                    self._reading.context, ready.arrivals
+                )
+                await self._reading.holding.hold(self._reading.context, one, orders)
         else:
-            await self._context.holding.release(self._context.desk, one.orders)
+            await self._reading.holding.release(self._reading.context, one.orders)
 
 
-async def read_some(context: ReaderContext) -> int:
+async def read_some(reading: ReaderContext) -> int:
     """Read the next rows and append what they say. Returns how many rows that were."""
-    store = context.desk.store
+    store = reading.context.store
     rows = await store.inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
     if not rows:
         return 0
@@ -231,7 +233,7 @@ async def read_some(context: ReaderContext) -> int:
         await store.writer.commit(suspect, rows)
         return len(rows)
     try:
-        await _append(context, [_ready(context, row, row.items or ()) for row in rows])
+        await _append(reading, [_ready(reading, row, row.items or ()) for row in rows])
     except (StoreUnavailable, StorePoisoned):
         raise
     except Exception as error:
@@ -249,23 +251,23 @@ def _begin(connection: PlainConnection) -> int:
     return starts
 
 
-async def _append(context: ReaderContext, ready: Sequence[Ready]) -> None:
-    for arrival, verdict in await context.desk.store.append(ready):
-        _log_read(context, arrival, verdict)
+async def _append(reading: ReaderContext, ready: Sequence[Ready]) -> None:
+    for arrival, verdict in await reading.context.store.append(ready):
+        _log_read(reading, arrival, verdict)
 
 
-def _ready(context: ReaderContext, row: Unread | Suspect, items: Sequence[Item]) -> Ready:
+def _ready(reading: ReaderContext, row: Unread | Suspect, items: Sequence[Item]) -> Ready:
     """What is to be appended of one row."""
     arrivals: list[Arrival] = []
     for item in items:
         if isinstance(item, Received):
-            source = context.sources.get(item.source)
-            arrivals += read_delivery(source, item, environment=context.environment)
+            source = reading.sources.get(item.source)
+            arrivals += read_delivery(source, item, environment=reading.environment)
     rejections = [item for item in items if not isinstance(item, Received)]
     return Ready(row, arrivals, rejections)
 
 
-def _log_read(context: ReaderContext, arrival: Arrival, verdict: StoredVerdict) -> None:
+def _log_read(reading: ReaderContext, arrival: Arrival, verdict: StoredVerdict) -> None:
     event = arrival.event
     _log_delivery(
         arrival.delivery_id,
@@ -275,5 +277,5 @@ def _log_read(context: ReaderContext, arrival: Arrival, verdict: StoredVerdict) 
         None if event is None else event.kind,
         None if event is None else event.order,
         arrival.digest,
-        (context.desk.clock.now() - arrival.received_at) // MILLISECOND,
+        (reading.context.clock.now() - arrival.received_at) // MILLISECOND,
     )

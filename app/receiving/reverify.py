@@ -15,7 +15,7 @@ from app.core.errors import ConfigurationError
 from app.providers.source import Reply, Source
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.caught_up import behind_s
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_headers, restored
 from app.receiving.pace import Pace
@@ -57,7 +57,7 @@ class Reverified:
 
 
 async def reverify(
-    desk: Desk,
+    context: AppContext,
     *,
     sources: Mapping[str, Source],
     only: str | None,
@@ -73,23 +73,23 @@ async def reverify(
         raise ConfigurationError(
             [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source of this name is configured"]
         )
-    who = await who_may(desk, by=by, action="deliveries_reverified")
-    await behind_s(desk)  # refused deliveries come by way of the inbox, too
-    done = await _pass(desk, sources, only=only, environment=environment, progress=progress)
-    async with desk.store.writing() as connection:
+    who = await who_may(context, by=by, action="deliveries_reverified")
+    await behind_s(context)  # refused deliveries come by way of the inbox, too
+    done = await _pass(context, sources, only=only, environment=environment, progress=progress)
+    async with context.store.writing() as connection:
         await note_deed(
             connection,
             who,
             action="deliveries_reverified",
             subject=only or "all sources",
-            at=desk.clock.now(),
+            at=context.clock.now(),
             facts={"judged": done.judged, "accepted": len(done.accepted)},
         )
     return done
 
 
 async def _pass(
-    desk: Desk,
+    context: AppContext,
     sources: Mapping[str, Source],
     *,
     only: str | None,
@@ -98,20 +98,20 @@ async def _pass(
 ) -> Reverified:
     done, after, pace = Reverified(), "", Pace(first=FIRST_ACCEPTED, most=AT_ONCE)
     while True:
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
         if not page:
             return done
         after = page[-1].delivery_id
         wanted = [each for each in page if only is None or each.source == only]
         await _judge_page(
-            desk, wanted, sources=sources, environment=environment, done=done, pace=pace
+            context, wanted, sources=sources, environment=environment, done=done, pace=pace
         )
         progress(len(page))
 
 
 async def count_genuine(
-    desk: Desk,
+    context: AppContext,
     *,
     sources: Mapping[str, Source],
     environment: str,
@@ -122,7 +122,7 @@ async def count_genuine(
     now; nothing is changed."""
     count, after = 0, ""
     while True:
-        async with desk.store.reading() as connection:
+        async with context.store.reading() as connection:
             page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
         if not page:
             return count
@@ -134,7 +134,7 @@ async def count_genuine(
 
 
 async def _judge_page(
-    desk: Desk,
+    context: AppContext,
     page: list[Rejection],
     *,
     sources: Mapping[str, Source],
@@ -154,9 +154,9 @@ async def _judge_page(
             accepted.append((rejection, judged))
     while accepted:
         part, accepted = accepted[: pace.size], accepted[pace.size :]
-        async with pace.writing(desk.store, pieces=len(part)) as connection:
+        async with pace.writing(context.store, pieces=len(part)) as connection:
             done.accepted += await _accept(connection, part)
-        desk.store.evidence_arrived.set()
+        context.store.evidence_arrived.set()
 
 
 def _judged(

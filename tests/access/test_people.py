@@ -18,77 +18,79 @@ from app.access.operators import (
     retire_operator,
 )
 from app.core.errors import NotFoundError, UsageError
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from tests.api.driving import Driver, driving
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
     async with driving(tmp_path) as driver:
         assert isinstance(driver, Driver)
-        yield driver.service.desk
+        yield driver.service.context
 
 
-async def who_may(desk: Desk, *, by: str | None, action: Action) -> str:
-    async with desk.store.reading() as connection:
+async def who_may(context: AppContext, *, by: str | None, action: Action) -> str:
+    async with context.store.reading() as connection:
         return (await permitted(connection, by=by, action=action)).role
 
 
-async def test_without_operators_the_account_may_do_everything(desk: Desk) -> None:
+async def test_without_operators_the_account_may_do_everything(context: AppContext) -> None:
     for action in MAY:
-        assert await who_may(desk, by=None, action=action) == "account"
+        assert await who_may(context, by=None, action=action) == "account"
 
 
-async def test_from_the_first_operator_on_roles_decide(desk: Desk) -> None:
+async def test_from_the_first_operator_on_roles_decide(context: AppContext) -> None:
     """Every action by every role, exactly as the table says; and nobody is nobody."""
-    await register_operator(desk, name="Boss", role="admin", by=None)
+    await register_operator(context, name="Boss", role="admin", by=None)
     for role in ROLES:
-        await register_operator(desk, name=f"a {role}", role=role, by="Boss")
+        await register_operator(context, name=f"a {role}", role=role, by="Boss")
     for action, roles in MAY.items():
         for role in ROLES:
             if role in roles:
-                assert await who_may(desk, by=f"a {role}", action=action) == role
+                assert await who_may(context, by=f"a {role}", action=action) == role
             else:
                 with pytest.raises(UsageError, match="this takes"):
-                    await who_may(desk, by=f"a {role}", action=action)
+                    await who_may(context, by=f"a {role}", action=action)
         for nobody in (None, "Mallory"):
             with pytest.raises(UsageError, match="say --by NAME"):
-                await who_may(desk, by=nobody, action=action)
+                await who_may(context, by=nobody, action=action)
 
 
-async def test_the_environment_names_who_asks(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    await register_operator(desk, name="Boss", role="admin", by=None)
+async def test_the_environment_names_who_asks(
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await register_operator(context, name="Boss", role="admin", by=None)
     monkeypatch.setenv(ASKED_BY, "Boss")
-    assert await who_may(desk, by=None, action="erased") == "admin"
+    assert await who_may(context, by=None, action="erased") == "admin"
 
 
 async def test_a_disabled_operator_may_do_nothing_and_the_name_is_not_given_again(
-    desk: Desk,
+    context: AppContext,
 ) -> None:
-    await register_operator(desk, name="Boss", role="admin", by=None)
-    await register_operator(desk, name="Ann", role="finance", by="Boss")
-    await retire_operator(desk, name="Ann", by="Boss")
+    await register_operator(context, name="Boss", role="admin", by=None)
+    await register_operator(context, name="Ann", role="finance", by="Boss")
+    await retire_operator(context, name="Ann", by="Boss")
     with pytest.raises(UsageError, match="not an operator in force"):
-        await who_may(desk, by="Ann", action="period_closed")
+        await who_may(context, by="Ann", action="period_closed")
     with pytest.raises(UsageError, match="was, an operator named Ann"):
-        await register_operator(desk, name="Ann", role="admin", by="Boss")
+        await register_operator(context, name="Ann", role="admin", by="Boss")
     with pytest.raises(NotFoundError):
-        await retire_operator(desk, name="Ann", by="Boss")
+        await retire_operator(context, name="Ann", by="Boss")
 
 
-async def test_there_is_always_an_admin(desk: Desk) -> None:
+async def test_there_is_always_an_admin(context: AppContext) -> None:
     with pytest.raises(UsageError, match="must be an admin"):
-        await register_operator(desk, name="Ann", role="finance", by=None)
-    await register_operator(desk, name="Boss", role="admin", by=None)
+        await register_operator(context, name="Ann", role="finance", by=None)
+    await register_operator(context, name="Boss", role="admin", by=None)
     with pytest.raises(UsageError, match="last admin"):
-        await retire_operator(desk, name="Boss", by="Boss")
+        await retire_operator(context, name="Boss", by="Boss")
 
 
-async def test_the_trail_has_every_deed_in_order(desk: Desk) -> None:
-    await register_operator(desk, name="Boss", role="admin", by=None)
-    await register_operator(desk, name="Ann", role="finance", by="Boss")
-    await retire_operator(desk, name="Ann", by="Boss")
-    async with desk.store.reading() as connection:
+async def test_the_trail_has_every_deed_in_order(context: AppContext) -> None:
+    await register_operator(context, name="Boss", role="admin", by=None)
+    await register_operator(context, name="Ann", role="finance", by="Boss")
+    await retire_operator(context, name="Ann", by="Boss")
+    async with context.store.reading() as connection:
         trail = await deeds(connection, limit=10)
     assert [(each.number, each.action, each.subject) for each in trail] == [
         (1, "operator_added", "Boss"),
@@ -100,6 +102,6 @@ async def test_the_trail_has_every_deed_in_order(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " Ann", "A\x1b[2J", "x" * 81])
-async def test_a_name_is_a_name(desk: Desk, name: str) -> None:
+async def test_a_name_is_a_name(context: AppContext, name: str) -> None:
     with pytest.raises(UsageError, match="printable"):
-        await register_operator(desk, name=name, role="admin", by=None)
+        await register_operator(context, name=name, role="admin", by=None)

@@ -69,7 +69,7 @@ async def _counted_once(crowd: Crowd, names: list[str], times: int) -> None:
     assert await count(crowd, "events") == len(names)
     assert await count(crowd, "deliveries") == len(names) * times
     assert await count(crowd, "deliveries WHERE verdict = 'stored'") == len(names)
-    await refold_until_quiet(crowd[0].service.desk, limit=500, progress=lambda done: None)
+    await refold_until_quiet(crowd[0].service.context, limit=500, progress=lambda done: None)
     assert await count(crowd, "revisions") == len(names)
     assert await count(crowd, "ledgers WHERE outcome = 'succeeded'") == len(names)
     for ledger in await ledgers(crowd, names):

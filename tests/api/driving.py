@@ -24,7 +24,7 @@ from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.database.statements import PlainConnection, run
 from app.receiving.caught_up import behind_s
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.reader import Reader
 from reconcile.instants import SECOND, Instant, format_instant
 from tests.database.made import put_new
@@ -156,7 +156,7 @@ class Following(httpx2.AsyncBaseTransport):
         if not request.url.path.startswith("/webhooks/") or answer.status_code == 503:
             return answer
         if reader_of(self._service).alive:
-            await behind_s(self._service.desk)  # a refused one is in the inbox, too
+            await behind_s(self._service.context)  # a refused one is in the inbox, too
         if answer.status_code != 200:
             return answer
         body = await answer.aread()
@@ -178,7 +178,7 @@ class Driver:
     service: Service
     client: httpx2.AsyncClient
     clock: SetClock
-    desk: Desk
+    context: AppContext
     path: Path
     token: str = field(default="")
 
@@ -197,7 +197,7 @@ class Driver:
     async def api(self, method: str, path: str, **words: Any) -> httpx2.Response:
         """Ask the API as the shop."""
         if not self.token:
-            self.token = await issue_token(self.desk, name="shop")
+            self.token = await issue_token(self.context, name="shop")
         bearer = {"Authorization": f"Bearer {self.token}"}
         return await self.client.request(method, f"/api/v1{path}", headers=bearer, **words)
 
@@ -229,5 +229,5 @@ async def driving(
     async with open_service(settings, clock=clock, work=work) as service:
         transport = Following(service, raising=raising)
         async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
-            desk = replace(service.desk, phone_key=None)
-            yield Driver(service, client, clock, desk, folder / "t.db")
+            context = replace(service.context, phone_key=None)
+            yield Driver(service, client, clock, context, folder / "t.db")

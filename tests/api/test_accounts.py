@@ -64,8 +64,8 @@ async def send(
 
 
 async def folded(driver: Driver, order: str) -> Any:
-    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
-    return await order_document(driver.desk, order, as_of=T)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
+    return await order_document(driver.context, order, as_of=T)
 
 
 @pytest.mark.parametrize("company", OTHERS)
@@ -113,12 +113,12 @@ async def test_it_is_judged_again_after_the_account_was_put_right(tmp_path: Path
     async with driving(tmp_path, with_worker=False, **PIX) as driver:
         await send(driver, "woovi", [RSA], charge({"id": "m2"}), to="pix")
         words: dict[str, Any] = {"only": None, "environment": "sandbox", "progress": quiet}
-        unchanged = await reverify(driver.desk, sources=sources(tmp_path), **words)
+        unchanged = await reverify(driver.context, sources=sources(tmp_path), **words)
         assert unchanged.refused == {"wrong_account": 1}
         right = sources(tmp_path, SOURCES__PIX__ACCOUNT="m2")
-        done = await reverify(driver.desk, sources=right, **words)
+        done = await reverify(driver.context, sources=right, **words)
         assert [verdict for _, verdict in done.accepted] == ["stored"]
-        again = await reindex(driver.desk, sources=sources(tmp_path), progress=quiet)
+        again = await reindex(driver.context, sources=sources(tmp_path), progress=quiet)
         assert (again.events, again.unreadable) == (0, 1)
 
 
@@ -142,7 +142,7 @@ async def test_what_never_counts_by_itself_leaves_the_order_pending(tmp_path: Pa
         assert driver.rows("SELECT standing FROM events") == [("unconfirmed",)]
         assert driver.rows("SELECT count(*) FROM confirmations") == [(0,)]
         compiled = compile_sources(load_settings(environ(tmp_path, **snap)))
-        await reindex(driver.desk, sources=compiled, progress=quiet)
+        await reindex(driver.context, sources=compiled, progress=quiet)
         assert driver.rows("SELECT count(*) FROM confirmations") == [(0,)]
 
 
@@ -199,10 +199,10 @@ async def test_its_evidence_holds(tmp_path: Path) -> None:
         driver.clock.put(LATER)
         settings = load_settings(environ(tmp_path, **TILL))
         built = await build_evidence(
-            driver.desk,
+            driver.context,
             Request(order="@till:ORD-1", as_of=LATER, reason="why"),
             providers=evidence_providers(settings),
-            signer=await signer_of(driver.desk, settings),
+            signer=await signer_of(driver.context, settings),
         )
     steps = {each.name: each.passed for each in verify_evidence(built.archive).steps}
     assert steps["bodies"], steps

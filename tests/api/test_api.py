@@ -22,7 +22,7 @@ TOLD = {"amount": "1500.00", "currency": "KES"}
 
 async def folded(driver: Driver) -> None:
     """Fold until nothing is due: the worker may be half-way through."""
-    await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+    await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
 
 
 async def problem_of(driver: Driver, method: str, path: str, **words: Any) -> tuple[int, str, str]:

@@ -66,7 +66,7 @@ async def test_what_each_is_answered(tmp_path: Path) -> None:
             sent, closed = (await there.ask(*data)).wire.sent
             found = [int(each) for each in re.findall(rb"HTTP/1.1 (\d+) ", sent) if each != b"100"]
             assert (found, closed) == (statuses, closes), name
-            await behind_s(there.driver.service.desk)
+            await behind_s(there.driver.service.context)
             for delivery in re.findall(rb'"delivery": "([^"]+)"', sent):
                 kept = there.driver.rows(
                     "SELECT 1 FROM deliveries WHERE id=?", delivery.decode("ascii")

@@ -128,7 +128,7 @@ async def news(driver: Driver, body: dict[str, Any]) -> list[str]:
     driver.clock.put(driver.clock.now() + MINUTE)
     at = format_instant(driver.clock.now())
     assert (await driver.send(body | {"occurred_at": at})).status_code == 200
-    await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+    await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
     page = (await driver.api("GET", "/outcomes")).json()
     because: list[str] = page["outcomes"][-1]["because"]
     assert page["outcomes"][-1]["at"] == at

@@ -78,7 +78,7 @@ async def filled(folder: Path) -> AsyncIterator[tuple[Driver, list[str]]]:
             sent = await driver.send(of_order(name, f"n{number}"))
             assert sent.json()["verdict"] == "stored"
         await driver.api("GET", "/orders")
-        await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+        await refold_until_quiet(driver.context, limit=100, progress=quiet)
         yield driver, sorted(["ORD-1", *NAMED])
 
 
@@ -102,24 +102,24 @@ async def by_closed_parameters(driver: Driver, names: list[str], payload: str) -
 
 async def by_the_operations(driver: Driver, names: list[str], payload: str) -> None:
     """What the commands are made of."""
-    desk = driver.desk
+    context = driver.context
     spellings = [payload] if any(n.startswith(payload) for n in names) else []
     spellings = spellings or [payload.upper(), payload.lower()]
-    found = await find_orders(desk, payload, sources=driver.service.sources, limit=1_000)
+    found = await find_orders(context, payload, sources=driver.service.sources, limit=1_000)
     assert {hit["order"] for hit in found.hits} == {
         name for name in names if any(name.startswith(each) for each in spellings)
     }
     for words in ({"subject": payload}, {"who": payload}, {"action": payload}):
-        assert await trail(desk, limit=10, **words) == []
-    assert await list_book(desk, reference=payload, as_of=None, limit=10) == []
-    assert await list_statement(desk, reference=payload, as_of=None, limit=10) == []
+        assert await trail(context, limit=10, **words) == []
+    assert await list_book(context, reference=payload, as_of=None, limit=10) == []
+    assert await list_statement(context, reference=payload, as_of=None, limit=10) == []
     for words in ({"outcome": payload}, {"finding": payload.replace("%", "") or "-"}):
-        assert await list_orders(desk, after="", limit=10, **words) == []
-    assert await list_deliveries(desk, verdict=payload, limit=10) == []
-    assert [each async for each in living_breaks(desk, causes=[payload])] == []
+        assert await list_orders(context, after="", limit=10, **words) == []
+    assert await list_deliveries(context, verdict=payload, limit=10) == []
+    assert [each async for each in living_breaks(context, causes=[payload])] == []
     for one in (show_delivery, one_break):
         with pytest.raises((NotFoundError, UsageError)):
-            await one(desk, payload)
+            await one(context, payload)
 
 
 Way = Callable[[Driver, list[str], str], Awaitable[None]]

@@ -42,9 +42,9 @@ async def replayed(driver: Driver, at: Instant) -> str:
 
 async def effects(driver: Driver) -> tuple[Any, ...]:
     """Events, published ledgers, and what was taken and given back."""
-    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
     counts = [driver.rows(f"SELECT count(*) FROM {name}")[0][0] for name in ("events", "revisions")]
-    ledger = await order_document(driver.desk, "ORD-1", as_of=T + 90 * DAY)
+    ledger = await order_document(driver.context, "ORD-1", as_of=T + 90 * DAY)
     return (*counts, ledger["outcome"], json.dumps(ledger["totals"]))
 
 
@@ -108,10 +108,10 @@ async def pruned(driver: Driver) -> None:
     """Let its body go, as retention does after a month."""
     driver.clock.put(T + 40 * DAY)
     await effects(driver)
-    signer = await signer_of(driver.desk, load_settings(environ(driver.path.parent)))
-    await seal_all(driver.desk, signer)
+    signer = await signer_of(driver.context, load_settings(environ(driver.path.parent)))
+    await seal_all(driver.context, signer)
     month = Retention(quiet=30 * DAY, sources=frozenset({"shop"}))
-    assert (await prune_settled(driver.desk, month, progress=quiet)).deliveries > 0
+    assert (await prune_settled(driver.context, month, progress=quiet)).deliveries > 0
     assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NOT NULL") == [(0,)]
 
 
@@ -127,7 +127,7 @@ async def wiped(driver: Driver) -> None:
 async def test_after_its_body_is_gone(tmp_path: Path, lose: Any) -> None:
     """Pruned or erased, it is known for ever: a clock that is put back makes it no news."""
     async with driving(tmp_path, with_worker=False) as driver:
-        driver.desk = driver.service.desk
+        driver.context = driver.service.context
         assert await replayed(driver, T) == "stored"
         await lose(driver)
         await replay_at_every_edge(driver)
@@ -169,7 +169,7 @@ async def test_ten_thousand_replays(tmp_path: Path) -> None:
     look may publish that nobody shipped the order; the event and its money stay as they were."""
     rng, total = Random(1), {"duplicate": 0, "refused": 0}
     async with driving(tmp_path, with_worker=False, **OPEN) as driver:
-        driver.desk = driver.service.desk
+        driver.context = driver.service.context
         assert await replayed(driver, T) == "stored"
         before = await effects(driver)
         for number in range(10_000):

@@ -203,10 +203,10 @@ async def shoot(driver: Driver, shots: Iterator[Shot], *, strict: bool = True) -
 
 async def state(driver: Driver) -> dict[str, Any]:
     """All that is known of the orders, all that was published, and all that the shop is told."""
-    await behind_s(driver.desk)
-    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    await behind_s(driver.context)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
     tables = {name: driver.rows(f"SELECT * FROM {name} ORDER BY 1, 2") for name in TABLES}
-    ledgers = [await order_document(driver.desk, name, as_of=T) for name in ORDERS]
+    ledgers = [await order_document(driver.context, name, as_of=T) for name in ORDERS]
     feed = (await driver.api("GET", "/outcomes")).json()
     return {**tables, "ledgers as told": ledgers, "feed": feed}
 

@@ -151,7 +151,7 @@ async def test_each_record_says_who_told_it(tmp_path: Path) -> None:
 async def test_another_price_is_told_with_both_and_with_who_changed_it(driver: Driver) -> None:
     """As a finding of the order over HTTP, and in the trail."""
     await driver.api("PUT", "/orders/ORD-1", json=TOLD)
-    token = await issue_token(driver.desk, name="till-3")
+    token = await issue_token(driver.context, name="till-3")
     driver.clock.put(T + 1)
     cheaper = await driver.client.put(
         "/api/v1/orders/ORD-1",

@@ -77,7 +77,7 @@ async def test_without_a_token_in_force(driver: Driver) -> None:
         assert await not_refused(driver, headers) == []
     good = {"Authorization": f"Bearer {token}"}
     assert await not_refused(driver, good) == guarded(driver)
-    await withdraw_token(driver.desk, name="shop")
+    await withdraw_token(driver.context, name="shop")
     assert await not_refused(driver, good) == []
     paths = {route.path for route in driver.service.application.routes if isinstance(route, Route)}
     assert paths > PUBLIC, "what is public is there"
@@ -99,7 +99,7 @@ async def test_every_route_asks_for_its_scope(driver: Driver) -> None:
     routes = scoped(driver)
     assert {(method, path) for method, path, _ in routes} == set(guarded(driver))
     for scope in TOKEN_SCOPES:
-        token = await issue_token(driver.desk, name=f"only-{scope}", scopes=[scope])
+        token = await issue_token(driver.context, name=f"only-{scope}", scopes=[scope])
         bearer = {"Authorization": f"Bearer {token}"}
         for method, path, needed in routes:
             answer = await driver.client.request(method, path, headers=bearer, json=TOLD)
@@ -136,7 +136,7 @@ async def test_the_description_names_the_scopes(driver: Driver) -> None:
 async def test_a_token_that_has_ended(driver: Driver) -> None:
     """It opens until then; from then on it is refused as any other, and its holder is told when
     it ended."""
-    token = await issue_token(driver.desk, name="trial", until="1h")
+    token = await issue_token(driver.context, name="trial", until="1h")
     bearer = {"Authorization": f"Bearer {token}"}
     driver.clock.put(T + HOUR - 1)
     assert (await driver.client.get("/api/v1/orders", headers=bearer)).status_code == 200
@@ -145,7 +145,7 @@ async def test_a_token_that_has_ended(driver: Driver) -> None:
     assert refuses(refused, "GET")
     assert format_instant(T + HOUR) in refused.json()["detail"]
     assert await not_refused(driver, bearer) == []
-    await withdraw_token(driver.desk, name="trial")
+    await withdraw_token(driver.context, name="trial")
     again = await driver.client.get("/api/v1/orders", headers=bearer)
     assert format_instant(T + HOUR) not in again.json()["detail"]
 

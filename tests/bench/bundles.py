@@ -38,12 +38,12 @@ async def _bundled(folder: Path) -> Bundled:
     building, verifying, built = [], [], list[Built]()
     async with driving(folder, with_worker=False) as driver:
         await live_through(driver)
-        signer = await signer_of(driver.desk, settings)
+        signer = await signer_of(driver.context, settings)
         for _ in range(TIMES):
             began = perf_counter()
             providers = evidence_providers(settings)
             built.append(
-                await build_evidence(driver.desk, request, providers=providers, signer=signer)
+                await build_evidence(driver.context, request, providers=providers, signer=signer)
             )
             building.append(perf_counter() - began)
             began = perf_counter()

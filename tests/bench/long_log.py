@@ -24,7 +24,7 @@ from app.core.clock import SystemClock
 from app.core.ids import seeded_chance
 from app.evidence.checkpoint import Checkpoint, signed_checkpoint
 from app.evidence.prove_sealed import proofs_of
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from app.sealing.leaf_store import Leaf
 from reconcile.ledger.policy import Policy
@@ -97,11 +97,11 @@ def prove_in_a_process(path: Path, *, count: int) -> Proved:
 
 async def _prove(path: Path, numbers: list[int]) -> dict[str, Any]:
     async with open_store(settings(path), purpose="reading") as store:
-        desk = Desk(store=store, policy=Policy(), clock=SystemClock())
+        context = AppContext(store=store, policy=Policy(), clock=SystemClock())
         before, times, hold, size = rss_mib(os.getpid()), [], True, 0
         for number in numbers:
             started = perf_counter()
-            async with desk.store.reading() as connection:
+            async with context.store.reading() as connection:
                 found = await proofs_of(connection, [f"deed:{number}"])
             times.append((perf_counter() - started) * 1000)
             proof, size = found.proofs[0], found.checkpoint.size

@@ -18,7 +18,7 @@ from app.cli.running import run_loop
 from app.core.clock import SetClock
 from app.finance.read_breaks import breaks_of_run
 from app.finance.reconcile_period import Asked, reconcile_period
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy
 from reconcile.matching.control import BUCKETS, FAMILIES
@@ -111,12 +111,12 @@ def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
 async def _measured(path: str) -> dict[str, Any]:
     settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
     async with open_store(settings, purpose="writing") as store:
-        desk = Desk(store=store, policy=Policy(), clock=SetClock(AS_OF))
+        context = AppContext(store=store, policy=Policy(), clock=SetClock(AS_OF))
         began, cpu = perf_counter(), process_time()
-        done = await reconcile_period(desk, Asked(rules=RULES), progress=lambda _: None)
+        done = await reconcile_period(context, Asked(rules=RULES), progress=lambda _: None)
         seconds, cpu = perf_counter() - began, process_time() - cpu
         found = Found()
-        async for part in breaks_of_run(desk, done.number):
+        async for part in breaks_of_run(context, done.number):
             found.update((b.seen.cause, b.seen.order, b.seen.money.minor) for b in part)
     lines = done.control.lines
     return {

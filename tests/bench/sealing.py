@@ -19,7 +19,7 @@ from app.core.clock import SystemClock
 from app.core.ids import new_secret
 from app.evidence.seal import seal_all
 from app.evidence.verify_log import verify_log
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy
 from tests.bench import stored
@@ -141,12 +141,12 @@ def alone(folder: Path, *, orders: int) -> Alone:
 async def _alone(path: Path) -> Alone:
     settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
     async with open_store(settings) as store:
-        desk = Desk(store=store, policy=Policy(), clock=SystemClock())
-        await _begin(desk)
+        context = AppContext(store=store, policy=Policy(), clock=SystemClock())
+        await _begin(context)
         started = perf_counter()
-        leaves = await seal_all(desk, SIGNER)
+        leaves = await seal_all(context, SIGNER)
         sealed = perf_counter()
-        found = await verify_log(desk, progress=lambda done, total: None)
+        found = await verify_log(context, progress=lambda done, total: None)
         return Alone(
             leaves=found.leaves,
             seconds=sealed - started,
@@ -155,12 +155,12 @@ async def _alone(path: Path) -> Alone:
         )
 
 
-async def _begin(desk: Desk) -> None:
+async def _begin(context: AppContext) -> None:
     from app.sealing.log_store import begin_log
 
     public = SIGNER.key.public.raw.hex()
-    async with desk.store.writing() as connection:
-        await begin_log(connection, origin=SIGNER.origin, public=public, now=desk.clock.now())
+    async with context.store.writing() as connection:
+        await begin_log(connection, origin=SIGNER.origin, public=public, now=context.clock.now())
 
 
 def rates(legs: Sequence[Leg]) -> list[float]:

@@ -15,7 +15,7 @@ from app.checkout.open_checkout import open_checkout
 from app.core.clock import SetClock
 from app.database.statements import select_in
 from app.orders.record_store import records_of
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import Store, StoreSettings, open_store
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.fold import fold
@@ -58,14 +58,14 @@ class Shop:
     clock: SetClock
 
     @property
-    def desk(self) -> Desk:
-        return Desk(store=self.store, policy=Policy(), clock=self.clock)
+    def context(self) -> AppContext:
+        return AppContext(store=self.store, policy=Policy(), clock=self.clock)
 
     async def open(
         self, client: CheckoutClient, *, new_payment: bool = False, **changes: Any
     ) -> CheckoutResult:
         request = asked(**changes)
-        return await open_checkout(self.desk, client, request=request, new_payment=new_payment)
+        return await open_checkout(self.context, client, request=request, new_payment=new_payment)
 
     async def records(self, order: str = "ORD-1") -> list[Record]:
         async with self.store.reading() as connection:

@@ -37,7 +37,7 @@ async def waiting(shop: Shop) -> list[str]:
 async def later(shop: Shop, client: CheckoutClient) -> int:
     """A pass when whatever waits has come due."""
     shop.clock.put(shop.clock.now() + LONGEST_PAUSE)
-    return await ask_again_due(shop.desk, client)
+    return await ask_again_due(shop.context, client)
 
 
 async def told(shop: Shop) -> bool:
@@ -48,7 +48,7 @@ async def told(shop: Shop) -> bool:
 async def test_an_unknown_session_is_found_with_the_same_key_and_bytes(shop: Shop) -> None:
     async with service(drop, drop, opened(expires_at=LATE)) as pay, pay.client(ONCE) as client:
         unknown = await shop.open(client)
-        assert await ask_again_due(shop.desk, client) == 0, "not at once"
+        assert await ask_again_due(shop.context, client) == 0, "not at once"
         assert [await later(shop, client) for _ in range(3)] == [1, 1, 0]
         found = await shop.open(client)
     assert (unknown.state, found.state, found.session) == ("unknown", "opened", "cs_1")
@@ -75,9 +75,9 @@ async def test_what_died_before_its_answer_is_asked_again(shop: Shop) -> None:
             held = shop.clock.now() + MINUTE
             sql = f"UPDATE unanswered SET due_at=0, held_until={held}"
             await connection.execute(text(sql))
-        assert await ask_again_due(shop.desk, client) == 0
+        assert await ask_again_due(shop.context, client) == 0
         shop.clock.put(held + SECOND)
-        assert await ask_again_due(shop.desk, client) == 1
+        assert await ask_again_due(shop.context, client) == 1
     assert await shop.kinds() == ["requested", "unknown", "opened"]
 
 
@@ -92,7 +92,7 @@ async def test_a_clock_that_was_ahead_holds_nothing_up(shop: Shop, by: str) -> N
                 sql = f"UPDATE unanswered SET due_at={until}, held_until={until}"
                 await connection.execute(text(sql))
             if by == "the task":
-                assert await ask_again_due(shop.desk, client) == asked
+                assert await ask_again_due(shop.context, client) == asked
             elif asked:
                 await shop.open(client)
     assert await shop.kinds() == ["requested", "unknown", "opened"]
@@ -116,7 +116,7 @@ async def test_a_spent_key_is_not_sent_and_a_person_is_told(shop: Shop) -> None:
     async with service(drop) as pay, pay.client(ONCE) as client:
         await shop.open(client)
         shop.clock.put(shop.clock.now() + 24 * HOUR)
-        assert await ask_again_due(shop.desk, client) == 1
+        assert await ask_again_due(shop.context, client) == 1
     assert len(pay.seen) == 1
     assert await waiting(shop) == []
     assert await told(shop)
@@ -144,7 +144,7 @@ def test_pauses_grow_to_a_bound() -> None:
 @asynccontextmanager
 async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[Rounds]:
     """The task at work."""
-    task = asking_again(shop.desk, client)
+    task = asking_again(shop.context, client)
     running = asyncio.ensure_future(task.run())
     try:
         yield task

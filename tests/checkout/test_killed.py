@@ -15,7 +15,7 @@ from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import open_checkout
 from app.core.errors import StoreUnavailable
 from app.orders.pending_session_store import let_go_all
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.ledger.policy import Policy
 from tests.checkout.conftest import Shop
@@ -88,8 +88,8 @@ async def _dies(shop: Shop, pay: Service, *, fate: Fate, order: str) -> Checkout
     store: Any = DyingStore(shop.store, fate)
     async with plain, client:
         try:
-            desk = Desk(store=store, policy=Policy(), clock=shop.clock)
-            return await open_checkout(desk, client, request=asked(order))
+            context = AppContext(store=store, policy=Policy(), clock=shop.clock)
+            return await open_checkout(context, client, request=asked(order))
         except (Killed, StoreUnavailable, RuntimeError):
             return None
 

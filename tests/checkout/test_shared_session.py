@@ -22,10 +22,10 @@ async def test_one_payment_does_not_ship_two_orders(tmp_path: Path) -> None:
         answering.client() as client,
     ):
         for order in ("ORD-A", "ORD-B"):
-            await tell_order(driver.desk, Told(order=order, money=PRICE))
-            await open_checkout(driver.desk, client, request=asked(order))
+            await tell_order(driver.context, Told(order=order, money=PRICE))
+            await open_checkout(driver.context, client, request=asked(order))
         await driver.send(event("e1", order=None))
-        await refold_until_quiet(driver.desk, limit=10, progress=lambda count: None)
+        await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
         told = (await driver.api("GET", "/outcomes")).json()["outcomes"]
     last = {each["order"]: (each["outcome"], each["fulfillable"]) for each in told}
     assert last == {"ORD-A": ("unresolved", False), "ORD-B": ("unresolved", False)}

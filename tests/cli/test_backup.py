@@ -27,7 +27,7 @@ async def _send(folder: Path, *orders: str) -> None:
     async with driving(folder, with_worker=False) as driver:
         for order in orders:
             assert (await driver.send(of_order(order, f"e-{order}"))).status_code == 200
-        await refold_until_quiet(driver.desk, limit=10, progress=lambda count: None)
+        await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
 
 
 def fill(folder: Path, *orders: str) -> None:

@@ -157,14 +157,14 @@ def test_tokens(run: Run, tmp_path: Path) -> None:
 def test_what_tokens_are_for(run: Run, tmp_path: Path) -> None:
     """Scopes by name and an end are told when a token is made, and listed with its last change."""
     words = ("--scope", "evidence", "--scope", "read", "--until", "2100-01-01T00:00:00Z")
-    made = run("tokens", "add", "desk", *words, "--format", "json")
+    made = run("tokens", "add", "context", *words, "--format", "json")
     assert made.document["scopes"] == ["read", "evidence"]
     assert made.document["until"] == "2100-01-01T00:00:00Z"
     assert "scopes" not in made.err
     (listed,) = run("tokens", "list", "--format", "json").document
     assert (listed["scopes"], listed["until"]) == ("read evidence", "2100-01-01T00:00:00Z")
     assert listed["changed_at"] == listed["created_at"]
-    run("tokens", "revoke", "desk")
+    run("tokens", "revoke", "context")
     (listed,) = run("tokens", "list", "--format", "json").document
     assert listed["changed_at"] == listed["revoked_at"]
     for wrong in (

@@ -40,10 +40,10 @@ def send(folder: Path, *events: dict[str, Any], days: int = -2) -> None:
 
     async def sending() -> None:
         async with driving(folder, with_worker=False, at=T + days * DAY) as driver:
-            driver.desk = driver.service.desk
+            driver.context = driver.service.context
             for each in events:
                 assert (await driver.send(each)).status_code == 200
-            await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+            await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
 
     asyncio.run(sending())
 

@@ -23,7 +23,7 @@ from app.evidence.keys import EvidenceKey
 from app.evidence.seal import Signer, seal_all
 from app.orders.history_store import gather, scan
 from app.receiving.append_store import Arrival, Ready
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.framing import Received
 from app.receiving.refusal_store import Rejection
 from app.receiving.store import Store, StoreSettings, open_store
@@ -179,12 +179,12 @@ SIGNER = Signer(
 
 async def seal(store: Store) -> int:
     """Seal all that waits, and say how many rows that were."""
-    return await seal_all(desk(store), SIGNER)
+    return await seal_all(context(store), SIGNER)
 
 
-def desk(store: Store, *, at: int = 0) -> Desk:
-    """A desk whose clock stands `at` seconds after T."""
-    return Desk(store=store, policy=Policy(), clock=SetClock(seconds(at)))
+def context(store: Store, *, at: int = 0) -> AppContext:
+    """A context whose clock stands `at` seconds after T."""
+    return AppContext(store=store, policy=Policy(), clock=SetClock(seconds(at)))
 
 
 async def rows(store: Store, sql: str, **values: Any) -> list[tuple[Any, ...]]:

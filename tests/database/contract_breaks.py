@@ -31,7 +31,7 @@ from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.control import Control
 from reconcile.matching.control_text import control_text
 from reconcile.money import Money
-from tests.database.builders import arrival, desk, keep, rows, said
+from tests.database.builders import arrival, context, keep, rows, said
 from tests.database.contract_ledgers import paid, quiet
 from tests.reconcile.build import T, seconds
 
@@ -85,7 +85,7 @@ async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: i
     async with store.writing() as connection:
         await save_seen(connection, found, number=number, as_of=seconds(at))
     done = finished(number, at=at, lived=lived, rules=rules, breaks=len(found))
-    await finish(desk(store, at=at), done)
+    await finish(context(store, at=at), done)
     return number
 
 
@@ -107,24 +107,24 @@ def finished(number: int, *, at: int, lived: bool = True, rules: int = 0, breaks
 
 async def living(store: Store) -> dict[str, str]:
     """Order to state of every break that lives."""
-    found = [each async for part in living_breaks(desk(store)) for each in part]
+    found = [each async for part in living_breaks(context(store)) for each in part]
     return {str(each.seen.order): each.life.state for each in found}
 
 
 async def saw(store: Store, number: int) -> list[Break]:
     """What a run saw."""
-    return [each.seen async for part in breaks_of_run(desk(store), number) for each in part]
+    return [each.seen async for part in breaks_of_run(context(store), number) for each in part]
 
 
 async def turns(store: Store, found: Break) -> list[str]:
     """What runs did to it."""
-    one = await one_break(desk(store), found.identity)
+    one = await one_break(context(store), found.identity)
     return [step.kind for step in one.steps if step.by is None]
 
 
 async def show(store: Store, found: Break) -> SeenBreak:
     """One break."""
-    return await one_break(desk(store), found.identity)
+    return await one_break(context(store), found.identity)
 
 
 class BreakContract:
@@ -178,8 +178,8 @@ class BreakContract:
                 await save_seen(connection, [missing("A")], number=number, as_of=seconds(1))
         await run(store, at=2)
         with pytest.raises(UsageError, match="another run finished"):
-            await finish(desk(store, at=3), finished(early[0], at=1))
-        await finish(desk(store, at=3), finished(early[1], at=1, lived=False))
+            await finish(context(store, at=3), finished(early[0], at=1))
+        await finish(context(store, at=3), finished(early[1], at=1, lived=False))
         assert (await living(store), await saw(store, early[1])) == ({}, [missing("A")])
 
     async def test_what_a_refused_run_closed_hides_nothing(self, store: Store) -> None:
@@ -189,7 +189,7 @@ class BreakContract:
             early, late_one = [await take_run_number(connection) for _ in range(2)]
             await save_closed(connection, [(missing("A").identity, 1, ["evt"])], number=late_one)
             await save_seen(connection, [missing("A", minor=7)], number=early, as_of=seconds(2))
-        await finish(desk(store, at=3), finished(early, at=2))
+        await finish(context(store, at=3), finished(early, at=2))
         found = await show(store, missing("A"))
         assert (found.seen.money.minor, found.life.state) == (7, "open")
 
@@ -200,8 +200,8 @@ class BreakContract:
             number = await take_run_number(connection)
             await save_seen(connection, [missing("A", minor=7)], number=number, as_of=seconds(3))
         name = missing("A").identity
-        await accept_break(desk(store, at=5), name, reason="small", by="ann", second=None)
-        await finish(desk(store, at=9), finished(number, at=3))
+        await accept_break(context(store, at=5), name, reason="small", by="ann", second=None)
+        await finish(context(store, at=9), finished(number, at=3))
         found = await show(store, missing("A"))
         assert [(step.kind, step.at) for step in found.steps] == [
             ("opened", seconds(1)),
@@ -226,7 +226,7 @@ class BreakContract:
         await keep(store, arrival(said("old", order="ord 1", payment="p"), at=1))
         await run(store, missing("ORD-1"), missing("X"), at=2)
         await keep(store, arrival(paid("ord 1"), at=3), arrival(paid("other"), at=3))
-        await refresh_takings(desk(store, at=4), progress=quiet)
+        await refresh_takings(context(store, at=4), progress=quiet)
         await run(store, missing("X"), at=4)
         closed = await show(store, missing("ORD-1"))
         assert closed.life.closed_by == ("paid-ord 1",)
@@ -237,7 +237,7 @@ class BreakContract:
     async def test_deeds_are_only_added_and_stand_in_the_trail(self, store: Store) -> None:
         """Assigned, commented, accepted: each with a name, a reason and the money of that hour."""
         await run(store, missing("A"), at=1)
-        name, at = missing("A").identity, desk(store, at=2)
+        name, at = missing("A").identity, context(store, at=2)
         await assign_break(at, name, to="bob", by="ann")
         await comment_break(at, name, note="asked the bank", by="ann")
         assert await living(store) == {"A": "assigned"}
@@ -262,7 +262,7 @@ class BreakContract:
 
     async def test_above_the_limit_two_operators_accept(self, store: Store) -> None:
         """One alone is refused, the same one twice is refused, and so is one who may not."""
-        at = desk(store, at=2)
+        at = context(store, at=2)
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(store, missing("A"), missing("B", minor=100_000), late("C"), at=1)
         big, small = missing("A").identity, missing("B").identity
@@ -288,7 +288,7 @@ class BreakContract:
     async def test_what_nobody_knows_is_above_every_limit(self, store: Store) -> None:
         """An unresolved order of which neither amount nor price was told, in whatever currency;
         where no limit is set, it takes one."""
-        at = desk(store, at=2)
+        at = context(store, at=2)
         unknown = replace(missing("A", minor=0), cause="unresolved")
         await run(store, unknown, replace(unknown, order="B"), at=1)
         await accept_break(at, unknown.identity, reason="a gift", by="ann", second=None)
@@ -300,7 +300,7 @@ class BreakContract:
     async def test_rules_with_a_limit_are_changed_by_two(self, store: Store) -> None:
         """Whatever changes: a wide tolerance hides a difference as well as a high limit does. One
         person sets the first limit."""
-        at = desk(store)
+        at = context(store)
         low, high = (f'[accept_alone_max]\nKES = "{n}.00"\n' for n in (10, 11))
         for rules in ('book_margin = "1 day"\n', low):
             await save_rules(at, rules, by="ann")
@@ -321,7 +321,7 @@ class BreakContract:
 
     async def test_late_money_is_settled_by_whoever_may(self, store: Store) -> None:
         """A refund is owed until evidence ends it; what is accepted is open no more."""
-        at = desk(store, at=2)
+        at = context(store, at=2)
         twice = replace(late("B"), cause="paid_twice")
         await run(store, late("A"), twice, missing("C"), late("D", "canceled"), at=1)
         items = [each async for part in late_items(at, closed=False) for each in part]
@@ -347,7 +347,7 @@ class BreakContract:
     async def test_a_break_without_a_reason_or_name_is_refused(self, store: Store) -> None:
         """And nothing of it is written."""
         await run(store, missing("A"), at=1)
-        at = desk(store, at=2)
+        at = context(store, at=2)
         for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
             with pytest.raises(UsageError, match=why):
                 await accept_break(at, missing("A").identity, reason=reason, by="ann", second=None)
@@ -360,7 +360,7 @@ class BreakContract:
     ) -> None:
         """Neither a row of a run nor one of a person can be changed or taken away."""
         await run(store, missing("A"), at=1)
-        await comment_break(desk(store, at=2), missing("A").identity, note="seen", by="ann")
+        await comment_break(context(store, at=2), missing("A").identity, note="seen", by="ann")
         for table, key in KEYS.items():
             for sql in (f"DELETE FROM {table}", f"UPDATE {table} SET {key}={key}"):
                 with pytest.raises(DBAPIError, match="only added"):

@@ -9,7 +9,7 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.check import check_database
 from app.receiving.store import Store
 from reconcile.ledger.events import Event
-from tests.database.builders import SOURCES, desk
+from tests.database.builders import SOURCES, context
 from tests.database.contract_histories import PARTS, Part, _tags, tagged, tell
 
 
@@ -35,7 +35,7 @@ class CheckingContract:
         tag = f"{next(_tags)}-"
         again = [part for part in parts[:3] if isinstance(part, Event)]
         await tell(store, [tagged(part, tag) for part in parts])
-        at = desk(store, at=10)
+        at = context(store, at=10)
         await refresh_takings(at, progress=quiet)
         await tell(store, [tagged(part, tag) for part in again])
         await refold_until_quiet(at, limit=500, progress=quiet)

@@ -14,7 +14,7 @@ from app.receiving.append_store import Whole
 from app.receiving.store import Store
 from reconcile.ledger.records import Record
 from reconcile.money import Money
-from tests.database.builders import SIGNER, arrival, desk, keep, said
+from tests.database.builders import SIGNER, arrival, context, keep, said
 from tests.database.contract_ledgers import folded
 from tests.reconcile.build import T, seconds
 
@@ -59,7 +59,7 @@ class EvidenceContract:
         for at, claim in ((1, "pending"), (5, "succeeded")):
             money = Money(minor=100, currency="KES")
             await keep(store, arrival(said(f"e{at}", claim, order="A", payment="p", money=money)))
-            await folded(desk(store, at=at))
+            await folded(context(store, at=at))
         async with store.reading() as connection:
             told = await revisions_of(connection, "A", until=seconds(5))
             assert [each.outcome for each in told] == ["pending", "succeeded"]
@@ -76,11 +76,11 @@ class EvidenceContract:
         event = said("e1", "succeeded", order="A", payment="p", money=PLACED.money)
         event = type(event)(**{n: getattr(event, n) for n in event.__slots__} | {"digest": digest})
         await keep(store, arrival(event, body=body))
-        await folded(desk(store, at=1))
+        await folded(context(store, at=1))
         request = Request(order="A", as_of=seconds(1), reason="why")
         nobody = Providers(accounts={}, sources={}, texts={}, lines=lines_naming)
         built = [
-            await build_evidence(desk(store, at=at), request, providers=nobody, signer=SIGNER)
+            await build_evidence(context(store, at=at), request, providers=nobody, signer=SIGNER)
             for at in (2, 3)
         ]
         assert built[0].archive == built[1].archive

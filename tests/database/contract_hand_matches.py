@@ -11,7 +11,7 @@ from app.core.errors import UsageError
 from app.finance.break_acts import match_break, unmatch_break
 from app.finance.break_store import hand_matches
 from app.receiving.store import Store
-from tests.database.builders import desk
+from tests.database.builders import context
 from tests.database.contract_breaks import missing, run, show
 from tests.reconcile.build import seconds
 
@@ -23,7 +23,7 @@ class HandMatchContract:
     async def test_a_line_is_matched_by_hand_once(self, store: Store) -> None:
         """Only a line that is left over; then the matcher is told, and the break it closes cites
         who said so."""
-        at = desk(store, at=2)
+        at = context(store, at=2)
         await run(store, missing("A", lines=["stm_7.1"]), missing("B"), missing("C"), at=1)
         name = missing("A").identity
         with pytest.raises(UsageError, match="not left over"):
@@ -50,8 +50,8 @@ class HandMatchContract:
         await run(store, missing("A", lines=lines), missing("B", lines=lines), at=1)
         a, b = missing("A").identity, missing("B").identity
         for line in lines:
-            await match_break(desk(store, at=2), a, line=line, reason="both", by="ann")
-        at = desk(store, at=3)
+            await match_break(context(store, at=2), a, line=line, reason="both", by="ann")
+        at = context(store, at=3)
         for name, line, why in (
             (b, "", "has no match by hand"),
             (a, "", "stm_7.1, stm_8.1; name one"),
@@ -67,7 +67,9 @@ class HandMatchContract:
             await match_break(at, b, line="stm_8.1", reason="mine", by="ann")
         await match_break(at, b, line="stm_7.1", reason="mine", by="ann")
         assert await unmatch_break(at, a, reason="wrong", by="bob") == "stm_8.1"
-        await match_break(desk(store, at=4), a, line="stm_8.1", reason="right after all", by="ann")
+        await match_break(
+            context(store, at=4), a, line="stm_8.1", reason="right after all", by="ann"
+        )
         known = {seconds(n): await self._hands(store, at=n) for n in (1, 2, 3, 4)}
         assert list(known.values()) == [
             [],
@@ -89,7 +91,7 @@ class HandMatchContract:
 
     async def test_what_was_taken_back_closes_no_break(self, store: Store) -> None:
         """A match that no longer stood when the break went is not what closed it."""
-        at = desk(store, at=2)
+        at = context(store, at=2)
         await run(store, missing("A", lines=["stm_7.1"]), at=1)
         name = missing("A").identity
         await match_break(at, name, line="stm_7.1", reason="so", by="ann")
@@ -107,7 +109,7 @@ class HandMatchContract:
         other = replace(missing("other", lines=["A.1", "A.2"]), subject="stm_9")
         await run(store, replace(alone, candidates=missing("A", lines=["stm_7.3"]).candidates),
                   astray, other, at=1)  # fmt: skip
-        at = desk(store, at=2)
+        at = context(store, at=2)
         for found, line in ((alone, "stm_7.3"), (astray, "A.1"), (other, "A.2")):
             await match_break(at, found.identity, line=line, reason="so", by="ann")
         assert await self._hands(store, at=9) == [

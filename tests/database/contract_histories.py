@@ -26,7 +26,7 @@ from tests.database.builders import (
     SOURCES,
     all_histories,
     arrival,
-    desk,
+    context,
     events_in,
     histories,
     keep,
@@ -143,7 +143,7 @@ class HistoryContract:
             said("d", order="D", session="s"),
         ]
         await tell(store, table)
-        at = desk(store, at=10)
+        at = context(store, at=10)
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
         await tell(store, [said("n", "declined", payment="p"), said("m", "expired", session="s")])
         await refold_until_quiet(at, limit=10, progress=lambda count: None)

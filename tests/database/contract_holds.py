@@ -24,13 +24,13 @@ from app.orders.read_orders import explain_order, list_orders
 from app.orders.rebuild import refold_all
 from app.orders.refold import TakingUp, refold_due
 from app.receiving import pace
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.receiving.store import Store
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.money import Money
-from tests.database.builders import arrival, desk, keep, rows, said
+from tests.database.builders import arrival, context, keep, rows, said
 from tests.database.contract_ledgers import folded, paid, quiet
 from tests.reconcile.build import DUE, T, seconds
 
@@ -58,10 +58,10 @@ async def before_the_upgrade(store: Store, *orders: str, at: int = 9) -> None:
     """Paid orders as an earlier version has published them."""
     with rules_of_before():
         await keep(store, *(arrival(paid(each)) for each in orders))
-        await started(desk(store, at=at))
+        await started(context(store, at=at))
 
 
-async def started(at: Desk) -> None:
+async def started(at: AppContext) -> None:
     """What a worker does when it starts: it takes up its rules, and folds."""
     taking_up = TakingUp(at)
     while await taking_up.some():
@@ -103,23 +103,23 @@ class HoldContract:
         await before_the_upgrade(store, "A")
         assert await told(store) == [OF_BEFORE]
         for at in (20, 30):
-            await started(desk(store, at=at))
+            await started(context(store, at=at))
             assert await told(store) == [OF_BEFORE, AS_HELD]
             assert await hold_records(store) == [HELD_A]
-        await refold_all(desk(store, at=40), progress=quiet)
+        await refold_all(context(store, at=40), progress=quiet)
         assert await told(store) == [OF_BEFORE, AS_HELD]
         assert await hold_records(store) == [HELD_A]
-        (found,) = await list_orders(desk(store, at=41), finding="held_back")
+        (found,) = await list_orders(context(store, at=41), finding="held_back")
         assert found.order == "A"
         assert is_held(found)
 
     async def test_a_rebuild_holds_as_well(self, store: Store) -> None:
         """`refold --all` right after the upgrade, before any worker."""
         await before_the_upgrade(store, "A", "B")
-        await refold_all(desk(store, at=20), progress=quiet)
+        await refold_all(context(store, at=20), progress=quiet)
         assert [each[2] for each in await told(store)] == [0, 0, 0, 0]
         assert len(await hold_records(store)) == 2
-        await started(desk(store, at=30))
+        await started(context(store, at=30))
         assert len(await told(store)) == 4
 
     async def test_news_is_not_held(self, store: Store) -> None:
@@ -134,7 +134,7 @@ class HoldContract:
                     said("b", "succeeded", order="B", payment="p1", money=half, order_money=DUE)
                 ),
             )
-            await started(desk(store, at=9))
+            await started(context(store, at=9))
         await keep(
             store,
             arrival(paid("A"), at=15),
@@ -142,7 +142,7 @@ class HoldContract:
                 said("b2", "succeeded", order="B", payment="p2", money=half, order_money=DUE), at=15
             ),
         )
-        await started(desk(store, at=20))
+        await started(context(store, at=20))
         assert await hold_records(store) == []
         assert (await told(store))[-2:] == [("A", "succeeded", 1), ("B", "succeeded", 1)]
 
@@ -150,7 +150,7 @@ class HoldContract:
         """A redelivery between the upgrade and the fold does not make old knowledge new."""
         await before_the_upgrade(store, "A")
         await keep(store, arrival(paid("A"), at=15))
-        await started(desk(store, at=20))
+        await started(context(store, at=20))
         assert await hold_records(store) == [HELD_A]
         assert await told(store) == [OF_BEFORE, AS_HELD]
 
@@ -158,7 +158,7 @@ class HoldContract:
         """It came just before the upgrade, and no earlier version has folded it."""
         await before_the_upgrade(store)
         await keep(store, arrival(paid("A")))
-        await started(desk(store, at=20))
+        await started(context(store, at=20))
         assert await told(store) == [AS_RELEASED]
         assert await hold_records(store) == []
 
@@ -167,8 +167,8 @@ class HoldContract:
         await keep(store, arrival(paid("A")))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("reconcile.ledger.policy.FORM", 1)
-            await started(desk(store, at=9))
-        await started(desk(store, at=20))
+            await started(context(store, at=9))
+        await started(context(store, at=20))
         assert await told(store) == [AS_RELEASED]
 
     async def test_evidence_that_is_read_late_is_not_held(self, store: Store) -> None:
@@ -177,10 +177,10 @@ class HoldContract:
         await before_the_upgrade(store)
         with rules_of_before():
             await keep(store, arrival(said("a", order="A")))
-            await started(desk(store, at=9))
-        await started(desk(store, at=20))
+            await started(context(store, at=9))
+        await started(context(store, at=20))
         await keep(store, arrival(paid("A"), at=5))
-        await started(desk(store, at=30))
+        await started(context(store, at=30))
         assert await hold_records(store) == []
         assert (await told(store))[-1] == AS_RELEASED
 
@@ -189,7 +189,7 @@ class HoldContract:
         await before_the_upgrade(store, "A")
         async with store.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM ledgers")
-        await started(desk(store, at=20))
+        await started(context(store, at=20))
         assert await told(store) == [OF_BEFORE, AS_HELD]
 
     @pytest.mark.parametrize("rebuilt", [False, True])
@@ -209,14 +209,14 @@ class HoldContract:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(module, name, broken)
-        at = desk(store, at=20)
+        at = context(store, at=20)
         with pytest.raises(KeyboardInterrupt):
             await (refold_all(at, progress=quiet) if rebuilt else started(at))
         monkeypatch.undo()
         assert await told(store) == [OF_BEFORE]
         assert await hold_records(store) == []
-        assert is_held(await explain_order(desk(store, at=21), "A"))
-        await started(desk(store, at=30 + 60))
+        assert is_held(await explain_order(context(store, at=21), "A"))
+        await started(context(store, at=30 + 60))
         assert await told(store) == [OF_BEFORE, AS_HELD]
         assert await hold_records(store) == [HELD_A]
 
@@ -224,12 +224,12 @@ class HoldContract:
         """Each order gets one hold and one revision, whoever comes first."""
         orders = "ABCDEFGH"
         await before_the_upgrade(store, *orders)
-        workers = [desk(store, at=20) for _ in range(3)]
+        workers = [context(store, at=20) for _ in range(3)]
         taking_up = [TakingUp(each) for each in workers]
         for _ in range(40):
             await asyncio.gather(*(each.some() for each in taking_up))
             await asyncio.gather(*(refold_due(each, limit=3) for each in workers))
-        await folded(desk(store, at=90))
+        await folded(context(store, at=90))
         assert await hold_records(store) == [(each, *HELD_A[1:]) for each in orders]
         assert sorted(await told(store)) == sorted(
             [(each, *OF_BEFORE[1:]) for each in orders] + [(each, *AS_HELD[1:]) for each in orders]
@@ -240,7 +240,7 @@ class HoldContract:
         published; one that was never published, and news, are read as they are."""
         await before_the_upgrade(store, "A")
         await keep(store, arrival(paid("B"), at=15))
-        at = desk(store, at=20)
+        at = context(store, at=20)
         first = await explain_order(at, "A")
         assert is_held(first)
         assert first.outcome == "succeeded"
@@ -248,12 +248,12 @@ class HoldContract:
         assert [is_held(each) for each in await list_orders(at)] == [True]
         assert (await explain_order(at, "B")).fulfillable
         await started(at)
-        assert is_held(await explain_order(desk(store, at=21), "A"))
+        assert is_held(await explain_order(context(store, at=21), "A"))
 
     async def test_who_needs_the_hold_before_the_worker_comes(self, store: Store) -> None:
         """It is recorded once, and the fold that comes later publishes what it sees."""
         await before_the_upgrade(store, "A")
-        at = desk(store, at=20)
+        at = context(store, at=20)
         for _ in range(2):
             await hold_if_due(at, ["A", "unheard-of"])
             assert await hold_records(store) == [HELD_A]
@@ -265,11 +265,13 @@ class HoldContract:
         """The record says who, the trail why; the next fold tells the shop; the next upgrade holds
         nothing of it."""
         await before_the_upgrade(store, "A", "B")
-        await started(desk(store, at=20))
-        assert await release(desk(store, at=30), ["A"], reason="rules_changed", why="shipped") == 1
-        await folded(desk(store, at=31))
+        await started(context(store, at=20))
+        assert (
+            await release(context(store, at=30), ["A"], reason="rules_changed", why="shipped") == 1
+        )
+        await folded(context(store, at=31))
         assert (await told(store))[-1] == AS_RELEASED
-        assert (await explain_order(desk(store, at=32), "A")).fulfillable
+        assert (await explain_order(context(store, at=32), "A")).fulfillable
         held, released, _ = await hold_records(store)
         assert held == HELD_A
         assert released[:3] == ("A", "released", "rules_changed")
@@ -278,14 +280,14 @@ class HoldContract:
         assert deed == (
             "orders_released", "A", "shipped", '{"held_for": "rules_changed", "orders": 1}',
         )  # fmt: skip
-        await refold_all(desk(store, at=40), progress=quiet)
+        await refold_all(context(store, at=40), progress=quiet)
         assert [each[0] for each in await told(store)].count("A") == 3
 
     async def test_what_is_not_held_is_not_released(self, store: Store) -> None:
         """Nothing is released then: not what stands beside it, for another reason, or twice."""
         await before_the_upgrade(store, "A")
-        await started(desk(store, at=20))
-        at = desk(store, at=30)
+        await started(context(store, at=20))
+        at = context(store, at=30)
         with pytest.raises(NotFoundError, match=r"^C is not held \(rules_changed\)"):
             await release(at, ["A", "C"], reason="rules_changed")
         with pytest.raises(NotFoundError, match=r"^A is not held \(poisoned_delivery\)"):
@@ -299,8 +301,8 @@ class HoldContract:
     async def test_a_release_before_the_worker_came(self, store: Store) -> None:
         """What reads as held can be released: hold and release stand beside each other."""
         await before_the_upgrade(store, "A")
-        assert await release(desk(store, at=20), ["A"], reason="rules_changed") == 1
-        await started(desk(store, at=21))
+        assert await release(context(store, at=20), ["A"], reason="rules_changed") == 1
+        await started(context(store, at=21))
         assert [each[1] for each in await hold_records(store)] == ["held", "released"]
         assert await told(store) == [OF_BEFORE, AS_RELEASED]
 
@@ -311,12 +313,12 @@ class HoldContract:
         monkeypatch.setattr(holds, "MOST_RELEASED", 2)
         monkeypatch.setattr(pace, "SHORT_S", 3_600.0)
         await before_the_upgrade(store, *"ABCDE")
-        await started(desk(store, at=20))
-        at = desk(store, at=30)
+        await started(context(store, at=20))
+        at = context(store, at=30)
         assert await release_all(at, reason="poisoned_delivery") == 0
         assert await release_all(at, reason="rules_changed", by="ann") == 5
         assert await release_all(at, reason="rules_changed") == 0
-        await folded(desk(store, at=31))
+        await folded(context(store, at=31))
         assert [each[2] for each in await told(store)] == [0] * 10 + [1] * 5
         deeds = await rows(store, "SELECT who, subject FROM audit ORDER BY number")
         assert deeds == [("ann", "A, B"), ("ann", "C, D"), ("ann", "E")]
@@ -324,8 +326,8 @@ class HoldContract:
     async def test_held_orders_raise_an_alarm(self, store: Store) -> None:
         """With how many there are, in the singular and the plural, until they are released."""
         await before_the_upgrade(store, "A", "B")
-        await started(desk(store, at=20))
-        at = desk(store, at=30)
+        await started(context(store, at=20))
+        at = context(store, at=30)
         seen = []
         for order in ("A", "B"):
             seen.append((await alarms(Watched(at, RefusedAges())))["held"].sentence)

@@ -31,7 +31,7 @@ from app.receiving.store import Store, StoreSettings, open_store
 from reconcile.instants import DAY, HOUR, format_instant
 from tests.database.builders import (
     arrival,
-    desk,
+    context,
     differences,
     dump,
     keep,
@@ -78,12 +78,12 @@ class KeepingContract:
                 with pytest.raises(StoreUnavailable, match="not finished a write"):
                     await submit(store, late)
                 assert store.journal.depth == 0
-                assert await refusal(desk(store)) == store.journal.stalled
+                assert await refusal(context(store)) == store.journal.stalled
             await soon(lambda: store.journal.stalled is None)
             rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
             kept = [item for row in rows for item in row.items or ()]
             assert [item.delivery_id for item in kept] == [begun.delivery_id]
-            assert await refusal(desk(store)) is None
+            assert await refusal(context(store)) is None
             assert await submit(store, behind) == "accepted"
 
     async def test_nobody_waits_for_a_writer_that_does_not_end(
@@ -95,8 +95,8 @@ class KeepingContract:
         async with store.writing():
             for _ in range(2):
                 with pytest.raises(StoreUnavailable, match="another write has not ended"):
-                    await issue_token(desk(store), name="shop")
-        assert await issue_token(desk(store), name="shop")
+                    await issue_token(context(store), name="shop")
+        assert await issue_token(context(store), name="shop")
 
     async def test_nobody_waits_for_a_writer_that_has_just_been_given_its_turn(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
@@ -115,7 +115,7 @@ class KeepingContract:
         try:
             with pytest.raises(StoreUnavailable, match="another write has not ended"):
                 async with asyncio.timeout(1):
-                    await issue_token(desk(store), name="shop")
+                    await issue_token(context(store), name="shop")
         finally:
             over.set()
             await next_one
@@ -174,7 +174,7 @@ class KeepingContract:
 
     async def test_tokens(self, store: Store) -> None:
         """A token opens until it is revoked; its name is used once; no other text opens."""
-        at = desk(store)
+        at = context(store)
         token = await issue_token(at, name="shop")
         assert token.startswith("thk_sandbox_")
         known = await token_of(at, token)
@@ -200,7 +200,7 @@ class KeepingContract:
     async def test_what_a_token_is_for(self, store: Store) -> None:
         """Without a name for them, three scopes; named, those alone; making and revoking one is in
         the trail with them."""
-        at = desk(store)
+        at = context(store)
         await issue_token(at, name="a")
         await issue_token(at, name="b", scopes=["finance", "read", "read"], until="1d")
         await issue_token(at, name="c", scopes=TOKEN_SCOPES)
@@ -218,7 +218,7 @@ class KeepingContract:
         """It opens until just before it. What ends within two weeks is found, the first first;
         what has ended or was revoked is not."""
         clock, now = SetClock(T), T
-        at = replace(desk(store), clock=clock)
+        at = replace(context(store), clock=clock)
         ends = {"a": "15d", "b": "13d", "c": format_instant(now + 2 * HOUR), "d": "1h", "e": "3h"}
         tokens = {name: await issue_token(at, name=name, until=end) for name, end in ends.items()}
         await issue_token(at, name="f")
@@ -236,14 +236,14 @@ class KeepingContract:
     )
     async def test_an_end_that_is_none(self, store: Store, until: str) -> None:
         with pytest.raises(UsageError, match="--until"):
-            await issue_token(desk(store), name="shop", until=until)
-        assert await known_tokens(desk(store)) == []
+            await issue_token(context(store), name="shop", until=until)
+        assert await known_tokens(context(store)) == []
 
     @pytest.mark.parametrize("name", ["", "a b", "x" * 61, "é", "a\n"])
     async def test_token_names(self, store: Store, name: str) -> None:
         """A name that could not be typed or listed is refused."""
         with pytest.raises(UsageError):
-            await issue_token(desk(store), name=name)
+            await issue_token(context(store), name=name)
 
     @pytest.mark.parametrize(("own", "other"), [("sandbox", "live"), ("live", "sandbox")])
     @pytest.mark.parametrize("purpose", ["serving", "writing", "reading"])

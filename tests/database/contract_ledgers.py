@@ -16,14 +16,14 @@ from app.orders.ledger_store import feed, latest_positions, listed_orders, publi
 from app.orders.published_store import Published
 from app.orders.rebuild import refold_all
 from app.orders.refold import call_up_early, refold_due, refold_until_quiet
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import NEXT_DUE, count_due, due_orders, next_due
 from app.receiving.store import Store
 from reconcile.instants import MINUTE
 from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.fold import fold
 from reconcile.ledger.revise import position_of
-from tests.database.builders import arrival, desk, dump, histories, keep, rows, said
+from tests.database.builders import arrival, context, dump, histories, keep, rows, said
 from tests.reconcile.build import DUE, T, seconds
 
 WINDOW_S = 35 * 60
@@ -34,7 +34,7 @@ def quiet(count: int) -> None:
     """Progress that nobody watches."""
 
 
-async def folded(at: Desk) -> int:
+async def folded(at: AppContext) -> int:
     """Fold until nothing is due."""
     return await refold_until_quiet(at, limit=3, progress=quiet)
 
@@ -91,14 +91,14 @@ class LedgerContract:
     async def test_new_evidence_does_not_wait_for_the_deadline(self, store: Store) -> None:
         """An order that waits for its deadline is due at once when something new is said."""
         await keep(store, arrival(said("e1", order="A")))
-        await folded(desk(store, at=1))
+        await folded(context(store, at=1))
         await keep(store, arrival(paid("A"), at=2))
         assert (await mark(store, "A"))[0] == seconds(2)
 
     async def test_news_of_a_contested_payment_sets_both_orders_due(self, store: Store) -> None:
         """What names another order and the payment of this one is news of this one, too."""
         await keep(store, arrival(said("a", order="A", payment="p")))
-        await folded(desk(store, at=1))
+        await folded(context(store, at=1))
         await keep(store, arrival(said("b", order="B", payment="p"), at=2))
         assert (await mark(store, "A"))[0] == seconds(2)
         assert (await mark(store, "B"))[0] == seconds(2)
@@ -106,7 +106,7 @@ class LedgerContract:
     async def test_a_fold_moves_the_mark_to_the_deadline(self, store: Store) -> None:
         """After a fold an open order is due at its deadline, and a settled one never."""
         await keep(store, arrival(said("e1", order="A")), arrival(paid("B")))
-        assert await folded(desk(store, at=1)) == 2
+        assert await folded(context(store, at=1)) == 2
         assert (await mark(store, "A"))[0] == T + 35 * MINUTE
         assert (await mark(store, "B"))[0] is None
         async with store.reading() as connection:
@@ -115,10 +115,10 @@ class LedgerContract:
     async def test_what_waits_for_a_clock_that_was_ahead_is_called_up(self, store: Store) -> None:
         """Evidence that was dated ahead is folded now; a deadline that is ahead stays."""
         await keep(store, arrival(said("e1", order="A")))
-        await folded(desk(store, at=1))
+        await folded(context(store, at=1))
         deadline = await mark(store, "A")
         await keep(store, *(arrival(paid(order), at=9_000) for order in "BCD"))
-        now = desk(store, at=1)
+        now = context(store, at=1)
         assert await folded(now) == 0
         assert await call_up_early(now) == 3
         assert await folded(now) == 3
@@ -131,7 +131,7 @@ class LedgerContract:
         await keep(store, arrival(said("e1", order="A")))
         outcomes = []
         for at in (1, WINDOW_S - 1, WINDOW_S, WINDOW_S + 1, WINDOW_S + 99):
-            await folded(desk(store, at=at))
+            await folded(context(store, at=at))
             outcomes.append([r.outcome for r in await revisions(store)])
         assert outcomes == [["pending"], ["pending"], *[["pending", "timed_out"]] * 3]
 
@@ -157,7 +157,7 @@ class LedgerContract:
             return found
 
         monkeypatch.setattr(refold, "gather", late)
-        at = desk(store, at=1)
+        at = context(store, at=1)
         await refold_due(at, limit=10)
         assert (await mark(store, "A"))[0] is not None
         await folded(at)
@@ -174,11 +174,11 @@ class LedgerContract:
         async def overtaken(*arguments: Any) -> Any:
             found = await gather(*arguments)
             monkeypatch.setattr(refold, "gather", gather)
-            await folded(desk(store, at=WINDOW_S + 5))
+            await folded(context(store, at=WINDOW_S + 5))
             return found
 
         monkeypatch.setattr(refold, "gather", overtaken)
-        await refold_due(desk(store, at=1), limit=10)
+        await refold_due(context(store, at=1), limit=10)
         assert [r.outcome for r in await revisions(store)] == ["timed_out"]
         assert (await outcomes_in(store)) == {"timed_out": 1}
 
@@ -188,9 +188,9 @@ class LedgerContract:
             await keep(store, arrival(said(f"e{number}", order=f"O{number}"), at=number))
         with pytest.raises(RuntimeError, match="planned"):
             await published_then_failing(store, "O0")
-        await folded(desk(store, at=10))
+        await folded(context(store, at=10))
         await keep(store, *(arrival(paid(f"O{number}")) for number in range(5)))
-        await folded(desk(store, at=20))
+        await folded(context(store, at=20))
         found = await revisions(store)
         assert [r.seq for r in found] == list(range(1, 13))
         assert [r.order for r in found[:7]] == [f"O{number}" for number in range(7)]
@@ -200,8 +200,8 @@ class LedgerContract:
         """Several publishers at once take numbers without a gap and without sharing one."""
         names = [f"O{number:02}" for number in range(30)]
         await keep(store, *(arrival(said(name, order=name)) for name in names))
-        await asyncio.gather(*(refold_due(desk(store, at=1), limit=7) for _ in range(8)))
-        await folded(desk(store, at=1))
+        await asyncio.gather(*(refold_due(context(store, at=1), limit=7) for _ in range(8)))
+        await folded(context(store, at=1))
         found = await revisions(store)
         assert [r.seq for r in found] == list(range(1, 31))
         assert sorted(r.order for r in found) == names
@@ -210,7 +210,7 @@ class LedgerContract:
     async def test_paging_through_the_feed(self, store: Store, limit: int) -> None:
         """Pages of any size, each from the last cursor, are together the whole feed."""
         await keep(store, *(arrival(said(f"e{n}", order=f"O{n}")) for n in range(7)))
-        await folded(desk(store, at=1))
+        await folded(context(store, at=1))
         found: list[Published] = []
         while page := await revisions(store, after=found[-1].seq if found else 0, limit=limit):
             assert len(page) <= limit
@@ -221,11 +221,11 @@ class LedgerContract:
     async def test_latest_positions(self, store: Store) -> None:
         """The latest position is what the last revision of the order said; none for others."""
         await keep(store, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
-        await folded(desk(store, at=1))
+        await folded(context(store, at=1))
         await keep(store, arrival(paid("A")))
-        await folded(desk(store, at=2))
+        await folded(context(store, at=2))
         found = await histories(store, ["A", "B"])
-        at = desk(store)
+        at = context(store)
         async with store.reading() as connection:
             positions = await latest_positions(connection, ["A", "B", "C"])
         assert positions == {
@@ -238,7 +238,7 @@ class LedgerContract:
         for order in ("B", "A", "D", "C"):
             await keep(store, arrival(said(order, order=order)))
         await keep(store, arrival(paid("A")), arrival(paid("C")), arrival(paid("C")))
-        await folded(desk(store, at=1))
+        await folded(context(store, at=1))
         async with store.reading() as connection:
             found = [
                 await listed_orders(connection, **{"after": "", "limit": 10, **words})
@@ -260,16 +260,16 @@ class LedgerContract:
             event = said(f"e{number}", chosen.choice(claims), order=order, payment=f"p{number % 7}")
             await keep(store, arrival(event, at=at))
             if chosen.random() < 0.4:
-                await folded(desk(store, at=at))
+                await folded(context(store, at=at))
                 await full_count_agrees(store)
-        await folded(desk(store, at=WINDOW_S + 99))
+        await folded(context(store, at=WINDOW_S + 99))
         await full_count_agrees(store)
         counted = await outcomes_in(store)
         assert counted.keys() - {"pending"}
         async with store.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM ledgers")
             assert len(await differing_tallies(connection)) >= len(counted)
-        await refold_all(desk(store, at=WINDOW_S + 99), progress=quiet)
+        await refold_all(context(store, at=WINDOW_S + 99), progress=quiet)
         await full_count_agrees(store)
         assert await outcomes_in(store) == counted
 
@@ -286,12 +286,12 @@ class LedgerContract:
         for number in range(6):
             await keep(store, arrival(said(f"e{number}", order=f"O{number}"), at=number))
         await keep(store, arrival(paid("O1")), arrival(paid("O4")), arrival(paid("O4")))
-        await folded(desk(store, at=10))
+        await folded(context(store, at=10))
         before = await dump(store, "ledgers", "revisions", "order_due", "events", "deliveries")
         async with store.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM ledgers")
         counted: list[int] = []
-        assert await refold_all(desk(store, at=10), progress=counted.append) == 6
+        assert await refold_all(context(store, at=10), progress=counted.append) == 6
         assert sum(counted) == 6
         after = await dump(store, "ledgers", "revisions", "order_due", "events", "deliveries")
         assert after == before
@@ -299,8 +299,8 @@ class LedgerContract:
     async def test_rebuilding_publishes_what_differs(self, store: Store) -> None:
         """Where a rebuilt ledger says something else than was published, a revision says so."""
         await keep(store, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
-        await folded(desk(store, at=1))
-        await refold_all(desk(store, at=WINDOW_S), progress=quiet)
+        await folded(context(store, at=1))
+        await refold_all(context(store, at=WINDOW_S), progress=quiet)
         found = await revisions(store)
         assert [(r.seq, r.order, r.outcome) for r in found[2:]] == [
             (3, "A", "timed_out"),
@@ -334,7 +334,7 @@ async def outcomes_in(store: Store) -> dict[str, int]:
 
 async def published_then_failing(store: Store, order: str) -> None:
     """Publish a revision in a transaction that then fails."""
-    at = desk(store, at=10)
+    at = context(store, at=10)
     history = (await histories(store, [order]))[order]
     ledger = fold(history, policy=at.policy, as_of=seconds(10))
     decided: Callable[..., Any] = refold.decided

@@ -20,7 +20,7 @@ from app.orders.rebuild import refold_all
 from app.orders.refold import refold_due
 from app.receiving.store import Store
 from reconcile.instants import SECOND
-from tests.database.builders import arrival, desk, keep, rows, said
+from tests.database.builders import arrival, context, keep, rows, said
 from tests.database.contract_ledgers import paid, quiet
 from tests.reconcile.build import seconds
 
@@ -32,7 +32,7 @@ async def told(store: Store, *orders: str, at: int = 0) -> None:
     store.notifies = True
     for make in (lambda order: said(f"e-{order}", order=order, payment=f"p-{order}"), paid):
         await keep(store, *(arrival(make(order), at=at) for order in orders))
-        await refold_due(desk(store, at=at), limit=100)
+        await refold_due(context(store, at=at), limit=100)
 
 
 async def take(store: Store, *, at: int = 0, limit: int = 100) -> list[Notification]:
@@ -76,15 +76,15 @@ class OutboxContract:
 
         monkeypatch.setattr(refold, "publish", fail_after)
         with pytest.raises(RuntimeError, match="planned"):
-            await refold_due(desk(store, at=99), limit=9)
+            await refold_due(context(store, at=99), limit=9)
         both = "SELECT seq FROM revisions UNION ALL SELECT seq FROM notifications"
         assert await rows(store, both) == []
         monkeypatch.setattr(refold, "publish", publish)
-        await refold_all(desk(store, at=100), progress=quiet)
+        await refold_all(context(store, at=100), progress=quiet)
         assert await rows(store, both) == [(1,), (1,)]
         store.notifies = False
         await keep(store, arrival(paid("B"), at=101))
-        await refold_all(desk(store, at=101), progress=quiet)
+        await refold_all(context(store, at=101), progress=quiet)
         assert sorted(await rows(store, both)) == [(1,), (1,), (2,)]
 
     async def test_an_order_is_told_in_order(self, store: Store) -> None:

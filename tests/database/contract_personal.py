@@ -27,7 +27,7 @@ from app.privacy.erasure_journal import make_journal
 from app.privacy.erasure_store import note_carried_out
 from app.privacy.replay_erasures import Again, journal_state, replay_after_restore
 from app.receiving.append_store import Whole
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.correlation_store import ORPHANS
 from app.receiving.phone_store import (
     NOTES_OF,
@@ -43,7 +43,7 @@ from app.receiving.store import Store
 from reconcile.instants import DAY, SECOND
 from reconcile.ledger.events import Event
 from reconcile.money import Money
-from tests.database.builders import arrival, desk, keep, rejection, rows, said
+from tests.database.builders import arrival, context, keep, rejection, rows, said
 from tests.database.contract_checking import quiet
 from tests.reconcile.build import T
 
@@ -64,19 +64,19 @@ def of_customer(event_id: str, digest: bytes = DIGEST, **words: Any) -> Any:
     return arrival(said(event_id, **words), body=body, customer=digest)
 
 
-def a_month_later(store: Store, folder: Path) -> Desk:
-    """A desk that may erase."""
-    later = desk(store, at=40 * DAY // SECOND)
+def a_month_later(store: Store, folder: Path) -> AppContext:
+    """A context that may erase."""
+    later = context(store, at=40 * DAY // SECOND)
     return replace(later, phone_key=KEY, erasure_journal=folder / "erasures")
 
 
-def erasing(then: Desk, phone: str = PHONE) -> Awaitable[Erasure]:
+def erasing(then: AppContext, phone: str = PHONE) -> Awaitable[Erasure]:
     """An erasure as a person asks for it."""
     asked = Asked(phone=f"+{phone}", reason="asked", by="Ann")
     return erase(then, asked, sources={}, rules=Rules(), dry_run=False, progress=quiet)
 
 
-def again(then: Desk) -> Again:
+def again(then: AppContext) -> Again:
     """Who erases again."""
     return Again(then, sources={}, rules=Rules(), progress=quiet)
 
@@ -165,18 +165,18 @@ class PersonalContract:
 
     async def test_an_order_is_found_by_amount_and_day(self, store: Store) -> None:
         await keep(store, arrival(paid("e1", "A")))
-        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        await refold_until_quiet(context(store), limit=10, progress=quiet)
         for text_, orders in (("1500.00", ["A"]), ("KES 1500", ["A"]), ("1500.01", [])):
-            found = await find_orders(desk(store), text_, sources={}, limit=5)
+            found = await find_orders(context(store), text_, sources={}, limit=5)
             assert [hit["order"] for hit in found.hits] == orders
-        found = await find_orders(desk(store), "A", sources={}, limit=5)
+        found = await find_orders(context(store), "A", sources={}, limit=5)
         assert found.hits[0]["found"] == "this is its reference"
 
     async def test_what_is_erased_is_empty(self, store: Store, tmp_path: Path) -> None:
         refused = rejection(body=PHONE.encode())
         body = f'{{"phone": "{PHONE}"}}'.encode()
         await keep(store, arrival(paid("e1", "A"), body=body, customer=DIGEST), refused)
-        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        await refold_until_quiet(context(store), limit=10, progress=quiet)
         erasure = await erase(
             a_month_later(store, tmp_path),
             Asked(phone=f"+{PHONE}", reason="asked", by="Ann"),
@@ -199,7 +199,7 @@ class PersonalContract:
         event = paid("e1", "A")
         unread, parts = arrival(None, whole=whole), {"body": body, "whole": whole}
         await keep(store, arrival(event, customer=DIGEST, **parts), unread)
-        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        await refold_until_quiet(context(store), limit=10, progress=quiet)
         words: dict[str, Any] = {"sources": {}, "rules": Rules(), "progress": quiet}
         then, asked = a_month_later(store, tmp_path), Asked(phone=PHONE, reason="-", by="Ann")
         erasure = await erase(then, asked, dry_run=False, **words)
@@ -219,9 +219,9 @@ class PersonalContract:
         """On PostgreSQL it has no place unless it is given one."""
         await keep(store, of_customer("e1", order="A"))
         with pytest.raises(ConfigurationError, match="TALLYHOOK_ERASURE_JOURNAL: is not set"):
-            await erasing(desk(store, at=40 * DAY // SECOND))
+            await erasing(context(store, at=40 * DAY // SECOND))
         assert await with_bodies(store) == ["e1"]
-        state = await journal_state(desk(store))
+        state = await journal_state(context(store))
         assert (state.problem, state.begun) == (None, False)
 
     async def test_who_is_in_the_journal_is_erased_again(
@@ -237,7 +237,7 @@ class PersonalContract:
             event = paid(f"e-{name}", name, f"p-{name}")
             at = 2 * DAY // SECOND if name == "D" else 0
             await keep(store, arrival(event, body=f"{name} {body}".encode(), at=at))
-        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        await refold_until_quiet(context(store), limit=10, progress=quiet)
         replayed = await replay_after_restore(again(then), without=None)
         assert (replayed.lines, replayed.subjects, replayed.kept) == (4, 2, [])
         assert await with_bodies(store) == ["e-B", "e-D"]
@@ -253,7 +253,7 @@ class PersonalContract:
         for name, phone in (("A", PHONE), ("B", other)):
             event = paid(f"e-{name}", name, f"p-{name}")
             await keep(store, arrival(event, body=f"{name} {phone}".encode()))
-        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        await refold_until_quiet(context(store), limit=10, progress=quiet)
         then = a_month_later(store, tmp_path)
 
         async def crash(*_: object) -> None:
@@ -279,7 +279,7 @@ class PersonalContract:
                 connection, Deed(at=T, who="Ann", role="admin", action="erased", subject="A")
             )
         await keep(store, arrival(said("e1", order="A", payment="p1")))
-        await refold_until_quiet(desk(store), limit=10, progress=quiet)
+        await refold_until_quiet(context(store), limit=10, progress=quiet)
         async with store.writing() as connection:
             await note_carried_out(connection, "j", [(0, "a line")])
         columns = {"signoffs": "item", "audit": "subject", "erasures": "line"}

@@ -12,21 +12,21 @@ from app.orders import refold
 from app.orders.policy_version_store import noted_policy
 from app.orders.rebuild import refold_all
 from app.orders.refold import TakingUp, refold_due, refold_until_quiet
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
 from app.receiving.store import Store
 from reconcile.instants import HOUR, MINUTE
 from reconcile.ledger.policy import Policy, policy_text
-from tests.database.builders import arrival, desk, keep, rows, said
+from tests.database.builders import arrival, context, keep, rows, said
 from tests.database.contract_ledgers import paid, quiet, revisions
 from tests.reconcile.build import T, seconds
 
 ORDERS = "ABCDE"
 
 
-def waiting_long(store: Store, *, at: int = 0) -> Desk:
-    """A desk whose merchant waits two hours for a payment."""
-    return replace(desk(store, at=at), policy=Policy(payment_window=2 * HOUR))
+def waiting_long(store: Store, *, at: int = 0) -> AppContext:
+    """A context whose merchant waits two hours for a payment."""
+    return replace(context(store, at=at), policy=Policy(payment_window=2 * HOUR))
 
 
 async def noted(store: Store) -> str | None:
@@ -35,7 +35,7 @@ async def noted(store: Store) -> str | None:
         return await noted_policy(connection)
 
 
-async def taken_up(at: Desk) -> list[int]:
+async def taken_up(at: AppContext) -> list[int]:
     """The sizes of the batches in which orders were set due."""
     taking_up, found = TakingUp(at), []
     while done := await taking_up.some():
@@ -50,7 +50,7 @@ async def marks(store: Store) -> list[tuple[Any, ...]]:
 
 async def orders(store: Store) -> None:
     """Paid orders, the first of which is open, folded by the ordinary policy."""
-    at = desk(store, at=9)
+    at = context(store, at=9)
     assert await taken_up(at) == []
     await keep(store, arrival(said("a", order="A")), *(arrival(paid(each)) for each in ORDERS[1:]))
     await refold_until_quiet(at, limit=9, progress=quiet)
@@ -81,11 +81,11 @@ class PolicyContract:
 
     async def test_the_same_policy_and_an_empty_store_set_nothing_due(self, store: Store) -> None:
         """A new database notes its first policy; an ordinary start changes nothing."""
-        assert await taken_up(desk(store)) == []
+        assert await taken_up(context(store)) == []
         assert await noted(store) == policy_text(Policy())
         await orders(store)
         before = await marks(store)
-        assert await taken_up(desk(store, at=20)) == []
+        assert await taken_up(context(store, at=20)) == []
         assert await marks(store) == before
 
     async def test_a_store_that_notes_no_policy_is_folded_once(self, store: Store) -> None:
@@ -93,8 +93,8 @@ class PolicyContract:
         await orders(store)
         async with store.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM meta WHERE name='policy'")
-        assert await taken_up(desk(store, at=20)) == [5]
-        assert await taken_up(desk(store, at=20)) == []
+        assert await taken_up(context(store, at=20)) == [5]
+        assert await taken_up(context(store, at=20)) == []
 
     @pytest.mark.parametrize("at_once", [1, 2, 4, 5, 6])
     async def test_a_change_that_was_broken_off_begins_anew(
@@ -121,7 +121,7 @@ class PolicyContract:
         monkeypatch.setattr(refold, "AT_ONCE", 2)
         await orders(store)
         await TakingUp(waiting_long(store, at=20)).some()
-        assert sum(await taken_up(desk(store, at=30))) == 5
+        assert sum(await taken_up(context(store, at=30))) == 5
         assert await noted(store) == policy_text(Policy())
 
     async def test_a_fold_under_way_while_the_policy_changes_is_let_go(
@@ -138,7 +138,7 @@ class PolicyContract:
             return await gather(*arguments)
 
         monkeypatch.setattr(refold, "gather", gather_slowly)
-        await refold_due(desk(store, at=15), limit=9)
+        await refold_due(context(store, at=15), limit=9)
         assert [r.outcome for r in await revisions(store) if r.order == "A"] == ["pending"]
         async with store.reading() as connection:
             assert await count_due(connection, now=seconds(20), enough=9) == 5
@@ -148,7 +148,7 @@ class PolicyContract:
         so the next start sets every order due, whichever of the two policies it has."""
         await orders(store)
         await taken_up(waiting_long(store, at=20))
-        await refold_due(desk(store, at=21), limit=2)
+        await refold_due(context(store, at=21), limit=2)
         assert await noted(store) == "several"
         await refold_due(waiting_long(store, at=21), limit=2)
         assert await noted(store) == "several"
@@ -164,7 +164,7 @@ class PolicyContract:
         await orders(store)
         change = TakingUp(waiting_long(store, at=20))
         await change.some()
-        await refold_due(desk(store, at=21), limit=1)
+        await refold_due(context(store, at=21), limit=1)
         while await change.some():
             pass
         assert await noted(store) == "several"
@@ -187,8 +187,8 @@ class PolicyContract:
     async def test_takings_are_behind_a_changed_policy(self, store: Store) -> None:
         """The next reconciliation folds every order again, by the policy of now."""
         await orders(store)
-        assert await refresh_takings(desk(store, at=20), progress=quiet) == 5
-        assert await refresh_takings(desk(store, at=20), progress=quiet) == 0
+        assert await refresh_takings(context(store, at=20), progress=quiet) == 5
+        assert await refresh_takings(context(store, at=20), progress=quiet) == 0
         await taken_up(waiting_long(store, at=20))
         assert await refresh_takings(waiting_long(store, at=20), progress=quiet) == 5
 
@@ -205,6 +205,6 @@ class PolicyContract:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            await refold_all(desk(store, at=22), progress=broken)
+            await refold_all(context(store, at=22), progress=broken)
         assert await noted(store) is None
         assert await taken_up(waiting_long(store, at=23)) == [5]

@@ -10,7 +10,7 @@ from app.database import schema
 from app.orders.preview import previewed
 from app.receiving.store import Store, StoreSettings
 from reconcile.ledger.policy import Policy
-from tests.database.builders import arrival, desk, keep, opened, said
+from tests.database.builders import arrival, context, keep, opened, said
 from tests.database.contract_holds import before_the_upgrade, hold_records, rules_of_before, started
 from tests.database.contract_ledgers import paid
 from tests.database.contract_retention import NOT_BEFORE, to_first_version
@@ -36,7 +36,7 @@ class PreviewContract:
         await before_the_upgrade(store, "A", "B")
         with rules_of_before():
             await keep(store, arrival(said("c", order="C")))
-            await started(desk(store, at=10))
+            await started(context(store, at=10))
         await keep(store, arrival(paid("C"), at=15), arrival(paid("D"), at=15))
         old = Store(StoreSettings(url=old_url, environment="sandbox"))
         try:
@@ -61,7 +61,7 @@ class PreviewContract:
         assert len(preview.rows()) == len(document["migrations"]) + 3
         assert "4 orders 2 would be published otherwise, and 2 held" in preview.sentence()
         async with opened(old_url) as upgraded:
-            await started(desk(upgraded, at=20))
+            await started(context(upgraded, at=20))
             assert [each[0] for each in await hold_records(upgraded)] == ["A", "B"]
             async with upgraded.previewing() as (connection, found):
                 again = await previewed(connection, version=found, policy=Policy(), progress=show)

@@ -13,7 +13,7 @@ from app.database.engine import Connection
 from app.database.statements import insert_rows, run
 from app.finance.read_breaks import breaks_of_run, finished_run, living_breaks
 from app.finance.reconcile_period import Asked, Ran, ran, reconcile_period
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.instants import DAY
 from reconcile.ledger.policy import Policy
@@ -27,18 +27,18 @@ Found = Counter[tuple[str, str | None, int]]
 TRUTH = Found(found for case in MONTH.cases() for found in case.breaks)
 
 
-async def filled(store: Store) -> Desk:
+async def filled(store: Store) -> AppContext:
     """A store with the month, seen when it is long over."""
     async with store.writing() as connection:
         for table, columns, rows in tables(MONTH):
             await run(connection, insert_rows, table=table, columns=columns, rows=list(rows))
-    return Desk(store=store, policy=Policy(), clock=SetClock(AS_OF))
+    return AppContext(store=store, policy=Policy(), clock=SetClock(AS_OF))
 
 
-async def told(desk: Desk, done: Ran) -> Found:
+async def told(context: AppContext, done: Ran) -> Found:
     """What a run found."""
     found = Found()
-    async for part in breaks_of_run(desk, done.number):
+    async for part in breaks_of_run(context, done.number):
         found.update((b.seen.cause, b.seen.order, b.seen.money.minor) for b in part)
     return found
 
@@ -48,18 +48,18 @@ class ReconcilingContract:
 
     async def test_a_run_finds_every_break_and_none_besides(self, store: Store) -> None:
         """With the totals that tie; kept, it can be read again to the last sum."""
-        desk = await filled(store)
-        done = await reconcile_period(desk, Asked(rules=RULES), progress=quiet)
-        assert await told(desk, done) == TRUTH
+        context = await filled(store)
+        done = await reconcile_period(context, Asked(rules=RULES), progress=quiet)
+        assert await told(context, done) == TRUTH
         assert (done.breaks, done.open, done.control.holds) == (69, 69, True)
-        assert await ran(desk, await finished_run(desk, done.number)) == done
+        assert await ran(context, await finished_run(context, done.number)) == done
 
     async def test_who_pauses_in_reading_breaks_holds_no_connection(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A pager waits for as long as a person likes, or is closed."""
-        desk = await filled(store)
-        done = await reconcile_period(desk, Asked(), progress=quiet)
+        context = await filled(store)
+        done = await reconcile_period(context, Asked(), progress=quiet)
         reading, held = store.reading, list[object]()
 
         @asynccontextmanager
@@ -70,22 +70,22 @@ class ReconcilingContract:
                 held.pop()
 
         monkeypatch.setattr(store, "reading", counted)
-        for parts in (breaks_of_run(desk, done.number), living_breaks(desk)):
+        for parts in (breaks_of_run(context, done.number), living_breaks(context)):
             assert await anext(parts)
             assert held == []
 
     async def test_two_halves_of_a_month_are_the_month(self, store: Store) -> None:
         """Every order is in one of two periods that meet: so is every break, and every sum."""
-        desk = await filled(store)
+        context = await filled(store)
         middle = START + 15 * DAY
         halves = [
-            await reconcile_period(desk, each, progress=quiet)
+            await reconcile_period(context, each, progress=quiet)
             for each in (Asked(rules=RULES, until=middle), Asked(rules=RULES, since=middle))
         ]
-        assert sum([await told(desk, each) for each in halves], Found()) == TRUTH
-        whole = await reconcile_period(desk, Asked(rules=RULES), progress=quiet)
+        assert sum([await told(context, each) for each in halves], Found()) == TRUTH
+        whole = await reconcile_period(context, Asked(rules=RULES), progress=quiet)
         both = halves[0].control + halves[1].control
         assert set(both.read) == set(whole.control.read)
         assert set(both.lines) == set(whole.control.lines)
-        after = await reconcile_period(desk, Asked(rules=RULES, since=END + DAY), progress=quiet)
+        after = await reconcile_period(context, Asked(rules=RULES, since=END + DAY), progress=quiet)
         assert after.breaks == 0

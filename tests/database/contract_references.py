@@ -16,7 +16,7 @@ from reconcile.money import Money
 from tests.database.builders import (
     SOURCES,
     arrival,
-    desk,
+    context,
     events_in,
     histories,
     keep,
@@ -51,7 +51,7 @@ class ReferenceContract:
     ) -> None:
         """Whichever came first, the order is due and folded with it; the index that is built again
         is the same."""
-        at = desk(store, at=5)
+        at = context(store, at=5)
         event = arrival(said("n", "succeeded", payment="p", session="s", money=PRICE))
         if event_first:
             await keep(store, event)
@@ -80,14 +80,14 @@ class ReferenceContract:
         event = said("n", "succeeded", session="s", money=PRICE)
         opened = session_opened("A", "s")
         await tell(store, [opened, event] if opened_first else [event, opened])
-        await tell_order(desk(store, at=5), told("A"))
-        await refold_until_quiet(desk(store, at=5), limit=10, progress=lambda count: None)
+        await tell_order(context(store, at=5), told("A"))
+        await refold_until_quiet(context(store, at=5), limit=10, progress=lambda count: None)
         assert await rows(store, "SELECT order_key, outcome FROM ledgers") == [("A", "succeeded")]
 
     async def test_a_reference_is_of_one_order(self, store: Store) -> None:
         """Named before, opened as a session, or said by the provider's own event: another order is
         refused it, is told whose it is, and nothing of what it told is written."""
-        at = desk(store, at=5)
+        at = context(store, at=5)
         await tell_order(at, told("A", PAYMENT))
         await tell(store, [session_opened("B", "s"), said("c", order="C", payment="q")])
         for reference, owner in (
@@ -106,7 +106,7 @@ class ReferenceContract:
 
     async def test_the_same_again_is_no_news(self, store: Store) -> None:
         """Named twice in one call, or in two, by whomever: one record."""
-        at = desk(store, at=5)
+        at = context(store, at=5)
         assert len(await tell_order(at, told("A", PAYMENT, PAYMENT, SESSION))) == 3
         assert await tell_order(at, told("A", SESSION, PAYMENT), author="token:other") == []
         await tell(store, [session_opened("B", "t")])
@@ -115,7 +115,7 @@ class ReferenceContract:
 
     async def test_of_many_at_once_one_order_gets_it(self, store: Store) -> None:
         """All others are refused, and the payment ships one order at most."""
-        at = desk(store, at=5)
+        at = context(store, at=5)
         calls = [tell_order(at, told(f"O{n}", PAYMENT)) for n in range(8)]
         found = await asyncio.gather(*calls, return_exceptions=True)
         refused = [each for each in found if isinstance(each, ReferenceTaken)]
@@ -125,7 +125,7 @@ class ReferenceContract:
 
     async def test_who_told_is_kept_and_another_price_is_in_the_trail(self, store: Store) -> None:
         """Of each record its author; of a change of price both, once, with who did it."""
-        at = desk(store, at=5)
+        at = context(store, at=5)
         await tell_order(at, told("A", PAYMENT), author="token:shop")
         await tell_order(at, told("A", PAYMENT), author="token:other")
         await tell_order(at, told("A", minor=100), author="token:other")

@@ -21,7 +21,7 @@ from reconcile.matching.breaks import Break
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import Basis, Scope
-from tests.database.builders import arrival, desk, keep, said
+from tests.database.builders import arrival, context, keep, said
 from tests.database.contract_breaks import missing, run
 from tests.database.contract_imports import book
 from tests.database.contract_ledgers import folded, paid, quiet
@@ -76,7 +76,7 @@ async def booked(store: Store, *, at: int, start: int, end: int) -> list[tuple[s
     """(what, change of clearing, when) of the journal of a stretch of time, as of `at`."""
     found: list[Transaction] = []
     wanted = scope(start=start, end=end, as_of=seconds(at))
-    await report_journal(desk(store, at=LATER), wanted, write=found.append, progress=quiet)
+    await report_journal(context(store, at=LATER), wanted, write=found.append, progress=quiet)
     return [(each.what, each.postings[0].minor, each.at) for each in found]
 
 
@@ -89,11 +89,11 @@ class ReportingContract:
         """Only where it was final at the start; whatever happened between, it is one change."""
         back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
         await keep(store, arrival(declined("A", 1), at=1), arrival(declined("B", 1), at=1))
-        await folded(desk(store, at=2))
+        await folded(context(store, at=2))
         await keep(store, arrival(paid("A"), at=90), arrival(paid("C"), at=90))
-        await folded(desk(store, at=91))
+        await folded(context(store, at=91))
         await keep(store, arrival(back, at=95))
-        await folded(desk(store, at=96))
+        await folded(context(store, at=96))
         found = []
         async with store.reading() as connection:
             for start, end, as_of in ((50, 200, 500), (50, 93, 500), (50, 200, 93), (0, 200, 500)):
@@ -115,14 +115,14 @@ class ReportingContract:
         some, more = unsettled(100), unsettled(120)
         await run(store, some, missing("B"), at=10)
         for at in (20, 30):
-            now = desk(store, at=at)
+            now = context(store, at=at)
             await accept_break(now, some.identity, reason="small", by=None, second=None)
         first = {"start": seconds(0), "end": seconds(40)}
         then = await booked(store, at=40, **first)
         assert then == [("written off: not_settled", -100, seconds(20))]
         await run(store, more, at=50)
         await accept_break(
-            desk(store, at=60), some.identity, reason="so be it", by=None, second=None
+            context(store, at=60), some.identity, reason="so be it", by=None, second=None
         )
         await run(store, at=70)
         assert await booked(store, at=40, **first) == then == await booked(store, at=99, **first)
@@ -141,25 +141,29 @@ class ReportingContract:
         for day in (1, 3):
             at = day * DAY // SECOND
             report = await report_period(
-                desk(store, at=at), scope(as_of=seconds(at)), progress=quiet
+                context(store, at=at), scope(as_of=seconds(at)), progress=quiet
             )
             ages += [(line.cause, line.age_days) for line in report.break_lines]
-            await reconcile_period(desk(store, at=at), Asked(), progress=quiet)
+            await reconcile_period(context(store, at=at), Asked(), progress=quiet)
         assert ages == [("book_paid_not_received", 0), ("book_paid_not_received", 2)]
 
     async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, store: Store) -> None:
         """What came since the last run may have made it another break than was accepted."""
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
         await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
-        await reconcile_period(desk(store, at=100), Asked(), progress=quiet)
-        report = await report_period(desk(store, at=200), scope(as_of=seconds(200)), progress=quiet)
+        await reconcile_period(context(store, at=100), Asked(), progress=quiet)
+        report = await report_period(
+            context(store, at=200), scope(as_of=seconds(200)), progress=quiet
+        )
         (line,) = report.break_lines
         await accept_break(
-            desk(store, at=250), line.identity, reason="agreed", by=None, second=None
+            context(store, at=250), line.identity, reason="agreed", by=None, second=None
         )
         third = said("third", "succeeded", order="A", payment="r", money=DUE, order_money=DUE)
         await keep(store, arrival(third, at=260))
-        report = await report_period(desk(store, at=300), scope(as_of=seconds(300)), progress=quiet)
+        report = await report_period(
+            context(store, at=300), scope(as_of=seconds(300)), progress=quiet
+        )
         assert [(each.identity, each.state) for each in report.break_lines] == [
             (line.identity, "open")
         ]
@@ -172,7 +176,7 @@ class ReportingContract:
         await keep(store, arrival(declined("C", 3), at=6))
         await settle(store, "p-A", at=60)
         then = scope(as_of=seconds(3_600))
-        report = await report_period(desk(store, at=3_600), then, progress=quiet)
+        report = await report_period(context(store, at=3_600), then, progress=quiet)
         money = {row.flow: row.sum for row in report.money}
         assert report.ties_hold
         assert (money["captured"], money["fees"]) == (2 * DUE.minor, 1_000)
@@ -181,9 +185,9 @@ class ReportingContract:
         made = render(report, "json")
         back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
         await keep(store, arrival(back, at=7_200), arrival(paid("C"), at=7_200))
-        again = await report_period(desk(store, at=9_000), then, progress=quiet)
+        again = await report_period(context(store, at=9_000), then, progress=quiet)
         assert render(again, "json") == made
-        now = await report_period(desk(store, at=LATER), scope(), progress=quiet)
+        now = await report_period(context(store, at=LATER), scope(), progress=quiet)
         assert {row.flow: row.sum for row in now.money}["captured"] == 3 * DUE.minor
         assert now.ties_hold
 
@@ -191,10 +195,10 @@ class ReportingContract:
         """Paid twice, and accepted by a person before the report's instant."""
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
         await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
-        await reconcile_period(desk(store, at=100), Asked(), progress=quiet)
+        await reconcile_period(context(store, at=100), Asked(), progress=quiet)
         seen = []
         for at in (200, 300):
-            now = desk(store, at=at)
+            now = context(store, at=at)
             report = await report_period(now, scope(as_of=seconds(at)), progress=quiet)
             (line,) = report.break_lines
             assert (line.cause, line.order) == ("paid_twice", "A")
@@ -209,7 +213,7 @@ class ReportingContract:
         await settle(store, "p-A", "p-unknown", at=60)
         written: list[Transaction] = []
         totals = await report_journal(
-            desk(store, at=LATER), scope(), write=written.append, progress=quiet
+            context(store, at=LATER), scope(), write=written.append, progress=quiet
         )
         assert [(each.what, each.order) for each in written] == [
             ("settled payment", None),
@@ -230,4 +234,4 @@ class ReportingContract:
             ({"end": T + 4_000 * DAY}, "at most 120 months"),
         ):
             with pytest.raises(UsageError, match=said_so):
-                await report_period(desk(store, at=LATER), scope(**changes), progress=quiet)
+                await report_period(context(store, at=LATER), scope(**changes), progress=quiet)

@@ -26,7 +26,7 @@ from app.privacy.restore import Followed, after_restore
 from app.receiving.store import Store
 from app.sealing.log_queue_store import count_unsealed
 from reconcile.instants import SECOND
-from tests.database.builders import arrival, desk, keep, rows, said, seal, tamper
+from tests.database.builders import arrival, context, keep, rows, said, seal, tamper
 from tests.reconcile.build import T
 
 SECONDS = T // SECOND
@@ -40,12 +40,12 @@ async def publish_orders(store: Store, *orders: str) -> None:
     """One paid order for each reference, folded and published."""
     events = [said(f"e-{o}", "succeeded", order=o, payment=f"p-{o}") for o in orders]
     await keep(store, *(arrival(each) for each in events))
-    await refold_until_quiet(desk(store), limit=100, progress=quiet)
+    await refold_until_quiet(context(store), limit=100, progress=quiet)
 
 
 async def numbers(store: Store) -> list[int]:
     """The numbers that the feed has given."""
-    return [each.seq for each in await read_feed(desk(store), after=0, limit=1_000, wait_s=0)]
+    return [each.seq for each in await read_feed(context(store), after=0, limit=1_000, wait_s=0)]
 
 
 async def head(store: Store) -> int:
@@ -150,7 +150,7 @@ PLANTED: dict[str, dict[str, tuple[list[str], str]]] = {
 
 async def put_back(store: Store) -> Followed:
     """What `db restored` does, where nobody was ever erased."""
-    then = desk(store)
+    then = context(store)
     again = Again(then, sources={}, rules=Rules(), progress=lambda count: None)
     followed, _ = await after_restore(then, again, without=None)
     return followed
@@ -199,22 +199,22 @@ class RestoringContract:
     async def test_a_cursor_beyond_the_head(self, store: Store) -> None:
         """It is told from where to read on; one up to the head is not."""
         await publish_orders(store, "A", "B")
-        assert await read_from(desk(store), after=2) is None
-        assert await read_from(desk(store), after=3) == 0, "no restore was noted"
+        assert await read_from(context(store), after=2) is None
+        assert await read_from(context(store), after=3) == 0, "no restore was noted"
         first = (await put_back(store)).first
         for after in (0, 2, 3, first - 1):
-            assert await read_from(desk(store), after=after) is None
-        place = await read_from(desk(store), after=first)
+            assert await read_from(context(store), after=after) is None
+        place = await read_from(context(store), after=first)
         assert place == first - 1
         await publish_orders(store, "C")
-        (found,) = await read_feed(desk(store), after=place, limit=10, wait_s=0)
+        (found,) = await read_feed(context(store), after=place, limit=10, wait_s=0)
         assert found.order == "C"
 
     # --- people ----------------------------------------------------------------------------------
 
     async def test_who_may_come_in_is_told(self, store: Store) -> None:
         """All tokens and operators in force; what was done is in the trail."""
-        at = desk(store)
+        at = context(store)
         for name in ("old", "new"):
             await issue_token(at, name=name)
         await withdraw_token(at, name="old")
@@ -270,16 +270,16 @@ class RestoringContract:
         await _do(store, *broken)
         try:
             for number in range(3):
-                assert await refusal(desk(store)) is None, number
+                assert await refusal(context(store)) is None, number
                 with pytest.raises(DBAPIError):
                     await keep(store, arrival(said(f"e{number}", order=f"O{number}")))
-            told = await refusal(desk(store))
+            told = await refusal(context(store))
             assert told is not None
             assert "deliveries that were accepted cannot be appended" in told
         finally:
             await _do(store, *mended)
         before = await rows(store, "SELECT count(*) FROM deliveries")
-        assert await refusal(desk(store)) is None
+        assert await refusal(context(store)) is None
         assert store.append_faults == 0
         assert await rows(store, "SELECT count(*) FROM deliveries") == before, "nothing is kept"
         await keep(store, arrival(said("later", order="later")))

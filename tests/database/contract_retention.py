@@ -33,7 +33,7 @@ from tests.database.builders import (
     SIGNER,
     SOURCES,
     arrival,
-    desk,
+    context,
     differences,
     dump,
     histories,
@@ -63,7 +63,7 @@ NOT_BEFORE = ("inbox", "id")
 
 async def pruned(store: Store, *, at: int = LATER, dry_run: bool = False) -> Pruning:
     """Fold what is due, seal it, then one pass, all `at` seconds after T."""
-    then = desk(store, at=at)
+    then = context(store, at=at)
     await refold_until_quiet(then, limit=100, progress=quiet)
     await seal(store)
     return await prune_settled(then, RETENTION, dry_run=dry_run, keep=10, progress=quiet)
@@ -105,7 +105,7 @@ class RetentionContract:
         await tell(store, [paid, declined, paid, session_opened("A", "s")])
         await keep(store, arrival(None), rejection())
         await keep(store, arrival(said("e9", "declined", order="N"), at=LATER - 60))
-        await refold_until_quiet(desk(store, at=LATER), limit=100, progress=quiet)
+        await refold_until_quiet(context(store, at=LATER), limit=100, progress=quiet)
         gone = ["body", "headers", "pruned_at"]
         before = await dump(store, *TRUTH, "ledgers", "order_due", leave_out=gone)
         known = await histories(store, ["A"])
@@ -131,7 +131,7 @@ class RetentionContract:
             yield
 
         await keep(store, arrival(said("e1", "succeeded", **PAID)))
-        then = desk(store, at=LATER)
+        then = context(store, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
         monkeypatch.setattr("app.privacy.prune.prune_others", failing)
         with pytest.raises(StoreUnavailable):
@@ -160,7 +160,7 @@ class RetentionContract:
     async def test_evidence_in_between(self, store: Store) -> None:
         """What is said of an order after it was looked at keeps its bodies."""
         await keep(store, arrival(said("e1", "succeeded", **PAID)))
-        then = desk(store, at=LATER)
+        then = context(store, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
         assert not any([found async for _, found in settled_orders(then, RETENTION)])
         await seal(store)
@@ -189,7 +189,7 @@ class RetentionContract:
         await tell(store, [nameless, paid, session_opened("A", "s"), paid])
         assert (await pruned(store)).deliveries == 3
         await keep(store, arrival(said("e2", "refunded", **PAID, movement="r"), at=LATER))
-        then = desk(store, at=LATER)
+        then = context(store, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
         before = await dump(store, *TRUTH, "ledgers", leave_out=["row"])
         done = await reindex(then, sources=SOURCES, progress=quiet)
@@ -206,7 +206,7 @@ class RetentionContract:
         """A body that is gone without having been pruned, and a pruned event that is lost."""
         await keep(store, arrival(said("e1", "succeeded", **PAID)))
         await pruned(store)
-        then = desk(store, at=LATER)
+        then = context(store, at=LATER)
         for sql, words in (
             ("UPDATE deliveries SET pruned_at=NULL", "is gone, and was not pruned"),
             ("UPDATE deliveries SET pruned_at=1", None),

@@ -26,7 +26,7 @@ from reconcile.canonical import canonical_json
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.transparency.merkle import consistency_holds, inclusion_holds, leaf_hash
-from tests.database.builders import SIGNER, arrival, desk, keep, rows, said, seal
+from tests.database.builders import SIGNER, arrival, context, keep, rows, said, seal
 from tests.database.contract_checking import quiet
 from tests.reconcile.build import T
 
@@ -67,7 +67,7 @@ async def some_of_each(store: Store) -> None:
     async with store.writing() as connection:
         await add_records(connection, [placed(1)], details='{"answer": "kept"}')
         await add_deed(connection, Deed(at=T, who="ann", role="admin", action="x", subject="A"))
-    await refold_until_quiet(desk(store), limit=100, progress=quiet)
+    await refold_until_quiet(context(store), limit=100, progress=quiet)
 
 
 async def everything_is_sealed_once(store: Store) -> int:
@@ -76,7 +76,7 @@ async def everything_is_sealed_once(store: Store) -> int:
     total = sum(count for ((count,),) in counts)
     numbers = await rows(store, "SELECT number FROM log_leaves ORDER BY number")
     assert [number for (number,) in numbers] == list(range(total))
-    found = await verify_log(desk(store), progress=lambda done, of: None)
+    found = await verify_log(context(store), progress=lambda done, of: None)
     assert (found.problems, found.leaves, found.waiting) == ([], total, 0)
     return total
 
@@ -122,10 +122,10 @@ class SealingContract:
         async with store.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM unsealed")
         assert await seal(store) == 0
-        found = await verify_log(desk(store), progress=lambda done, of: None)
+        found = await verify_log(context(store), progress=lambda done, of: None)
         assert found.found == 1
         assert "has no leaf" in found.problems[0]
-        await seal_all(desk(store), SIGNER, sweep=True)
+        await seal_all(context(store), SIGNER, sweep=True)
         assert await everything_is_sealed_once(store) == 2
 
     async def test_a_mark_of_what_is_sealed_already(
@@ -145,7 +145,7 @@ class SealingContract:
         await begin(store)
         for part in range(6):
             await keep(store, *(genuine(f"e{part}.{n}", order="A") for n in range(50)))
-            sealers = [Sealer(desk(store), SIGNER) for _ in range(3)]
+            sealers = [Sealer(context(store), SIGNER) for _ in range(3)]
             await asyncio.gather(*(sealer.seal_some() for sealer in sealers))
         await seal(store)
         assert await everything_is_sealed_once(store) == 300
@@ -173,7 +173,7 @@ class SealingContract:
         newest = await self._proofs(store)
         assert await self._proofs(store, earliest=True) == first
         assert (first["size"], newest["size"]) == (6, 306)
-        grown = await prove_growth(desk(store), old=6, new=306)
+        grown = await prove_growth(context(store), old=6, new=306)
         assert consistency_holds(
             old=6,
             old_head=first["head"],
@@ -203,7 +203,7 @@ class SealingContract:
         await keep(store, waiting)
         for subject in (waiting.delivery_id, "deed:7", "no"):
             with pytest.raises(NotFoundError, match="log seal"):
-                await prove_sealed(desk(store), subject)
+                await prove_sealed(context(store), subject)
 
     async def test_a_long_log(self, store: Store) -> None:
         """Over several tiles, kept hashes are as few as they must be, and every proof holds."""

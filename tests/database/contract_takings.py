@@ -21,7 +21,7 @@ from reconcile.ledger.policy import Policy
 from reconcile.matching.ledger_lines_of import taking
 from reconcile.matching.rows import TakingRow, taking_row
 from reconcile.money import Money
-from tests.database.builders import SOURCES, arrival, desk, keep, rows, said
+from tests.database.builders import SOURCES, arrival, context, keep, rows, said
 from tests.database.contract_ledgers import WINDOW_S, paid, quiet
 from tests.reconcile.build import DUE, seconds
 
@@ -42,7 +42,7 @@ async def cached(store: Store, *, at: int, within: Any = None) -> list[TakingRow
     """What a run reads now, with what is stale in its snapshot folded anew."""
     found, now = [], seconds(at)
     async with store.reading() as connection:
-        overlay = await overlay_of(desk(store, at=at), connection, now=now)
+        overlay = await overlay_of(context(store, at=at), connection, now=now)
         ranged = {} if within is None else {"within": within}
         async for part in takings_now(connection, overlay, as_of=now, **ranged):
             found += part
@@ -52,7 +52,9 @@ async def cached(store: Store, *, at: int, within: Any = None) -> list[TakingRow
 async def then(store: Store, *, at: Instant) -> list[TakingRow]:
     """What a run as of the past reads."""
     found = []
-    async with takings_then(desk(store, at=99_999), as_of=seconds(at), progress=quiet) as scratch:
+    async with takings_then(
+        context(store, at=99_999), as_of=seconds(at), progress=quiet
+    ) as scratch:
         async for part in flat_takings(scratch, as_of=seconds(at)):
             found += part
     return found
@@ -83,8 +85,8 @@ class TakingsContract:
         row of the matcher once, in key order."""
         await several(store)
         assert await cached(store, at=9) == await folded(store, at=9)
-        assert await refresh_takings(desk(store, at=9), progress=quiet) == 5
-        assert await refresh_takings(desk(store, at=9), progress=quiet) == 0
+        assert await refresh_takings(context(store, at=9), progress=quiet) == 5
+        assert await refresh_takings(context(store, at=9), progress=quiet) == 0
         stored = await cached(store, at=9)
         assert stored == await folded(store, at=9)
         assert [row.order for row in stored] == ["A 2", "b-1", "B-3", "c4", "É5"]
@@ -98,23 +100,23 @@ class TakingsContract:
         """What waited when it was cached has timed out when its time has come, though nothing was
         said; before that it stands."""
         await keep(store, arrival(said("w", order="A", payment="p", order_money=DUE)))
-        await refresh_takings(desk(store), progress=quiet)
+        await refresh_takings(context(store), progress=quiet)
         async with store.reading() as connection:
-            early = await overlay_of(desk(store), connection, now=seconds(WINDOW_S - 1))
-            late = await overlay_of(desk(store), connection, now=seconds(WINDOW_S))
+            early = await overlay_of(context(store), connection, now=seconds(WINDOW_S - 1))
+            late = await overlay_of(context(store), connection, now=seconds(WINDOW_S))
         assert (early.orders, late.orders) == (frozenset(), {"A"})
-        assert await refresh_takings(desk(store, at=WINDOW_S), progress=quiet) == 1
+        assert await refresh_takings(context(store, at=WINDOW_S), progress=quiet) == 1
         assert "timed_out" in (await rows(store, "SELECT told FROM takings"))[0][0]
 
     async def test_an_order_that_shares_evidence_is_folded_with_it(self, store: Store) -> None:
         """A payment that two orders claim pays neither, though only one of them was spoken of."""
         await keep(store, arrival(paid("A"), at=1))
-        await refresh_takings(desk(store, at=2), progress=quiet)
+        await refresh_takings(context(store, at=2), progress=quiet)
         await keep(
             store, arrival(said("e", "succeeded", order="B", payment="p-A", money=DUE), at=3)
         )
         assert await cached(store, at=4) == await folded(store, at=4)
-        await refresh_takings(desk(store, at=4), progress=quiet)
+        await refresh_takings(context(store, at=4), progress=quiet)
         assert await cached(store, at=4) == await folded(store, at=4)
         assert [row.whole is None for row in await cached(store, at=4)] == [False, False]
 
@@ -125,7 +127,7 @@ class TakingsContract:
         both = [said(f"e-{order}", order=order, payment="p", order_money=DUE) for order in "AB"]
         await keep(store, arrival(both[0], at=1))
         await keep(store, arrival(both[1], at=1))
-        await refresh_takings(desk(store, at=2), progress=quiet)
+        await refresh_takings(context(store, at=2), progress=quiet)
         before = await cached(store, at=3)
         await keep(store, arrival(said("n", "succeeded", payment="p", money=DUE), at=3))
         after = await cached(store, at=3)
@@ -142,7 +144,7 @@ class TakingsContract:
     async def test_ranges_of_keys_together_are_everything(self, store: Store) -> None:
         """Each row is in exactly one of two ranges, those of stale orders too."""
         await several(store)
-        await refresh_takings(desk(store, at=9), progress=quiet)
+        await refresh_takings(context(store, at=9), progress=quiet)
         await keep(store, arrival(paid("B-3"), at=10), arrival(paid("a0"), at=11))
         low = await cached(store, at=12, within=KeyRange(beyond="b3"))
         high = await cached(store, at=12, within=KeyRange(first="b3"))
@@ -152,8 +154,8 @@ class TakingsContract:
     async def test_a_rebuild_drops_the_cache(self, store: Store) -> None:
         """A changed policy shows in a rebuild of all ledgers, so takings are made anew after it."""
         await several(store)
-        await refresh_takings(desk(store, at=9), progress=quiet)
-        await refold_all(desk(store, at=9), progress=quiet)
+        await refresh_takings(context(store, at=9), progress=quiet)
+        await refold_all(context(store, at=9), progress=quiet)
         assert await rows(store, "SELECT order_key FROM takings") == []
 
     async def test_an_upgrade_forgets_takings_that_do_not_say_what_is_in_doubt(
@@ -163,7 +165,7 @@ class TakingsContract:
         less = {"order": "A", "payment": "p", "money": Money(minor=1, currency="KES")}
         bodies = [said("e", "succeeded", **less), said("e", "succeeded", **less | {"money": DUE})]
         await keep(store, *map(arrival, [*bodies, paid("B")]))
-        await refresh_takings(desk(store, at=9), progress=quiet)
+        await refresh_takings(context(store, at=9), progress=quiet)
         version = import_module(
             "app.database.migrations.versions.0015_takings_of_unresolved_orders"
         )
@@ -176,7 +178,7 @@ class TakingsContract:
     ) -> None:
         """All of them: they are written in another form. The next run makes them anew."""
         await several(store)
-        await refresh_takings(desk(store, at=9), progress=quiet)
+        await refresh_takings(context(store, at=9), progress=quiet)
         before = await cached(store, at=9)
         version = import_module(
             "app.database.migrations.versions.0022_takings_with_what_is_owed_and_in_doubt"
@@ -185,7 +187,7 @@ class TakingsContract:
             old = '["A",null,"succeeded"]'
             await connection.execute(text("UPDATE takings SET told = :old"), {"old": old})
             await connection.execute(text(version.FORGET))
-        await refresh_takings(desk(store, at=9), progress=quiet)
+        await refresh_takings(context(store, at=9), progress=quiet)
         assert await cached(store, at=9) == before
 
     async def test_an_order_that_cannot_be_folded_stops_no_other(
@@ -199,7 +201,7 @@ class TakingsContract:
             return None if history.order == "c4" else honest(history, **asked)
 
         monkeypatch.setattr(ledger_lines, "fold_or_log", broken)
-        await refresh_takings(desk(store, at=9), progress=quiet)
+        await refresh_takings(context(store, at=9), progress=quiet)
         assert len(await cached(store, at=9)) == 4
         monkeypatch.setattr(ledger_lines, "fold_or_log", honest)
         assert len(await cached(store, at=9)) == 5
@@ -207,7 +209,7 @@ class TakingsContract:
     async def test_the_check_finds_a_cached_taking_that_is_wrong(self, store: Store) -> None:
         """And has nothing to say of those that are right, or only behind."""
         await several(store)
-        at = desk(store, at=9)
+        at = context(store, at=9)
         await refold_all(at, progress=quiet)
         await refresh_takings(at, progress=quiet)
         async with store.writing() as connection:

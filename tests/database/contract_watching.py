@@ -20,7 +20,7 @@ from app.orders.counter_store import finding_counts
 from app.orders.record_store import add_records
 from app.receiving.store import Store
 from reconcile.ledger.records import Record
-from tests.database.builders import arrival, desk, keep, said
+from tests.database.builders import arrival, context, keep, said
 from tests.database.contract_ledgers import folded
 from tests.reconcile.build import T, seconds
 
@@ -128,7 +128,7 @@ class WatchingContract:
         for order in ("A", "B"):
             for claim in ("succeeded", "declined"):
                 await keep(store, arrival(said(f"e-{order}", claim, order=order, payment=order)))
-        await folded(desk(store, at=1))
+        await folded(context(store, at=1))
         async with store.reading() as connection:
             found = await finding_counts(connection, CODES)
         assert found == {"same_id_different_body": 2, "paid_twice": 0}

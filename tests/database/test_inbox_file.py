@@ -21,7 +21,7 @@ from app.receiving import inbox_writer_store
 from app.receiving.inbox_file_store import InboxFile, path_of
 from app.receiving.reader import ReaderContext, read_some
 from app.receiving.store import Store, StoreSettings, open_store
-from tests.database.builders import SOURCES, arrival, desk, opened, rows, said, submit
+from tests.database.builders import SOURCES, arrival, context, opened, rows, said, submit
 from tests.database.made import put_new
 
 
@@ -45,7 +45,7 @@ def url_of(path: Path) -> str:
 
 async def read(store: Store) -> list[str]:
     """Read all that is in the inbox. The events that are stored then."""
-    while await read_some(ReaderContext(desk(store), SOURCES, "sandbox", HOLDING)):
+    while await read_some(ReaderContext(context(store), SOURCES, "sandbox", HOLDING)):
         pass
     return await stored(store)
 
@@ -200,7 +200,7 @@ async def test_a_file_that_this_database_has_not_read_stops_the_start(
             async with opened(url):
                 pass
     async with open_store(StoreSettings(url=url), purpose="alone") as store:
-        records = await adopt_inbox(desk(store))
+        records = await adopt_inbox(context(store))
     assert records == (0 if what is gone else in_inbox(path, "SELECT count(*) FROM inbox")[0][0])
     async with opened(url) as store:
         await take(store, "e4")

@@ -26,7 +26,7 @@ from app.receiving.store import Store, StoreSettings, open_store
 from tests.database.builders import (
     SOURCES,
     arrival,
-    desk,
+    context,
     keep,
     opened,
     rejection,
@@ -265,7 +265,7 @@ async def test_a_damaged_page_poisons(
         with pytest.raises(StorePoisoned, match=r"damaged; .*: put back a backup"):
             await keep(store, arrival(said("e2", order="A")))
         await refuses_for_good(store, known)
-        report = await check_database(desk(store), sources=SOURCES, progress=lambda count: None)
+        report = await check_database(context(store), sources=SOURCES, progress=lambda count: None)
         assert report.problems
 
 
@@ -350,16 +350,16 @@ async def test_one_writer_at_a_time_among_processes(
 BESIDE = """
 import asyncio, os, sys
 from app.core.clock import SystemClock
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.access.tokens import issue_token
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy
 
 async def work(url, ended):
     async with open_store(StoreSettings(url=url), purpose="writing") as store:
-        desk, number = Desk(store=store, policy=Policy(), clock=SystemClock()), 0
+        context, number = AppContext(store=store, policy=Policy(), clock=SystemClock()), 0
         while not os.path.exists(ended):
-            await issue_token(desk, name=f"t{number}")
+            await issue_token(context, name=f"t{number}")
             number += 1
     print(number)
 
@@ -395,7 +395,7 @@ def all_bytes(folder: Path) -> bytes:
 async def test_only_hashes_of_tokens_are_in_the_file(url: str, path: Path) -> None:
     """No byte of a token but its kind is in any file of the database."""
     async with opened(url) as store:
-        tokens = [await issue_token(desk(store), name=f"t{number}") for number in range(3)]
+        tokens = [await issue_token(context(store), name=f"t{number}") for number in range(3)]
         files = all_bytes(path.parent)
     files += all_bytes(path.parent)
     assert b"t2" in files

@@ -127,16 +127,16 @@ Hear = Callable[[Driver, dict[str, Any]], Awaitable[None]]
 async def by_notifications(driver: Driver, receiver: dict[str, Any]) -> None:
     """Everything that waits is posted to the receiver."""
     async with listening(receiver) as client:
-        desk = replace(driver.desk, clock=SystemClock())
+        context = replace(driver.context, clock=SystemClock())
         shop = Shop(url="http://shop/payments/outcomes", signer=SHOP)
-        while await notify_due(Notifier(desk=desk, shop=shop, client=client)):
+        while await notify_due(Notifier(context=context, shop=shop, client=client)):
             pass
 
 
 async def by_the_feed(driver: Driver, receiver: dict[str, Any]) -> None:
     """The receiver reads on from its place, until there is nothing more."""
     if not driver.token:
-        driver.token = await issue_token(driver.desk, name=f"shop-{new_token('')[:8]}")
+        driver.token = await issue_token(driver.context, name=f"shop-{new_token('')[:8]}")
     before = dict(driver.client.headers)
     driver.client.headers["Authorization"] = f"Bearer {driver.token}"
     await receiver["catch_up"](driver.client)
@@ -147,7 +147,7 @@ async def happen(driver: Driver, hear: Hear, receiver: dict[str, Any], *bodies: 
     """Deliveries come one after another; the receiver hears what comes of each."""
     for body in bodies:
         assert (await driver.send(body)).status_code == 200
-        await refold_until_quiet(driver.desk, limit=10, progress=lambda count: None)
+        await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
         await hear(driver, receiver)
 
 
@@ -207,8 +207,8 @@ async def test_a_reader_beyond_the_head_reads_on(tmp_path: Path, receiver: dict[
         assert answer.json()["read_from"] == 0
         await happen(driver, by_the_feed, receiver, of_order("B", "b"))
         assert parcels() == ["A", "B"]
-        again = Again(driver.desk, sources={}, rules=Rules(), progress=lambda count: None)
-        done, _ = await after_restore(driver.desk, again, without=None)
+        again = Again(driver.context, sources={}, rules=Rules(), progress=lambda count: None)
+        done, _ = await after_restore(driver.context, again, without=None)
         beyond = await driver.api("GET", f"/outcomes?after={done.first}")
         assert beyond.json()["read_from"] == done.first - 1
         assert (await driver.api("GET", "/outcomes?after=2")).json()["cursor"] == 2

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import open_desk
+from app.bootstrap import open_context
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.clock import SystemClock
@@ -28,7 +28,7 @@ from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import check_database
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY
 from reconcile.ledger.explain import ledger_document
@@ -130,20 +130,20 @@ async def rebuilt(folder: Path) -> None:
 
     settings = load_settings(environ(folder))
     sources = compile_sources(settings)
-    async with open_desk(settings, purpose="alone") as desk:
-        assert (await check_database(desk, sources=sources, progress=quiet)).problems == []
-        await refold_until_quiet(desk, limit=500, progress=quiet)
-        before = await ledgers(desk)
-        await refold_all(desk, progress=quiet)
-        assert await ledgers(desk) == before
-        assert (await check_database(desk, sources=sources, progress=quiet)).problems == []
+    async with open_context(settings, purpose="alone") as context:
+        assert (await check_database(context, sources=sources, progress=quiet)).problems == []
+        await refold_until_quiet(context, limit=500, progress=quiet)
+        before = await ledgers(context)
+        await refold_all(context, progress=quiet)
+        assert await ledgers(context) == before
+        assert (await check_database(context, sources=sources, progress=quiet)).problems == []
 
 
-async def ledgers(desk: Desk) -> tuple[list[bytes], list[Any]]:
+async def ledgers(context: AppContext) -> tuple[list[bytes], list[Any]]:
     """Every ledger folded as of one instant, and what is cached of each."""
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         folded = [
-            canonical_json(ledger_document(fold(history, policy=desk.policy, as_of=LATER)))
+            canonical_json(ledger_document(fold(history, policy=context.policy, as_of=LATER)))
             async for part in scan(connection)
             for history in part
         ]

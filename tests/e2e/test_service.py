@@ -81,7 +81,7 @@ def test_a_day_of_a_service(tmp_path: Path) -> None:
 NO_FOLDING = """
 import app.orders.worker as worker
 
-async def refold_due(desk, *, limit):
+async def refold_due(context, *, limit):
     return 0
 
 worker.refold_due = refold_due

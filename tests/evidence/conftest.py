@@ -29,9 +29,9 @@ async def build(driver: Driver, folder: Path, order: str = "ORD-1", **asked: Any
     """An order's bundle as of LATER."""
     settings = load_settings(environ(folder))
     request = Request(**{"order": order, "as_of": LATER} | asked)
-    signer = await signer_of(driver.desk, settings)
+    signer = await signer_of(driver.context, settings)
     built = await build_evidence(
-        driver.desk, request, providers=evidence_providers(settings), signer=signer
+        driver.context, request, providers=evidence_providers(settings), signer=signer
     )
     return built.archive
 

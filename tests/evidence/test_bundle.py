@@ -118,7 +118,7 @@ async def test_a_number_in_a_header_or_an_answer_is_masked(tmp_path: Path) -> No
         others = [(b"x-mobile", OTHER.encode()), (b"x-customer-name", CUSTOMER.encode())]
         await driver.send(body, [*signed(body), (b"x-msisdn", PHONE.encode()), *others])
         opened = record("opened", "session_opened", T, session="cs_1")
-        async with driver.desk.store.writing() as connection:
+        async with driver.context.store.writing() as connection:
             await add_records(connection, [opened], details=f'{{"phone": "{PHONE}"}}')
         driver.clock.put(LATER)
         redacted = await build(driver, tmp_path)
@@ -134,7 +134,7 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
         await driver.send(event("e1"))
         driver.clock.put(LATER)
         for name, role in (("Boss", "admin"), ("Sue", "support"), ("Fin", "finance")):
-            await register_operator(driver.desk, name=name, role=role, by="Boss")
+            await register_operator(driver.context, name=name, role=role, by="Boss")
         with pytest.raises(UsageError, match="this takes admin or support"):
             await build(driver, tmp_path, by="Fin", reason="because")
         with pytest.raises(UsageError, match="say --by NAME"):
@@ -143,7 +143,7 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
             await build(driver, tmp_path, by="Sue", reason="  ")
         await build(driver, tmp_path, by="Fin")
         await build(driver, tmp_path, by="Sue", reason="dispute 12")
-        async with driver.desk.store.reading() as connection:
+        async with driver.context.store.reading() as connection:
             done = await deeds(connection, limit=10, subject="ORD-1")
     assert [(each.who, each.action, each.reason) for each in done] == [
         ("Fin", "evidence_built", ""),

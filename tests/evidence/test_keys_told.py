@@ -43,10 +43,10 @@ async def built(driver: Driver, folder: Path, **sources: str) -> bytes:
     request = Request(order="ORD-1", as_of=LATER, reason="why")
     return (
         await build_evidence(
-            driver.desk,
+            driver.context,
             request,
             providers=evidence_providers(settings),
-            signer=await signer_of(driver.desk, settings),
+            signer=await signer_of(driver.context, settings),
         )
     ).archive
 

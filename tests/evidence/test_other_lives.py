@@ -32,7 +32,7 @@ async def erased(driver: Driver, folder: Path) -> None:
     """Everything personal of the customer is let go."""
     sources = compile_sources(load_settings(environ(folder)))
     done = await erase(
-        driver.desk,
+        driver.context,
         Asked(phone=PHONE, reason="asked for it", by=None),
         sources=sources,
         rules=Rules(),
@@ -83,7 +83,7 @@ async def test_a_session_that_was_opened_for_another_order_is_told(tmp_path: Pat
     """It is why this order is not paid: the letter names the other one."""
     async with driving(tmp_path) as driver:
         await driver.send(event("e1"))
-        async with driver.desk.store.writing() as connection:
+        async with driver.context.store.writing() as connection:
             await add_records(connection, [session_opened("ORD-2", "cs_1")])
         driver.clock.put(LATER)
         archive = await build(driver, tmp_path)
@@ -127,8 +127,8 @@ async def test_lines_of_the_books_are_in_it_as_known_then(tmp_path: Path) -> Non
     async with driving(tmp_path) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER - 1)
-        await import_book(driver.desk, Request(path=book))
-        await import_statement(driver.desk, Request(path=statement), source="shop")
+        await import_book(driver.context, Request(path=book))
+        await import_statement(driver.context, Request(path=statement), source="shop")
         driver.clock.put(LATER)
         now = json.loads(unpack(await build(driver, tmp_path))["books.json"])
         then = json.loads(unpack(await build(driver, tmp_path, as_of=LATER - 2))["books.json"])

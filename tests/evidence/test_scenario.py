@@ -35,7 +35,7 @@ CUSTOMER = {
 
 async def tell(driver: Driver, folder: Path, order: str = "ORD-1") -> Scenario:
     providers = evidence_providers(load_settings(environ(folder)))
-    return await tell_scenario(driver.desk, order, as_of=LATER, by=None, providers=providers)
+    return await tell_scenario(driver.context, order, as_of=LATER, by=None, providers=providers)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def played(
             clock=driver.clock,
             sleep=lambda seconds: _advance(driver.clock, seconds),
             speed=speed,
-            token=await issue_token(driver.desk, name="player"),
+            token=await issue_token(driver.context, name="player"),
         )
         script = read_script(scenario, secret=SANDBOX_SECRET)
         differences = await play(script, stage, said.append)
@@ -146,7 +146,7 @@ async def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
         driver.clock.put(LATER)
         with pytest.raises(UsageError, match="holds a customer's number"):
             await tell(driver, tmp_path, PHONE)
-        async with driver.desk.store.writing() as connection:
+        async with driver.context.store.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET body=NULL, headers=''")
         with pytest.raises(UsageError, match="were let go"):
             await tell(driver, tmp_path, PHONE)

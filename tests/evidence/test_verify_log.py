@@ -21,7 +21,7 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.prune import prune_settled
 from app.receiving.store import StoreSettings, open_store
 from reconcile.transparency.merkle import Frontier, leaf_hash
-from tests.database.builders import SIGNER, desk, keep, opened, seal
+from tests.database.builders import SIGNER, context, keep, opened, seal
 from tests.database.contract_checking import quiet
 from tests.database.contract_retention import LATER, PAID, RETENTION
 from tests.database.contract_sealing import begin, genuine, placed
@@ -67,7 +67,7 @@ async def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for _ in range(DEEDS):
                 deed = Deed(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
                 await add_deed(connection, deed)
-        await refold_until_quiet(desk(store), limit=500, progress=quiet)
+        await refold_until_quiet(context(store), limit=500, progress=quiet)
         await seal(store)
     return path
 
@@ -85,7 +85,7 @@ async def verified(path: Path, *, against: str | None = None) -> Verified:
     settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
     async with open_store(settings, purpose="reading") as store:
         return await verify_log(
-            desk(store), against=against, tell=10 * ROWS, progress=lambda done, of: None
+            context(store), against=against, tell=10 * ROWS, progress=lambda done, of: None
         )
 
 
@@ -346,7 +346,7 @@ async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     async with opened(url) as store:
         with pytest.raises(NotFoundError):
-            await verify_log(desk(store), progress=lambda done, of: None)
+            await verify_log(context(store), progress=lambda done, of: None)
         await begin(store)
         for n in range(3):
             own = {"order": f"O-{n}", "payment": f"p{n}", "session": f"s{n}"}
@@ -355,7 +355,7 @@ async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
             await add_records(connection, [placed(1)], details="kept")
             deed = Deed(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
             await add_deed(connection, deed)
-        then = desk(store, at=LATER)
+        then = context(store, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
         await seal(store)
         pruned = await prune_settled(then, RETENTION, progress=quiet)
@@ -365,5 +365,5 @@ async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
                 "UPDATE deliveries SET verdict = 'unreadable', event_id = NULL WHERE id IN "
                 "(SELECT max(id) FROM deliveries)"
             )
-        found = await verify_log(desk(store), progress=lambda done, of: None)
+        found = await verify_log(context(store), progress=lambda done, of: None)
         assert (found.problems, found.reread) == ([], 1)

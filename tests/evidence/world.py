@@ -7,7 +7,7 @@ from typing import Any
 
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
@@ -48,10 +48,10 @@ def record(name: str, kind: Any, at: Instant, **more: Any) -> Record:
     )  # fmt: skip
 
 
-async def open_session(desk: Desk) -> None:
+async def open_session(context: AppContext) -> None:
     """What opening a checkout session leaves in the store."""
     price = Money(minor=150_000, currency="KES")
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         asked = record("asked", "session_requested", T, money=price)
         await add_records(connection, [asked], details='{"digest":"00","return_urls":{}}')
         opened = record("opened", "session_opened", T + SECOND, session="cs_1",
@@ -62,16 +62,16 @@ async def open_session(desk: Desk) -> None:
 async def live_through(driver: Driver, *, customer: Words | None = None) -> None:
     """All of STORY, and the shop's word; the clock ends at LATER."""
     await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
-    await open_session(driver.desk)
+    await open_session(driver.context)
     for name, claim, happened, arrived, times, more in STORY:
         body = event(name, claim, customer=customer or CUSTOMER,
                      occurred_at=format_instant(T + happened * MINUTE), **more)  # fmt: skip
         for again in range(times):
             driver.clock.put(T + arrived * MINUTE + again * 2 * SECOND)
             assert (await driver.send(body)).status_code == 200
-        await refold_until_quiet(driver.desk, limit=10, progress=lambda count: None)
+        await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
     driver.clock.put(LATER)
-    await refold_until_quiet(driver.desk, limit=10, progress=lambda count: None)
+    await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
 
 
 async def make(folder: Path) -> None:

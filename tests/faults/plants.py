@@ -108,8 +108,8 @@ import app.orders.worker as worker
 
 folding = worker.refold_due
 
-async def refold_due(desk, **words):
-    done = await folding(desk, **words)
+async def refold_due(context, **words):
+    done = await folding(context, **words)
     if done:
         raise RuntimeError("planted")
     return done

@@ -24,7 +24,7 @@ from app.finance.reports import json_form
 from app.finance.verify_periods import Verified, verify_periods
 from app.orders import refold
 from app.orders.retention_store import prune
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, parse_instant
 from reconcile.ledger.policy import Policy
@@ -56,12 +56,12 @@ def text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
     """A quiet October, seen when every margin is over."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     await into_store(url, QUIET)
     async with opened(url) as store:
-        yield Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+        yield AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
 
 
 def asked(period: str = "2026-10", **words: Any) -> Request:
@@ -70,91 +70,91 @@ def asked(period: str = "2026-10", **words: Any) -> Request:
     return Request(period=period, **given)
 
 
-async def close(desk: Desk, period: str = "2026-10", **words: Any) -> Closing:
+async def close(context: AppContext, period: str = "2026-10", **words: Any) -> Closing:
     """Close a month against which nothing stands."""
-    done = await close_period(desk, asked(period, **words), progress=quiet)
+    done = await close_period(context, asked(period, **words), progress=quiet)
     assert isinstance(done, Closing), done
     return done
 
 
-async def codes(desk: Desk, **words: Any) -> list[str]:
+async def codes(context: AppContext, **words: Any) -> list[str]:
     """What stands against closing October."""
-    done = await close_period(desk, asked(**words), progress=quiet)
+    done = await close_period(context, asked(**words), progress=quiet)
     assert not isinstance(done, Closing)
     return [each.code for each in done]
 
 
-async def verified(desk: Desk, only: str | None = None) -> list[Verified]:
+async def verified(context: AppContext, only: str | None = None) -> list[Verified]:
     """Every step of a verification."""
-    return [each async for each in verify_periods(desk, only=only, progress=quiet)]
+    return [each async for each in verify_periods(context, only=only, progress=quiet)]
 
 
-async def wrong(desk: Desk) -> list[tuple[str, str]]:
+async def wrong(context: AppContext) -> list[tuple[str, str]]:
     """The steps that fail, and why."""
-    return [(each.step, each.sentence) for each in await verified(desk) if not each.passed]
+    return [(each.step, each.sentence) for each in await verified(context) if not each.passed]
 
 
 # --- when, in which order, by whom ---------------------------------------------------------------
 
 
-async def test_a_month_is_not_closed_before_its_margin_is_over(desk: Desk) -> None:
+async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppContext) -> None:
     """Neither now nor as of an earlier moment, and nothing is written."""
     early = month_named("2026-10").end + 10 * DAY - 1
-    assert await codes(desk, as_of=early) == ["too_early"]
-    assert await codes(desk, margin_days=12) == ["too_early"]
-    assert await codes(desk, as_of=parse_instant("2026-10-15T00:00:00Z")) == ["too_early"]
-    assert await list_closed(desk) == []
-    assert (await close(desk, as_of=early + 1)).as_of == early + 1
+    assert await codes(context, as_of=early) == ["too_early"]
+    assert await codes(context, margin_days=12) == ["too_early"]
+    assert await codes(context, as_of=parse_instant("2026-10-15T00:00:00Z")) == ["too_early"]
+    assert await list_closed(context) == []
+    assert (await close(context, as_of=early + 1)).as_of == early + 1
 
 
-async def test_months_are_closed_once_in_order_and_without_gaps(desk: Desk) -> None:
+async def test_months_are_closed_once_in_order_and_without_gaps(context: AppContext) -> None:
     """The first may be any month; then only the one that follows."""
-    first = await close(desk)
+    first = await close(context)
     for period in ("2026-09", "2026-10"):
         with pytest.raises(UsageError, match="the next is 2026-11"):
-            await close(desk, period)
+            await close(context, period)
     with pytest.raises(UsageError, match="close 2026-11 first"):
-        await close(desk, "2026-12")
-    desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
-    second = await close(desk, "2026-11")
+        await close(context, "2026-12")
+    context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    second = await close(context, "2026-11")
     assert second.before == first.digest
     assert second.known_after == first.as_of
-    assert [each.period for each in await list_closed(desk)] == ["2026-10", "2026-11"]
-    assert await wrong(desk) == []
+    assert [each.period for each in await list_closed(context)] == ["2026-10", "2026-11"]
+    assert await wrong(context) == []
 
 
-async def test_of_two_who_close_at_once_one_is_told_that_it_is_closed(desk: Desk) -> None:
+async def test_of_two_who_close_at_once_one_is_told_that_it_is_closed(context: AppContext) -> None:
     """Both look, one writes."""
     done = await asyncio.gather(
-        *(close_period(desk, asked(by=name), progress=quiet) for name in ("Ann", "Ben")),
+        *(close_period(context, asked(by=name), progress=quiet) for name in ("Ann", "Ben")),
         return_exceptions=True,
     )
     assert sorted(type(each).__name__ for each in done) == ["Closing", "UsageError"]
-    assert len(await list_closed(desk)) == 1
+    assert len(await list_closed(context)) == 1
 
 
 @pytest.mark.parametrize("period", ["October", "2026-13", ""])
-async def test_what_is_no_month_is_refused(desk: Desk, period: str) -> None:
+async def test_what_is_no_month_is_refused(context: AppContext, period: str) -> None:
     with pytest.raises(UsageError, match="a period is a month, such as 2026-10"):
-        await close(desk, period)
+        await close(context, period)
 
 
-async def test_nothing_is_known_of_the_future(desk: Desk) -> None:
+async def test_nothing_is_known_of_the_future(context: AppContext) -> None:
     with pytest.raises(UsageError, match="lies in the future"):
-        await close(desk, as_of=CLOSED_AT + 1)
+        await close(context, as_of=CLOSED_AT + 1)
 
 
-async def test_who_closes_is_of_finance_and_stands_in_the_trail(desk: Desk) -> None:
+async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppContext) -> None:
     """A viewer may not; the deed names the person, the month and the closing's digest."""
-    await register_operator(desk, name="Root", role="admin", by=None)
-    await register_operator(desk, name="Vic", role="viewer", by="Root")
-    await register_operator(desk, name="Fin", role="finance", by="Root")
-    desk.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+    await register_operator(context, name="Root", role="admin", by=None)
+    await register_operator(context, name="Vic", role="viewer", by="Root")
+    await register_operator(context, name="Fin", role="finance", by="Root")
+    context.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="Vic has the role viewer"):
-        await close(desk, by="Vic")
-    closing = await close(desk, by="Fin")
+        await close(context, by="Vic")
+    closing = await close(context, by="Fin")
     assert (closing.by, closing.role) == ("Fin", "finance")
-    async with desk.store.reading() as connection:
+    async with context.store.reading() as connection:
         (deed,) = await deeds(connection, limit=9, subject="2026-10")
     assert (deed.who, deed.action, deed.facts["digest"]) == ("Fin", "period_closed", closing.digest)
 
@@ -162,9 +162,9 @@ async def test_who_closes_is_of_finance_and_stands_in_the_trail(desk: Desk) -> N
 # --- what blocks ---------------------------------------------------------------------------------
 
 
-async def test_an_order_whose_deadline_is_ahead_blocks(desk: Desk) -> None:
+async def test_an_order_whose_deadline_is_ahead_blocks(context: AppContext) -> None:
     """With a payment window of sixty days one of the orders is still pending."""
-    patient = replace(desk, policy=Policy(payment_window=60 * DAY))
+    patient = replace(context, policy=Policy(payment_window=60 * DAY))
     assert await codes(patient) == ["pending"]
 
 
@@ -178,47 +178,49 @@ async def test_a_rejected_delivery_that_proves_genuine_blocks(tmp_path: Path) ->
         refused = await driver.send(arrived.body, signed(arrived.body, at=arrived.at))
         assert refused.status_code == 401
         driver.clock.put(CLOSED_AT)
-        assert await codes(driver.desk, sources={"shop": READER}) == ["rejected"]
-        await close(driver.desk)
+        assert await codes(driver.context, sources={"shop": READER}) == ["rejected"]
+        await close(driver.context)
 
 
 # --- what is kept --------------------------------------------------------------------------------
 
 
 async def test_a_closed_report_is_printed_again_as_it_was(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even by a version that prints otherwise; verification says which format that is."""
-    await close(desk)
-    before = await closed_report(desk, "2026-10", "json")
+    await close(context)
+    before = await closed_report(context, "2026-10", "json")
     monkeypatch.setattr(json_form, "render", lambda report: b"otherwise")
-    assert await closed_report(desk, "2026-10", "json") == before
-    found = {each.step: each for each in await verified(desk)}
+    assert await closed_report(context, "2026-10", "json") == before
+    found = {each.step: each for each in await verified(context)}
     assert found["prints"].passed
     assert found["prints"].sentence.endswith("this version would print json differently")
 
 
-async def test_a_format_that_was_not_printed_is_printed_from_what_was_kept(desk: Desk) -> None:
+async def test_a_format_that_was_not_printed_is_printed_from_what_was_kept(
+    context: AppContext,
+) -> None:
     """The report's value is kept beside its bytes."""
-    await close(desk)
-    before = await closed_report(desk, "2026-10", "csv")
-    await tamper(desk.store, "closing_prints", "DELETE FROM closing_prints WHERE format = 'csv'")
-    assert await closed_report(desk, "2026-10", "csv") == before
+    await close(context)
+    before = await closed_report(context, "2026-10", "csv")
+    await tamper(context.store, "closing_prints", "DELETE FROM closing_prints WHERE format = 'csv'")
+    assert await closed_report(context, "2026-10", "csv") == before
 
 
-async def test_a_month_that_is_not_closed_is_not_found(desk: Desk) -> None:
-    for ask in (closed_report(desk, "2026-10", "json"), verified(desk, "2026-10")):
+async def test_a_month_that_is_not_closed_is_not_found(context: AppContext) -> None:
+    for ask in (closed_report(context, "2026-10", "json"), verified(context, "2026-10")):
         with pytest.raises(NotFoundError, match="2026-10 is not closed"):
             await ask
 
 
-async def test_pruned_bodies_change_nothing(desk: Desk) -> None:
+async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
     """What retention lets go is not what a closing rests on."""
-    await close(desk)
-    ids = [row[0] for row in await rows(desk.store, "SELECT id FROM deliveries")]
-    async with desk.store.writing() as connection:
+    await close(context)
+    ids = [row[0] for row in await rows(context.store, "SELECT id FROM deliveries")]
+    async with context.store.writing() as connection:
         await prune(connection, ids, now=CLOSED_AT)
-    assert await wrong(desk) == []
+    assert await wrong(context) == []
 
 
 @pytest.mark.parametrize(
@@ -239,49 +241,49 @@ async def test_pruned_bodies_change_nothing(desk: Desk) -> None:
     ],
 )  # fmt: skip
 async def test_whatever_is_changed_behind_a_closing_is_named(
-    desk: Desk, table: str, change: str, step: str, told: str
+    context: AppContext, table: str, change: str, step: str, told: str
 ) -> None:
     """The closing, its prints, the evidence: the first difference is told."""
-    await close(desk)
-    assert await wrong(desk) == []
-    await tamper(desk.store, table, change)
-    assert [told in sentence for each, sentence in await wrong(desk) if each == step] == [True]
+    await close(context)
+    assert await wrong(context) == []
+    await tamper(context.store, table, change)
+    assert [told in sentence for each, sentence in await wrong(context) if each == step] == [True]
 
 
-async def test_a_closing_that_is_exchanged_breaks_the_chain(desk: Desk) -> None:
+async def test_a_closing_that_is_exchanged_breaks_the_chain(context: AppContext) -> None:
     """A closing made anew, with a digest of its own, is not the one that the next one names."""
-    await close(desk)
-    desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
-    await close(desk, "2026-11")
+    await close(context)
+    context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    await close(context, "2026-11")
     await tamper(
-        desk.store, "closings", "UPDATE closings SET digest = 'x' WHERE period = '2026-10'"
+        context.store, "closings", "UPDATE closings SET digest = 'x' WHERE period = '2026-10'"
     )
-    assert [step for step, _ in await wrong(desk)] == ["chain", "chain"]
+    assert [step for step, _ in await wrong(context)] == ["chain", "chain"]
 
 
-async def test_a_closing_is_verified_by_the_policy_of_then(desk: Desk) -> None:
+async def test_a_closing_is_verified_by_the_policy_of_then(context: AppContext) -> None:
     """A payment window that was changed since judges orders otherwise, and not the closed month."""
-    await close(desk)
-    assert await wrong(replace(desk, policy=Policy(payment_window=60 * DAY))) == []
+    await close(context)
+    assert await wrong(replace(context, policy=Policy(payment_window=60 * DAY))) == []
 
 
-async def test_a_closing_names_a_checkpoint_of_the_sealed_log(desk: Desk) -> None:
+async def test_a_closing_names_a_checkpoint_of_the_sealed_log(context: AppContext) -> None:
     """What was sealed by then; the deed of closing, with its digest, is sealed after."""
-    sealer = Sealer(desk, SIGNER)
+    sealer = Sealer(context, SIGNER)
     while await sealer.seal_some():
         pass
-    closing = await close(desk)
+    closing = await close(context)
     assert closing.checkpoint is not None
     while await sealer.seal_some():
         pass
-    ((facts,),) = await rows(desk.store, "SELECT facts FROM audit")
-    ((sealed,),) = await rows(desk.store, "SELECT document FROM log_leaves WHERE kind = 'deed'")
+    ((facts,),) = await rows(context.store, "SELECT facts FROM audit")
+    ((sealed,),) = await rows(context.store, "SELECT document FROM log_leaves WHERE kind = 'deed'")
     assert closing.digest in facts
     assert digest_of_text(facts) in sealed
-    assert await wrong(desk) == []
+    assert await wrong(context) == []
     change = f"DELETE FROM log_checkpoints WHERE size = {closing.checkpoint['size']}"
-    await tamper(desk.store, "log_checkpoints", change)
-    assert [step for step, _ in await wrong(desk)] == ["chain"]
+    await tamper(context.store, "log_checkpoints", change)
+    assert [step for step, _ in await wrong(context)] == ["chain"]
 
 
 # --- what is learned later -----------------------------------------------------------------------
@@ -300,19 +302,19 @@ async def three_closings(url: str) -> None:
     month = Month(orders=6, plots=(pays, never_notified))
     await into_store(url, month)
     async with opened(url) as store:
-        desk = Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
-        told = list((await close(desk)).figures)
+        context = AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+        told = list((await close(context)).figures)
         for place, (period, at) in enumerate((("2026-11", DECEMBER), ("2026-12", JANUARY))):
             await keep_arrivals(store, [month.late(at - DAY)[place]])
-            desk.clock.put(at)  # type: ignore[attr-defined]
-            closing = await close(desk, period)
+            context.clock.put(at)  # type: ignore[attr-defined]
+            closing = await close(context, period)
             (adjusted,) = [each for each in closing.adjusted if each.period == "2026-10"]
             assert adjusted.figures
             told += adjusted.figures
-            fresh = scope_of(desk, month_named("2026-10"), at)
-            now = figures(await report_period(desk, fresh, progress=quiet))
+            fresh = scope_of(context, month_named("2026-10"), at)
+            now = figures(await report_period(context, fresh, progress=quiet))
             assert sorted(added(told), key=repr) == sorted(now, key=repr)
-        assert await wrong(desk) == []
+        assert await wrong(context) == []
 
 
 async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -> None:
@@ -321,15 +323,15 @@ async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -
     month = Month(orders=6, plots=(pays, never_notified))
     await into_store(url, month)
     async with opened(url) as store:
-        desk = Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+        context = AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
         await keep_arrivals(store, month.late(CLOSED_AT - 5 * DAY)[:1])
-        await close(desk)
+        await close(context)
         await keep_arrivals(store, month.late(CLOSED_AT + DAY)[1:])
-        desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
+        context.clock.put(DECEMBER)  # type: ignore[attr-defined]
 
         async def adjusted(period: str, as_of: int) -> bool:
-            scope = scope_of(desk, month_named(period), as_of)
-            return bool((await report_period(desk, scope, progress=quiet)).adjustments)
+            scope = scope_of(context, month_named(period), as_of)
+            return bool((await report_period(context, scope, progress=quiet)).adjustments)
 
         assert await adjusted("2026-11", DECEMBER)
         assert not await adjusted("2026-11", CLOSED_AT - 6 * DAY)
@@ -345,40 +347,40 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     await into_store(url, QUIET)
     async with opened(url) as store:
-        desk = Desk(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+        context = AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
         with rules_of_before("charged_back"):
-            await started(desk)
-            october = await close(desk)
-            assert await wrong(desk) == []
-        desk.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
-        await started(desk)
+            await started(context)
+            october = await close(context)
+            assert await wrong(context) == []
+        context.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+        await started(context)
         held = await rows(store, "SELECT count(*) FROM records WHERE kind = 'held'")
         assert held[0][0] > 0
-        assert await closed_report(desk, "2026-10", "json")
-        assert await wrong(desk) == []
-        (told,) = [each.sentence for each in await verified(desk) if each.step == "figures"]
+        assert await closed_report(context, "2026-10", "json")
+        assert await wrong(context) == []
+        (told,) = [each.sentence for each in await verified(context) if each.step == "figures"]
         assert told.startswith("closed by the rules v1 of an earlier version; by those of now (v2)")
-        desk.clock.put(DECEMBER)  # type: ignore[attr-defined]
-        november = await close(desk, "2026-11")
+        context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+        november = await close(context, "2026-11")
         (adjusted,) = november.adjusted
         assert adjusted.period == "2026-10"
         fresh = figures(
             await report_period(
-                desk, scope_of(desk, month_named("2026-10"), DECEMBER), progress=quiet
+                context, scope_of(context, month_named("2026-10"), DECEMBER), progress=quiet
             )
         )
         assert sorted(added([*october.figures, *adjusted.figures]), key=repr) == sorted(
             fresh, key=repr
         )
-        assert await wrong(desk) == []
-        desk.clock.put(JANUARY)  # type: ignore[attr-defined]
-        assert (await close(desk, "2026-12")).adjusted == ()
+        assert await wrong(context) == []
+        context.clock.put(JANUARY)  # type: ignore[attr-defined]
+        assert (await close(context, "2026-12")).adjusted == ()
 
 
 async def test_other_figures_by_the_same_rules_are_a_fault(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a closing that names other rules than those of now may differ from the evidence."""
-    await close(desk)
+    await close(context)
     monkeypatch.setattr(refold, "fold", of_before)
-    assert [step for step, _ in await wrong(desk)] == ["figures"]
+    assert [step for step, _ in await wrong(context)] == ["figures"]

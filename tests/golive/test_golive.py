@@ -31,7 +31,7 @@ from app.golive.rehearse import SIGNER
 from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from tests.api.driving import SECRET, Driver, driving
 from tests.reconcile.build import T
 
@@ -59,55 +59,55 @@ async def live(tmp_path: Path) -> AsyncIterator[Driver]:
         yield driver
 
 
-async def rehearsed(desk: Desk, item: str, state: Judged) -> None:
+async def rehearsed(context: AppContext, item: str, state: Judged) -> None:
     """What a rehearsal writes down."""
     signoff = Signoff(item=item, state=state, at=T, signer=SIGNER, note="as found")
-    async with desk.store.writing() as connection:
+    async with context.store.writing() as connection:
         await add_signoff(connection, signoff)
 
 
-async def states(desk: Desk, checked: list[Item]) -> dict[str, str]:
+async def states(context: AppContext, checked: list[Item]) -> dict[str, str]:
     """The state of each item."""
-    return {each.item: each.state for each in await checklist(desk, checked)}
+    return {each.item: each.state for each in await checklist(context, checked)}
 
 
 async def test_it_is_complete_when_all_is_checked_and_stated(live: Driver) -> None:
     """Readiness of a live instance names what is open until the last item is signed."""
-    desk = live.desk
+    context = live.context
     assert (await live.client.get("/readyz")).json()["golive"]
-    assert "never run" in (await unfinished(desk) or "")
-    found = await states(desk, CHECKED)
+    assert "never run" in (await unfinished(context) or "")
+    found = await states(context, CHECKED)
     assert list(found) == list(ITEMS)
     assert [name for name, state in found.items() if state == "passed"] == list(ITEMS[:3])
     for item in ITEMS[3:]:
-        assert await unfinished(desk) is not None
-        await sign(desk, item, by="Ann", note="minutes of 20 November")
-        last = await checklist(desk, CHECKED)
+        assert await unfinished(context) is not None
+        await sign(context, item, by="Ann", note="minutes of 20 November")
+        last = await checklist(context, CHECKED)
     assert open_items(last) == []
     assert {each.by for each in last[3:]} == {"Ann"}
-    assert await unfinished(desk) is None
+    assert await unfinished(context) is None
     assert "golive" not in (await live.client.get("/readyz")).json()
 
 
 async def test_what_a_program_finds_wrong_cannot_be_signed_away(live: Driver) -> None:
     """A failed check stays failed, whoever signs it; a rehearsal, too, until one passes."""
-    desk = live.desk
+    context = live.context
     for item in ITEMS:
-        await sign(desk, item, by="Ann", note="it will be fine")
+        await sign(context, item, by="Ann", note="it will be fine")
     wrong = [keys_item(["X: is missing"]), *CHECKED[1:]]
-    assert (await states(desk, wrong))["api_keys"] == "failed"
-    await rehearsed(desk, "rehearsal", "failed")
-    assert (await states(desk, CHECKED))["rehearsal"] == "failed"
-    assert await unfinished(desk) is not None
-    await rehearsed(desk, "rehearsal", "passed")
-    assert set((await states(desk, CHECKED)).values()) == {"passed"}
+    assert (await states(context, wrong))["api_keys"] == "failed"
+    await rehearsed(context, "rehearsal", "failed")
+    assert (await states(context, CHECKED))["rehearsal"] == "failed"
+    assert await unfinished(context) is not None
+    await rehearsed(context, "rehearsal", "passed")
+    assert set((await states(context, CHECKED)).values()) == {"passed"}
 
 
 async def test_a_statement_is_added_and_never_changed(live: Driver) -> None:
     """The last counts; the earlier stay."""
     for by in ("Ann", "Ben"):
-        await sign(live.desk, "rollback", by=by, note="tried")
-    found = {each.item: each for each in await checklist(live.desk, CHECKED)}
+        await sign(live.context, "rollback", by=by, note="tried")
+    found = {each.item: each for each in await checklist(live.context, CHECKED)}
     assert found["rollback"].by == "Ben"
     assert live.rows("SELECT signer FROM signoffs WHERE item='rollback'") == [("Ann",), ("Ben",)]
 
@@ -128,13 +128,13 @@ async def test_a_statement_needs_item_name_and_note(
 ) -> None:
     """Nobody signs as a program, without a name or without a word."""
     with pytest.raises(UsageError):
-        await sign(driver.desk, item, by=by, note=note)
+        await sign(driver.context, item, by=by, note=note)
 
 
 async def test_the_sandbox_wants_a_rehearsal(driver: Driver) -> None:
     """There a rehearsal can be had, so nobody's word takes its place; readiness says nothing."""
-    await sign(driver.desk, "rehearsal", by="Ann", note="it will be fine")
-    assert (await states(driver.desk, CHECKED))["rehearsal"] == "failed"
+    await sign(driver.context, "rehearsal", by="Ann", note="it will be fine")
+    assert (await states(driver.context, CHECKED))["rehearsal"] == "failed"
     assert "golive" not in (await driver.client.get("/readyz")).json()
 
 

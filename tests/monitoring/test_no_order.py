@@ -148,5 +148,5 @@ async def test_until_the_profile_is_corrected(tmp_path: Path) -> None:
             await driver.send(of_order(f"O-{number}", f"e{number}"))
         driver.clock.put(driver.clock.now() + PATIENCE + MINUTE)
         assert await told(driver, "no_order")
-        await reindex(driver.desk, sources={"shop": right}, progress=quiet)
+        await reindex(driver.context, sources={"shop": right}, progress=quiet)
         assert not await told(driver, "no_order")

@@ -123,7 +123,7 @@ async def test_orders_that_shop_and_money_disagree_on(tmp_path: Path) -> None:
         told["fulfilled_at"] = format_instant(T)
         await driver.api("PUT", "/orders/SHIPPED", json=told)
         driver.clock.put(T + HOUR)
-        await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+        await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
         await driver.service.watchdog.look()
         ready = (await driver.client.get("/readyz")).json()
         disagree = {"paid_but_not_fulfilled": 1, "fulfilled_but_not_paid": 1}

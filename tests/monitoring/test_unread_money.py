@@ -31,17 +31,17 @@ async def test_an_alarm_until_the_profile_says_what_the_kind_means(tmp_path: Pat
         await driver.api("PUT", "/orders/A", json={"amount": "1500.00", "currency": "KES"})
         await driver.send(of_order("A", "e1", "succeeded"))
         assert (await driver.api("GET", "/orders/A")).json()["fulfillable"] is True
-        await refold_until_quiet(driver.desk, limit=10, progress=quiet)
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
         assert not await told(driver, "unread_money")
         await driver.send(of_order("A", "e2", "refunded"))
         ledger = (await driver.api("GET", "/orders/A")).json()
         assert ledger["fulfillable"] is False
         assert "unread_money_event" in [finding["code"] for finding in ledger["findings"]]
-        await refold_until_quiet(driver.desk, limit=10, progress=quiet)
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
         (sentence,) = await told(driver, "unread_money")
         assert sentence.startswith("1 order has an event of a kind that speaks of money going back")
         figures = (await driver.client.get("/metrics")).text
         assert "tallyhook_orders_unread_money_event 1.0" in figures
-        await reindex(driver.desk, sources={"shop": right}, progress=quiet)
-        await refold_until_quiet(driver.desk, limit=10, progress=quiet)
+        await reindex(driver.context, sources={"shop": right}, progress=quiet)
+        await refold_until_quiet(driver.context, limit=10, progress=quiet)
         assert not await told(driver, "unread_money")

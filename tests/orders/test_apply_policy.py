@@ -138,7 +138,7 @@ async def test_a_database_that_does_not_say(tmp_path: Path, log: io.StringIO) ->
     """One of an earlier release is folded once, in the background, and then says by what."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1", "pending"))
-        await refold_until_quiet(driver.desk, limit=9, progress=quiet)
+        await refold_until_quiet(driver.context, limit=9, progress=quiet)
         assert noted(driver) == []
     for _ in range(2):
         async with driving(tmp_path) as driver:
@@ -152,28 +152,34 @@ async def test_check_says_that_other_settings_were_used(tmp_path: Path) -> None:
     await opened(tmp_path, until=40 * MINUTE, expected=["pending"], PAYMENT_WINDOW_S="7200")
     async with driving(tmp_path, with_worker=False, at=T + 41 * MINUTE) as driver:
         sources = driver.service.sources
-        (problem,) = (await check_database(driver.desk, sources=sources, progress=quiet)).problems
+        (problem,) = (
+            await check_database(driver.context, sources=sources, progress=quiet)
+        ).problems
         assert "other settings" in problem
-        while await TakingUp(driver.desk).some():
+        while await TakingUp(driver.context).some():
             pass
-        await refold_until_quiet(driver.desk, limit=9, progress=quiet)
-        assert (await check_database(driver.desk, sources=sources, progress=quiet)).problems == []
+        await refold_until_quiet(driver.context, limit=9, progress=quiet)
+        assert (
+            await check_database(driver.context, sources=sources, progress=quiet)
+        ).problems == []
 
 
 async def test_takings_follow_the_new_policy(tmp_path: Path) -> None:
     """A reconciliation after the start takes no order as it was by the policy before."""
     async with driving(tmp_path, with_worker=False, PAYMENT_WINDOW_S="7200") as driver:
-        assert await TakingUp(driver.desk).some() == 0
+        assert await TakingUp(driver.context).some() == 0
         await driver.send(event("e1", "pending"))
-        await refold_until_quiet(driver.desk, limit=9, progress=quiet)
-        assert await refresh_takings(driver.desk, progress=quiet) == 1
+        await refold_until_quiet(driver.context, limit=9, progress=quiet)
+        assert await refresh_takings(driver.context, progress=quiet) == 1
         before = driver.rows("SELECT told FROM takings")
     async with driving(tmp_path, at=T + 41 * MINUTE, PAYMENT_WINDOW_S="1800") as driver:
         await soon(lambda: feed(driver) == ["pending", "timed_out"])
-        assert await refresh_takings(driver.desk, progress=quiet) == 1
+        assert await refresh_takings(driver.context, progress=quiet) == 1
         assert driver.rows("SELECT told FROM takings") != before
         sources = driver.service.sources
-        assert (await check_database(driver.desk, sources=sources, progress=quiet)).problems == []
+        assert (
+            await check_database(driver.context, sources=sources, progress=quiet)
+        ).problems == []
 
 
 async def test_a_pruned_order_loses_nothing(tmp_path: Path) -> None:
@@ -185,9 +191,11 @@ async def test_a_pruned_order_loses_nothing(tmp_path: Path) -> None:
         driver.clock.put(T + 40 * DAY)
         await soon(lambda: marks(driver)[0][0] is None)
         async for _, settled in settled_orders(
-            driver.desk, Retention(quiet=30 * DAY, sources=frozenset({"shop"})), unsealed_too=True
+            driver.context,
+            Retention(quiet=30 * DAY, sources=frozenset({"shop"})),
+            unsealed_too=True,
         ):
-            assert [each.order for each in await prune_orders(driver.desk, settled)] == ["ORD-1"]
+            assert [each.order for each in await prune_orders(driver.context, settled)] == ["ORD-1"]
         before, token = (await driver.api("GET", "/orders/ORD-1")).json(), driver.token
         assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NULL") == [(2,)]
     async with driving(tmp_path, at=T + 40 * DAY, GRACE_S="7") as driver:

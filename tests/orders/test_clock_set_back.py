@@ -37,8 +37,8 @@ async def test_a_worker_that_starts_folds_what_waits_for_the_future(tmp_path: Pa
     """The due mark lies a day ahead."""
     async with driving(tmp_path, with_worker=False) as driver:
         await ahead(driver)
-        assert await refold_due(driver.desk, limit=10) == 0
-        await folded_by(FoldWorker(driver.desk, batch=10), driver)
+        assert await refold_due(driver.context, limit=10) == 0
+        await folded_by(FoldWorker(driver.context, batch=10), driver)
         assert await outcomes(driver) == ["succeeded"]
 
 
@@ -46,7 +46,7 @@ async def test_a_worker_sees_the_clock_go_back(tmp_path: Path) -> None:
     """It had begun before the clock was set right."""
     async with driving(tmp_path, with_worker=False) as driver:
         driver.clock.put(T + DAY)
-        worker = FoldWorker(driver.desk, batch=10)
+        worker = FoldWorker(driver.context, batch=10)
         await worker._after_a_clock_that_was_ahead()
         await ahead(driver)
         await folded_by(worker, driver)
@@ -57,10 +57,10 @@ async def test_a_deadline_stays(tmp_path: Path) -> None:
     """An order that waits for its own next decision is left alone."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1", "pending"))
-        await refold_due(driver.desk, limit=10)
+        await refold_due(driver.context, limit=10)
         ((before,),) = driver.rows("SELECT due_at FROM order_due")
         assert before > T
-        assert await call_up_early(driver.desk) == 0
+        assert await call_up_early(driver.context) == 0
         assert driver.rows("SELECT due_at FROM order_due") == [(before,)]
 
 
@@ -70,12 +70,12 @@ async def test_the_shop_is_told_at_once(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False, **told) as driver:
         driver.clock.put(T + HOUR)
         await driver.send(event("e1", "pending"))
-        await refold_due(driver.desk, limit=10)
+        await refold_due(driver.context, limit=10)
         driver.clock.put(T)
         await driver.send(event("e2"))
-        await refold_due(driver.desk, limit=10)
+        await refold_due(driver.context, limit=10)
         assert await taken(driver) == []  # the first is dated ahead, and the second waits behind it
-        await call_up_early(driver.desk)
+        await call_up_early(driver.context)
         assert await taken(driver) == [1]
         driver.clock.put(T + 2 * LEASE + MINUTE)
         assert await taken(driver) == [1]
@@ -83,7 +83,7 @@ async def test_the_shop_is_told_at_once(tmp_path: Path) -> None:
 
 async def taken(driver: Driver) -> list[int]:
     """The numbers of the revisions of which the shop is to be told now."""
-    async with driver.desk.store.writing() as connection:
+    async with driver.context.store.writing() as connection:
         now = driver.clock.now()
         found = await take_notifications(connection, now=now, limit=10, lease=LEASE)
     return [each.published.seq for each in found]

@@ -40,8 +40,8 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
 
 
 async def find(driver: Driver, text: str, sources: Any = None, *, limit: int = 20) -> Found:
-    """Search with the service's own desk."""
-    given = driver.service.desk
+    """Search with the service's own context."""
+    given = driver.service.context
     return await find_orders(given, text, sources=sources or {}, limit=limit)
 
 
@@ -119,7 +119,7 @@ async def test_an_orphan_is_found_by_phone_once_it_has_an_order(driver: Driver) 
 
 
 async def test_numbers_noted_with_another_key_are_told(driver: Driver) -> None:
-    async with driver.desk.store.writing() as connection:
+    async with driver.context.store.writing() as connection:
         await connection.exec_driver_sql("INSERT INTO phones VALUES (x'00', 'order', 'O', 1)")
     (note,) = (await find(driver, "254711223344")).notes
     assert "reindex" in note
@@ -161,9 +161,9 @@ def test_a_text_that_may_mean_several_things_is_taken_for_all_of_them() -> None:
 async def test_a_number_is_shown_to_who_says_why_and_that_is_kept(
     driver: Driver, sources: dict[str, Source]
 ) -> None:
-    shown = await unmask(driver.desk, "ORD-1", sources=sources, reason="called back", by="Ann")
+    shown = await unmask(driver.context, "ORD-1", sources=sources, reason="called back", by="Ann")
     assert shown == [PHONE]
-    async with driver.desk.store.reading() as connection:
+    async with driver.context.store.reading() as connection:
         (deed,) = await deeds(connection, limit=10)
     assert (deed.who, deed.action, deed.subject, deed.reason) == (
         "Ann",
@@ -178,5 +178,5 @@ async def test_without_a_reason_fit_to_be_kept_no_number_is_shown(
     driver: Driver, sources: dict[str, Source], reason: str
 ) -> None:
     with pytest.raises(UsageError, match="--reason"):
-        await unmask(driver.desk, "ORD-1", sources=sources, reason=reason, by=None)
+        await unmask(driver.context, "ORD-1", sources=sources, reason=reason, by=None)
     assert driver.rows("SELECT count(*) FROM audit") == [(0,)]

@@ -60,7 +60,7 @@ async def test_the_shop_is_told_of_nothing_to_ship_before_a_release(
         assert "1 order is held" in (await driver.client.get("/readyz")).json()["held"][0]
         assert "tallyhook_held_alarm 1.0" in (await driver.client.get("/metrics")).text
         driver.clock.put(T + SECOND)
-        await release(driver.desk, ["ORD-1"], reason="rules_changed")
+        await release(driver.context, ["ORD-1"], reason="rules_changed")
         await soon(lambda: fulfillable(shop, "ORD-1") == [OF_BEFORE, AS_HELD, RELEASED])
         assert (await driver.api("GET", "/orders/ORD-1")).json()["fulfillable"]
         await driver.service.watchdog.look()

@@ -92,7 +92,7 @@ async def tried(driver: Driver, times: int) -> None:
 
 async def states(driver: Driver) -> list[tuple[str, int, str | None]]:
     """(state, tries, problem) of each notification, the oldest first."""
-    found = await list_notifications(driver.desk, state=None, limit=99)
+    found = await list_notifications(driver.context, state=None, limit=99)
     return [(each.state, each.tries, each.problem) for each in reversed(found)]
 
 
@@ -164,10 +164,10 @@ async def test_after_three_days_it_is_given_up(serve: Serve) -> None:
         await driver.send(event("e2", "disputed"))
         await soon(lambda: shop.told("ORD-1")[2:] == ["disputed"])
         with pytest.raises(NotFoundError):
-            await redeliver(driver.desk, [1, 77])
-        assert await redeliver(driver.desk, None) == 1
+            await redeliver(driver.context, [1, 77])
+        assert await redeliver(driver.context, None) == 1
         await soon(lambda: len(shop.heard) == 4)
-        assert await redeliver(driver.desk, [1, 1]) == 1
+        assert await redeliver(driver.context, [1, 1]) == 1
         await soon(lambda: len(shop.heard) == 5)
         asked = "SELECT subject FROM audit WHERE action='notifications_redelivered' ORDER BY number"
         assert driver.rows(asked) == [("all that were not taken",), ("1",)]
@@ -306,7 +306,7 @@ async def test_a_person_may_have_it_tried_at_once(serve: Serve) -> None:
         shop.is_away = False
         await quiet(driver)
         assert len(shop.heard) == 1
-        assert await redeliver(driver.desk, None) == 1
+        assert await redeliver(driver.context, None) == 1
         await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(2,)])
 
 

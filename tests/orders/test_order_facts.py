@@ -19,9 +19,9 @@ async def test_the_price_told_last_counts_though_the_clock_was_ahead(tmp_path: P
     for the earlier one does not ship the order, and the correction is written down once."""
     async with driving(tmp_path, with_worker=False) as driver:
         driver.clock.put(T + HOUR)
-        await tell_order(driver.desk, priced(150_000))
+        await tell_order(driver.context, priced(150_000))
         driver.clock.put(T + MINUTE)
-        told = [len(await tell_order(driver.desk, priced(180_000))) for _ in range(3)]
+        told = [len(await tell_order(driver.context, priced(180_000))) for _ in range(3)]
         assert told == [1, 0, 0]
         paid = {"reference": "ORD-1", "amount": 1800, "currency": "KES"}
         await driver.send(event("e1", order=paid))

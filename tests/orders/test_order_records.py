@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import open_desk
+from app.bootstrap import open_context
 from app.config.load import load_settings
 from app.core.logs import configure_logging
 from app.orders.read_orders import explain_order
@@ -88,7 +88,7 @@ async def test_what_was_heard_of_before_the_first_start_with_it_on_is_left_alone
     for later in (HOUR, 0, 2 * HOUR, DAY):
         async with driving(tmp_path, at=T + later, **ON) as driver:
             assert noted(driver) == [T + HOUR]
-            assert driver.desk.policy.require_order_record_since == T + HOUR
+            assert driver.context.policy.require_order_record_since == T + HOUR
     lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
     assert len([line for line in lines if line.startswith("from now on orders")]) == 1
     async with driving(tmp_path, at=T + DAY, **ON) as driver:
@@ -96,9 +96,9 @@ async def test_what_was_heard_of_before_the_first_start_with_it_on_is_left_alone
         assert await ships(driver, "OLD")
         assert not await ships(driver, "NEW")
     settings = load_settings(environ(tmp_path, **ON))
-    async with open_desk(settings, purpose="reading") as desk:
-        assert desk.policy.require_order_record_since == T + HOUR
-        assert not (await explain_order(desk, "NEW")).fulfillable
+    async with open_context(settings, purpose="reading") as context:
+        assert context.policy.require_order_record_since == T + HOUR
+        assert not (await explain_order(context, "NEW")).fulfillable
 
 
 async def test_switched_off_and_on_again_it_begins_again(tmp_path: Path, log: io.StringIO) -> None:
@@ -135,8 +135,8 @@ async def test_a_command_notes_nothing(tmp_path: Path) -> None:
         for purpose in ("reading", "writing", "alone"):
             kind: Any = purpose
             settings = load_settings(environ(tmp_path, **values))
-            async with open_desk(settings, purpose=kind) as desk:
-                assert desk.policy.require_order_record_since == since
+            async with open_context(settings, purpose=kind) as context:
+                assert context.policy.require_order_record_since == since
     async with driving(tmp_path, at=T + DAY, **ON) as driver:
         assert noted(driver) == [T]
 

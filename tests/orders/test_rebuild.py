@@ -19,7 +19,7 @@ from app.orders.rebuild import Helpers, refold_all
 from app.orders.record_store import add_records
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.events import Event
-from tests.database.builders import arrival, desk, keep, opened, said, session_opened
+from tests.database.builders import arrival, context, keep, opened, said, session_opened
 from tests.database.made import put_new
 
 ORDERS = 40
@@ -67,7 +67,7 @@ async def rebuilt(path: Path, *, jobs: int) -> int:
     settings = StoreSettings(url=url_of(path), environment="sandbox")
     helpers = None if jobs == 1 else Helpers(jobs=jobs, store=settings)
     async with open_store(settings, purpose="alone") as store:
-        return await refold_all(desk(store, at=90), progress=quiet, helpers=helpers)
+        return await refold_all(context(store, at=90), progress=quiet, helpers=helpers)
 
 
 def published(path: Path) -> list[list[tuple[Any, ...]]]:

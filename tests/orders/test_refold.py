@@ -84,15 +84,15 @@ async def test_an_order_that_cannot_be_folded_is_put_aside(
     """The others are published, the fault is logged by its class, and the order waits its time."""
     for number in range(3):
         await driver.send(of_order(f"O-{number}", f"e{number}"))
-    assert await refold_due(driver.desk, limit=10) == 3
+    assert await refold_due(driver.context, limit=10) == 3
     assert sorted(published(driver)) == ["O-0", "O-2"]
     assert faults(log) == [("O-1", "PlannedFault")]
     assert "254711223344" not in log.getvalue()
     assert marks(driver)["O-1"] == T + PUT_ASIDE == T + 600 * SECOND
-    assert await refold_due(driver.desk, limit=10) == 0
+    assert await refold_due(driver.context, limit=10) == 0
     unfoldable.clear()
     driver.clock.put(T + PUT_ASIDE)
-    assert await refold_due(driver.desk, limit=10) >= 1
+    assert await refold_due(driver.context, limit=10) >= 1
     assert "O-1" in published(driver)
 
 
@@ -101,12 +101,12 @@ async def test_new_evidence_fetches_an_order_that_was_put_aside(
 ) -> None:
     """An order that was put aside is due at once when something more is known of it."""
     await driver.send(of_order("O-1", "e1", "pending"))
-    await refold_due(driver.desk, limit=10)
+    await refold_due(driver.context, limit=10)
     unfoldable.clear()
-    assert await refold_due(driver.desk, limit=10) == 0
+    assert await refold_due(driver.context, limit=10) == 0
     driver.clock.put(T + SECOND)
     await driver.send(of_order("O-1", "e2"))
-    assert await refold_due(driver.desk, limit=10) == 1
+    assert await refold_due(driver.context, limit=10) == 1
     assert published(driver) == ["O-1"]
 
 
@@ -116,10 +116,10 @@ async def test_what_a_clock_ahead_has_dated_is_not_forgotten_when_it_is_set_righ
     """Money that is stored is known, whatever the clock says later."""
     driver.clock.put(T + 200 * SECOND)
     await driver.send(of_order("O-1", "e2"))
-    await refold_due(driver.desk, limit=10)
+    await refold_due(driver.context, limit=10)
     driver.clock.put(T)
     await driver.send(of_order("O-1", "e1", "pending"))
-    assert await refold_due(driver.desk, limit=10) == 1
+    assert await refold_due(driver.context, limit=10) == 1
     assert driver.rows("SELECT outcome FROM revisions ORDER BY seq") == [("succeeded",)]
     assert driver.rows("SELECT outcome FROM ledgers") == [("succeeded",)]
     assert (await driver.api("GET", "/orders/O-1")).json()["outcome"] == "succeeded"
@@ -144,13 +144,13 @@ async def test_rebuilding_goes_around_an_order_that_cannot_be_folded(
     """All other ledgers are rebuilt and published, and no mark of the bad order is lost."""
     for number in range(3):
         await driver.send(of_order(f"O-{number}", f"e{number}"))
-    assert await refold_all(driver.desk, progress=quiet) == 2
+    assert await refold_all(driver.context, progress=quiet) == 2
     assert sorted(published(driver)) == ["O-0", "O-2"]
     assert faults(log) == [("O-1", "PlannedFault")]
     assert marks(driver)["O-1"] == T + PUT_ASIDE
     unfoldable.clear()
     driver.clock.put(T + PUT_ASIDE)
-    await refold_until_quiet(driver.desk, limit=10, progress=quiet)
+    await refold_until_quiet(driver.context, limit=10, progress=quiet)
     assert sorted(published(driver)) == ["O-0", "O-1", "O-2"]
 
 
@@ -176,7 +176,7 @@ async def standing(driver: Driver) -> None:
     await driver.send(of_order("O-0", "e0", "pending"))
     await driver.send(of_order("O-1", "e1", "pending"))
     await driver.send(of_order("O-2", "e2"))
-    await refold_until_quiet(driver.desk, limit=10, progress=quiet)
+    await refold_until_quiet(driver.context, limit=10, progress=quiet)
 
 
 async def test_rebuilding_makes_lost_marks_again(driver: Driver) -> None:
@@ -186,7 +186,7 @@ async def test_rebuilding_makes_lost_marks_again(driver: Driver) -> None:
     assert before["O-0"] is not None
     async with driver.service.store.writing() as connection:
         await connection.exec_driver_sql("DELETE FROM order_due")
-    await refold_all(driver.desk, progress=quiet)
+    await refold_all(driver.context, progress=quiet)
     assert marks(driver) == before
     assert marks(driver) == dict(driver.rows("SELECT order_key, next_decision_at FROM ledgers"))
 
@@ -195,9 +195,11 @@ async def test_rebuilding_moves_marks_to_another_policy(driver: Driver) -> None:
     """With a shorter payment window the marks stand where the rebuilt ledgers need them."""
     await standing(driver)
     before = marks(driver)
-    policy = replace(driver.desk.policy, payment_window=driver.desk.policy.payment_window // 2)
+    policy = replace(
+        driver.context.policy, payment_window=driver.context.policy.payment_window // 2
+    )
     assert policy != Policy()
-    await refold_all(replace(driver.desk, policy=policy), progress=quiet)
+    await refold_all(replace(driver.context, policy=policy), progress=quiet)
     after = marks(driver)
     assert after["O-0"] is not None
     assert before["O-0"] is not None

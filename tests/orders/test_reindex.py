@@ -53,7 +53,7 @@ async def fill(driver: Driver) -> None:
         driver.clock.put(driver.clock.now() + 1_000)
         assert (await driver.send(body)).status_code == 200
     told = Told(order="O-4", money=Money(minor=1, currency="KES"))
-    await tell_order(driver.desk, told)
+    await tell_order(driver.context, told)
 
 
 async def test_an_unchanged_profile_changes_nothing(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_an_unchanged_profile_changes_nothing(tmp_path: Path) -> None:
         before = await dump(store, *INDEX, leave_out=["row"])
         counted: list[int] = []
         done = await reindex(
-            driver.desk, sources={"shop": source(tmp_path)}, progress=counted.append
+            driver.context, sources={"shop": source(tmp_path)}, progress=counted.append
         )
         assert done == Reindexed(read=7, events=5, unreadable=2)
         assert sum(counted) == 7
@@ -80,7 +80,7 @@ async def test_within_one_millisecond_the_first_stays_the_first(tmp_path: Path) 
                 driver.clock.put(driver.clock.now() + 1)
                 await driver.send(of_order(f"O-{number}", f"e{number}", claim))
         before = await dump(driver.service.store, *INDEX, leave_out=["row"])
-        await reindex(driver.desk, sources={"shop": source(tmp_path)}, progress=quiet)
+        await reindex(driver.context, sources={"shop": source(tmp_path)}, progress=quiet)
         assert await dump(driver.service.store, *INDEX, leave_out=["row"]) == before
 
 
@@ -98,7 +98,7 @@ async def test_a_corrected_profile_reads_the_unreadable(tmp_path: Path, name: st
         for _ in range(3):
             assert (await driver.send(event("e1"))).json()["verdict"] == "unreadable"
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
-        await reindex(driver.desk, sources={"shop": source(tmp_path)}, progress=quiet)
+        await reindex(driver.context, sources={"shop": source(tmp_path)}, progress=quiet)
         ledger = (await driver.api("GET", "/orders/ORD-1")).json()
         assert ledger["outcome"] == "succeeded"
         assert [line["deliveries"] for line in ledger["timeline"]] == [3]
@@ -118,9 +118,9 @@ async def test_a_wrong_profile_and_back(tmp_path: Path) -> None:
         before = await dump(driver.service.store, *INDEX, leave_out=["row"])
         for place in ("json:data.nothing", "json:type"):
             wrong = source(tmp_path, id=f'"{place}"')
-            await reindex(driver.desk, sources={"shop": wrong}, progress=quiet)
+            await reindex(driver.context, sources={"shop": wrong}, progress=quiet)
             assert await dump(driver.service.store, *INDEX, leave_out=["row"]) != before
-        await reindex(driver.desk, sources={"shop": source(tmp_path)}, progress=quiet)
+        await reindex(driver.context, sources={"shop": source(tmp_path)}, progress=quiet)
         assert await dump(driver.service.store, *INDEX, leave_out=["row"]) == before
 
 
@@ -130,7 +130,7 @@ async def test_a_missing_source_changes_nothing(tmp_path: Path) -> None:
         await fill(driver)
         before = await dump(driver.service.store, *INDEX, "order_due")
         with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
-            await reindex(driver.desk, sources={}, progress=quiet)
+            await reindex(driver.context, sources={}, progress=quiet)
         assert await dump(driver.service.store, *INDEX, "order_due") == before
 
 
@@ -145,12 +145,12 @@ async def test_an_event_of_the_other_environment_does_not_count(tmp_path: Path) 
         receive_with(driver, Source(name="shop", profile=profile, secrets=[SECRET]))
         await driver.send(event("e1", environment="live"))
         await driver.send(of_order("O-2", "e2"))
-        report = await check_database(driver.desk, sources={"shop": right}, progress=quiet)
+        report = await check_database(driver.context, sources={"shop": right}, progress=quiet)
         assert any("is not what its body gives" in problem for problem in report.problems)
-        done = await reindex(driver.desk, sources={"shop": right}, progress=quiet)
+        done = await reindex(driver.context, sources={"shop": right}, progress=quiet)
         assert done == Reindexed(read=2, events=1, unreadable=1)
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
         kept = driver.rows("SELECT verdict, problem FROM deliveries ORDER BY id")
         assert ("unreadable", "it is of live, and this database is of sandbox") in kept
-        report = await check_database(driver.desk, sources={"shop": right}, progress=quiet)
+        report = await check_database(driver.context, sources={"shop": right}, progress=quiet)
         assert not report.problems

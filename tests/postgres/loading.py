@@ -15,7 +15,7 @@ from app.receiving.store import Store
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.fold import fold
-from tests.database.builders import arrival, desk, histories, keep, opened, rows, said
+from tests.database.builders import arrival, context, histories, keep, opened, rows, said
 from tests.database.contract_ledgers import DUE, paid, quiet
 from tests.postgres.conftest import ask_in_loop
 from tests.reconcile.build import POLICY, seconds
@@ -112,7 +112,7 @@ async def under_load(*stores: Store) -> AsyncIterator[Load]:
     async def work(store: Store) -> None:
         while not ending.is_set():
             with suppress(StoreUnavailable):
-                await refold_due(desk(store, at=1), limit=100)
+                await refold_due(context(store, at=1), limit=100)
             await asyncio.sleep(LOOK_S)
 
     tasks = [asyncio.create_task(send(store)) for store in stores for _ in range(SENDERS)]
@@ -168,7 +168,7 @@ async def assert_kept_once(url: str, load: Load) -> None:
     twice."""
     assert await load.lost(url) == set()
     async with opened(url) as store:
-        later = desk(store, at=1 + CLAIM // SECOND)
+        later = context(store, at=1 + CLAIM // SECOND)
         await refold_until_quiet(later, limit=500, progress=quiet)
         assert await stored_twice(store) == []
         assert await told_wrongly(store, load.orders, as_of=seconds(60)) == []

@@ -11,7 +11,7 @@ from app.checkout.ask_session import ask_again_due
 from app.checkout.client import RetrySettings
 from app.checkout.open_checkout import open_checkout
 from app.core.clock import SystemClock
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.ledger.policy import Policy
 from tests.checkout.service import LATE, answer, asked, opened, service
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.postgres
 AT_EACH = 100
 
 
-def desk_of(store: Store) -> Desk:
-    return Desk(store=store, policy=Policy(), clock=SystemClock())
+def context_of(store: Store) -> AppContext:
+    return AppContext(store=store, policy=Policy(), clock=SystemClock())
 
 
 async def test_two_hundred_calls_at_two_receivers_make_one_request(url: str) -> None:
@@ -43,7 +43,7 @@ async def test_two_hundred_calls_at_two_receivers_make_one_request(url: str) -> 
         asyncio.timeout(PATIENCE_S),
     ):
         pairs = [(stores[0], one), (stores[1], two)] * AT_EACH
-        calls = [open_checkout(desk_of(s), c, request=asked()) for s, c in pairs]
+        calls = [open_checkout(context_of(s), c, request=asked()) for s, c in pairs]
         results = await asyncio.gather(*calls)
     assert len(pay.seen) == 1
     assert {each.session for each in results} == {"cs_1"}
@@ -59,10 +59,10 @@ async def test_two_that_ask_again_in_the_background_ask_once(url: str) -> None:
         pay.client(once) as one,
         pay.client(once) as two,
     ):
-        desks = [desk_of(store) for store in stores]
-        await open_checkout(desks[0], one, request=asked())
+        contexts = [context_of(store) for store in stores]
+        await open_checkout(contexts[0], one, request=asked())
         async with stores[0].writing() as connection:
             await connection.execute(text("UPDATE unanswered SET due_at=0"))
-        await asyncio.gather(ask_again_due(desks[0], one), ask_again_due(desks[1], two))
-        found = await open_checkout(desks[1], two, request=asked())
+        await asyncio.gather(ask_again_due(contexts[0], one), ask_again_due(contexts[1], two))
+        found = await open_checkout(contexts[1], two, request=asked())
     assert (found.state, len(pay.seen), len(pay.keys)) == ("opened", 2, 1)

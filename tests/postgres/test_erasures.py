@@ -62,7 +62,7 @@ def buy(order: str) -> None:
             async with httpx2.AsyncClient(transport=transport, base_url="http://s") as client:
                 answer = await client.post("/webhooks/shop", content=body, headers=signed(body))
             assert answer.status_code == 200
-            await refold_until_quiet(service.desk, limit=10, progress=lambda count: None)
+            await refold_until_quiet(service.context, limit=10, progress=lambda count: None)
 
     asyncio.run(sending())
 

@@ -25,7 +25,7 @@ from app.monitoring.health import refusal
 from app.orders import refold
 from app.receiving.append_store import Appended, KnownEvents
 from app.receiving.store import Store, StoreSettings, open_store
-from tests.database.builders import arrival, desk, keep, opened, rows, said
+from tests.database.builders import arrival, context, keep, opened, rows, said
 from tests.database.contract_ledgers import paid
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
 from tests.postgres.loading import (
@@ -86,10 +86,10 @@ async def through_endings(server: Server, url: str, ending: Any, *settings: str)
             await in_thread(ending, server)
             await load.reach(0, refusals=10)
             with pytest.raises(StoreUnavailable):
-                await refusal(desk(store))
+                await refusal(context(store))
             await in_thread(server.start, *settings)
             await load.go_on(20)
-            await refusal(desk(store))
+            await refusal(context(store))
         assert store.writer.poison is None
     return load
 
@@ -143,7 +143,7 @@ async def test_what_is_told_twice_is_caught(own_url: str, monkeypatch: pytest.Mo
     async with opened(own_url) as store:
         for _ in range(2):
             await keep(store, arrival(paid("A")))
-            await refold.refold_due(desk(store, at=1), limit=1)
+            await refold.refold_due(context(store, at=1), limit=1)
         assert await told_wrongly(store, {"A"}, as_of=seconds(60)) == ["A"]
 
 

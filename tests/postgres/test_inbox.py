@@ -11,7 +11,7 @@ from app.orders.set_aside import HOLDING
 from app.receiving.inbox_store import keep_row, rows_after
 from app.receiving.reader import Reader, ReaderContext, read_some
 from app.receiving.store import Store
-from tests.database.builders import SOURCES, arrival, desk, received, rows, said, submit
+from tests.database.builders import SOURCES, arrival, context, received, rows, said, submit
 from tests.postgres.conftest import ask_in_loop
 from tests.postgres.test_sharing import several
 from tests.waiting import soon
@@ -19,9 +19,9 @@ from tests.waiting import soon
 pytestmark = pytest.mark.postgres
 
 
-def context(store: Store) -> ReaderContext:
+def reading(store: Store) -> ReaderContext:
     """What a reader works with."""
-    return ReaderContext(desk(store), SOURCES, "sandbox", HOLDING)
+    return ReaderContext(context(store), SOURCES, "sandbox", HOLDING)
 
 
 async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -> None:
@@ -32,12 +32,12 @@ async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -
             first = [received(arrival(said("slow", order="A")))]
             number, _ = await run(connection, keep_row, first)
             await submit(other, arrival(said("fast", order="B")))
-            assert await read_some(context(other)) == 1
+            assert await read_some(reading(other)) == 1
             assert await rows(other, "SELECT event_id FROM events") == [("fast",)]
         async with other.reading() as connection:  # the control: by the number of row 2
             words = {"limit": 9, "most_bytes": 9_999, "in_file": False}
             assert await run(connection, rows_after, number + 1, **words) == []
-        assert await read_some(context(other)) == 1
+        assert await read_some(reading(other)) == 1
         found = await rows(other, "SELECT event_id FROM events ORDER BY 1")
         assert found == [("fast",), ("slow",)]
         assert await rows(other, "SELECT count(*) FROM inbox") == [(0,)]
@@ -49,8 +49,8 @@ async def test_two_that_read_the_same_rows_append_them_once(url: str) -> None:
         for number in range(10):
             batch = [arrival(said(f"e{number}-{each}", order="A")) for each in range(5)]
             await asyncio.gather(*(submit(stores[0], each) for each in batch))
-            await asyncio.gather(*(read_some(context(store)) for store in stores))
-        while await read_some(context(stores[0])):
+            await asyncio.gather(*(read_some(reading(store)) for store in stores))
+        while await read_some(reading(stores[0])):
             pass
         verdicts = await rows(stores[0], "SELECT verdict, count(*) FROM deliveries GROUP BY 1")
         assert verdicts == [("stored", 50)]
@@ -59,7 +59,7 @@ async def test_two_that_read_the_same_rows_append_them_once(url: str) -> None:
 async def test_one_reads_and_another_takes_over(url: str) -> None:
     """By a lock of the connection: where that ends, the other has it."""
     async with several(url) as stores:
-        readers = [Reader(context(store)) for store in stores]
+        readers = [Reader(reading(store)) for store in stores]
         first = asyncio.create_task(readers[0].run())
         await soon(lambda: readers[0]._began)
         second = asyncio.create_task(readers[1].run())

@@ -15,7 +15,7 @@ from app.orders.notify_shop import Notifier, Shop, notify_due
 from app.orders.refold import refold_due
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from tests.database.builders import arrival, desk, keep, rows, said
+from tests.database.builders import arrival, context, keep, rows, said
 from tests.database.contract_ledgers import paid
 from tests.postgres.test_sharing import several
 from tests.waiting import PATIENCE_S
@@ -44,7 +44,7 @@ async def test_two_workers_share_the_work(url: str) -> None:
     async with several(url, notifies=True) as stores:
         for make in (lambda order: said(f"e-{order}", order=order, payment=f"p-{order}"), paid):
             await keep(stores[0], *(arrival(make(order)) for order in ORDERS))
-            await refold_due(desk(stores[0]), limit=100)
+            await refold_due(context(stores[0]), limit=100)
 
         async def work(number: int) -> int:
             async with outgoing_client(
@@ -52,7 +52,7 @@ async def test_two_workers_share_the_work(url: str) -> None:
             ) as client:
                 client.headers["x-worker"] = str(number)
                 shop = Shop(url="http://shop.example/", signer=signer)
-                notifier = Notifier(desk=desk(stores[number], at=1), shop=shop, client=client)
+                notifier = Notifier(context=context(stores[number], at=1), shop=shop, client=client)
                 sent = 0
                 while await _left(stores[number]):
                     sent += await notify_due(notifier)
@@ -81,7 +81,7 @@ async def test_two_workers_send_one_probe(url: str) -> None:
     signer = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
     async with several(url, notifies=True) as stores:
         await keep(stores[0], arrival(paid("A")))
-        await refold_due(desk(stores[0]), limit=100)
+        await refold_due(context(stores[0]), limit=100)
         async with outgoing_client(
             timeout_s=PATIENCE_S, transport=httpx2.MockTransport(answer)
         ) as client:
@@ -89,7 +89,7 @@ async def test_two_workers_send_one_probe(url: str) -> None:
             async def look(at: int) -> None:
                 shop = Shop(url="http://shop.example/", signer=signer)
                 notifiers = [
-                    Notifier(desk=desk(store, at=at), shop=shop, client=client)
+                    Notifier(context=context(store, at=at), shop=shop, client=client)
                     for store in stores
                     for _ in range(4)
                 ]
@@ -98,7 +98,7 @@ async def test_two_workers_send_one_probe(url: str) -> None:
             await look(1)
             assert heard == ["A"]
             await keep(stores[0], *(arrival(paid(order)) for order in ORDERS))
-            await refold_due(desk(stores[0], at=1), limit=100)
+            await refold_due(context(stores[0], at=1), limit=100)
             await look(2)
             assert len(heard) == 1
             for number, at in enumerate((6, 26, 86, 146), 2):

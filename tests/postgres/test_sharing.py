@@ -20,7 +20,7 @@ from app.orders.record_store import add_records
 from app.orders.refold import CLAIM, refold_due
 from app.privacy.check import check_database
 from app.receiving.append_store import Arrival, keep_arrivals, mark_due
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import Due, claim_orders, due_orders
 from app.receiving.refusal_store import let_go
 from app.receiving.store import Store
@@ -28,7 +28,7 @@ from reconcile.instants import SECOND
 from tests.database.builders import (
     SOURCES,
     arrival,
-    desk,
+    context,
     events_in,
     histories,
     keep,
@@ -161,9 +161,9 @@ async def test_orders_of_a_worker_that_died_are_given_back(
         with monkeypatch.context() as patch:
             patch.setattr(refold, "gather", die)
             with pytest.raises(RuntimeError, match="planned"):
-                await refold_due(desk(one, at=1), limit=10)
-        assert await refold_due(desk(other, at=1 + CLAIM // SECOND - 1), limit=10) == 0
-        assert await refold_due(desk(other, at=1 + CLAIM // SECOND), limit=10) == 1
+                await refold_due(context(one, at=1), limit=10)
+        assert await refold_due(context(other, at=1 + CLAIM // SECOND - 1), limit=10) == 0
+        assert await refold_due(context(other, at=1 + CLAIM // SECOND), limit=10) == 1
         assert len(await published(other)) == 1
 
 
@@ -183,7 +183,7 @@ async def test_a_slow_worker_publishes_nothing_twice(
     """Two that have folded one order and publish it at the same time publish one revision."""
     both = asyncio.Barrier(2)
 
-    async def unclaimed(at: Desk, *, now: int, limit: int) -> list[Due]:
+    async def unclaimed(at: AppContext, *, now: int, limit: int) -> list[Due]:
         async with at.store.reading() as connection:
             found = await due_orders(connection, now=now, limit=limit)
         await both.wait()
@@ -194,7 +194,7 @@ async def test_a_slow_worker_publishes_nothing_twice(
         for number in range(ROUNDS):
             await keep(stores[0], arrival(said(f"e{number}", order=f"O{number}")))
             async with asyncio.timeout(PATIENCE_S):
-                await asyncio.gather(*(refold_due(desk(s, at=1), limit=9) for s in stores))
+                await asyncio.gather(*(refold_due(context(s, at=1), limit=9) for s in stores))
             assert len(await published(stores[0])) == number + 1
 
 
@@ -225,16 +225,16 @@ async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
 
     async def work(store: Store) -> None:
         for _ in range(12):
-            await refold_due(desk(store, at=1), limit=300)
+            await refold_due(context(store, at=1), limit=300)
 
     async with several(url, 4) as stores:
         await asyncio.gather(
             receive(stores[0], "a", backwards=True), receive(stores[1], "b", backwards=False),
             work(stores[2]), work(stores[3]),
         )  # fmt: skip
-        while await refold_due(desk(stores[0], at=1 + CLAIM // SECOND), limit=300):
+        while await refold_due(context(stores[0], at=1 + CLAIM // SECOND), limit=300):
             pass
-        report = await check_database(desk(stores[0], at=2), sources=SOURCES, progress=quiet)
+        report = await check_database(context(stores[0], at=2), sources=SOURCES, progress=quiet)
         assert report.orders == 150
         assert [problem for problem in report.problems if "ledger" in problem] == []
 
@@ -263,7 +263,7 @@ async def feed_of_three_workers(url: str) -> list[list[tuple[int, str]]]:
     """What four readers saw while three workers published forty orders, some of them slowly."""
 
     async def work(store: Store, worker: int) -> None:
-        while await refold_due(desk(store, at=1), limit=2 + worker):
+        while await refold_due(context(store, at=1), limit=2 + worker):
             pass
 
     async with several(url, 4) as stores:
@@ -319,9 +319,9 @@ async def test_clocks_that_differ_by_minutes(url: str, slow: int, fast: int) -> 
         await keep(one, arrival(said("e1", order="A", payment="p-A"), at=slow))
         await keep(other, arrival(paid("A"), at=fast))
         for at in (slow, 0, fast):
-            ledger = await explain_order(desk(one, at=at), "A")
+            ledger = await explain_order(context(one, at=at), "A")
             assert ledger.outcome == "succeeded"
-        await refold_due(desk(one, at=0), limit=10)
+        await refold_due(context(one, at=0), limit=10)
         async with one.reading() as connection:
             (revision,) = await feed(connection, after=0, limit=10)
         assert revision.outcome == "succeeded"
@@ -332,9 +332,9 @@ async def test_a_worker_whose_clock_is_behind_misses_nothing(url: str) -> None:
     """A deadline that a faster clock set is still kept, and nothing is due twice."""
     async with several(url) as (one, other):
         await keep(one, arrival(said("e1", order="A", occurred_at=T), at=SKEW_S))
-        assert await refold_due(desk(other, at=0), limit=10) == 0
-        assert await refold_due(desk(other, at=SKEW_S), limit=10) == 1
-        assert await refold_due(desk(other, at=WINDOW_S), limit=10) == 1
+        assert await refold_due(context(other, at=0), limit=10) == 0
+        assert await refold_due(context(other, at=SKEW_S), limit=10) == 1
+        assert await refold_due(context(other, at=WINDOW_S), limit=10) == 1
         assert len(await published(one)) == 2
 
 

@@ -24,7 +24,9 @@ def quiet(count: int) -> None:
 async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
     """What the check finds."""
     sources = driver.service.webhooks.door.sources
-    return await check_database(driver.desk, sources=sources, phones_go=phones_go, progress=quiet)
+    return await check_database(
+        driver.context, sources=sources, phones_go=phones_go, progress=quiet
+    )
 
 
 async def plant(driver: Driver, *statements: str) -> None:
@@ -50,9 +52,9 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
         for body in bodies:
             driven.clock.put(driven.clock.now() + 1_000)
             assert (await driven.send(body)).status_code == 200
-        await tell_order(driven.desk, Told(order="O-7", money=Money(minor=1, currency="KES"),
+        await tell_order(driven.context, Told(order="O-7", money=Money(minor=1, currency="KES"),
                                            canceled_at=driven.clock.now()))  # fmt: skip
-        await refold_until_quiet(driven.desk, limit=100, progress=quiet)
+        await refold_until_quiet(driven.context, limit=100, progress=quiet)
         yield driven
 
 
@@ -63,7 +65,7 @@ async def test_a_sound_store(driver: Driver) -> None:
     assert (report.bodies, report.orders, report.pruned) == (8, 6, 0)
     driver.clock.put(driver.clock.now() + 10 * DAY)
     assert (await checked(driver)).problems == []  # what is due is behind, and known to be
-    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
     assert (await checked(driver)).problems == []
     json.dumps(report.document())
 
@@ -72,7 +74,7 @@ async def test_the_progress_ends_at_what_was_said_to_be_ahead(driver: Driver) ->
     """Bodies, events, links and orders; said once, before the first is checked."""
     told: list[tuple[str, int]] = []
     await check_database(
-        driver.desk,
+        driver.context,
         sources=driver.service.webhooks.door.sources,
         progress=lambda count: told.append(("checked", count)),
         ahead=lambda rows: told.append(("ahead", rows)),
@@ -223,18 +225,18 @@ async def test_many_problems_are_counted(driver: Driver) -> None:
 async def test_without_a_source(driver: Driver) -> None:
     """Without the source of a stored delivery the variable is named."""
     with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
-        await check_database(driver.desk, sources={}, progress=quiet)
+        await check_database(driver.context, sources={}, progress=quiet)
 
 
 async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_path: Path) -> None:
     """Told as one problem, whatever form the note has; not where notes are let go by themselves."""
     async with driving(tmp_path, with_worker=False) as driver:
-        driver.desk = driver.service.desk
+        driver.context = driver.service.context
         nameless = event("e2", order=None, session=None, payment={"reference": "p2"})
         for body in (event("e1"), nameless):
             body["data"]["customer"] = {"phone": "254711223344"}
             await driver.send(body)
-        await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+        await refold_until_quiet(driver.context, limit=100, progress=quiet)
         assert (await checked(driver)).problems == []
         await plant(driver, "UPDATE phones SET kind='delivery', thing=(SELECT id FROM deliveries "
                             "WHERE event_id='e1') WHERE kind='order'")  # fmt: skip

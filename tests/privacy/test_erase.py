@@ -69,17 +69,17 @@ async def plant(driver: Driver) -> None:
     nameless = event("e5", order=None, session=None, payment={"reference": "pay_x"})
     nameless["data"]["customer"] = {"phone": int(PHONE)}
     await driver.send(nameless)
-    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
     book = driver.path.parent / "book.csv"
     book.write_text(
         f"reference,amount,currency,phone\nORD-1,1500,KES,+{PHONE}\nORD-77,5,KES,{PHONE}\n"
     )
-    imported = await import_book(driver.desk, Request(path=book))
+    imported = await import_book(driver.context, Request(path=book))
     assert imported.new == 2
     book.unlink()
     request = json.dumps({"customer": {"phone": PHONE}}).encode()
     for number in range(30):
-        async with driver.desk.store.writing() as connection:
+        async with driver.context.store.writing() as connection:
             row = Unanswered(key=f"key_{number}", order="ORD-1", request=request, due_at=T)
             await note_unanswered(connection, row)
             if number % 2:
@@ -90,7 +90,7 @@ async def plant(driver: Driver) -> None:
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
     """A service with everything planted, a month ago."""
     async with driving(tmp_path, with_worker=False) as driven:
-        driven.desk = driven.service.desk
+        driven.context = driven.service.context
         await plant(driven)
         driven.clock.put(T + 40 * DAY)
         yield driven
@@ -103,7 +103,7 @@ async def erased(
     sources = storing_sources(load_settings(environ(driver.path.parent)))
     asked = Asked(**{"phone": PHONE, "reason": "asked by letter", "by": None, **words})
     return await erase(
-        driver.desk,
+        driver.context,
         asked,
         sources=sources,
         rules=Rules(minimum=minimum * DAY),
@@ -116,7 +116,7 @@ async def ledgers(driver: Driver) -> list[dict[str, Any]]:
     """Every ledger, without what may differ."""
     found = []
     for order in ("ORD-1", "ORD-2", "ORD-4"):
-        document = await order_document(driver.desk, order, as_of=T + DAY)
+        document = await order_document(driver.context, order, as_of=T + DAY)
         found.append({name: each for name, each in document.items() if name != "pruned"})
     return found
 
@@ -136,7 +136,7 @@ async def test_the_number_is_nowhere_afterwards(tmp_path: Path, everywhere: bool
     log = io.StringIO()
     configure_logging(format="json", level="debug", stream=log)
     async with driving(tmp_path, with_worker=False) as driver:
-        driver.desk = driver.service.desk
+        driver.context = driver.service.context
         await plant(driver)
         assert held(tmp_path, PHONE)
         driver.clock.put(T + 40 * DAY)
@@ -171,11 +171,11 @@ async def test_bodies_are_looked_through_where_no_index_leads(driver: Driver) ->
     stands elsewhere in an event is found everywhere, or where the index is not whole."""
     await driver.send(paid("ORD-6", "e6", OTHER, note=f"his wife's number is {SPELLED}"))
     driver.clock.put(T + 80 * DAY)
-    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
     looked: list[int] = []
     sources = storing_sources(load_settings(environ(driver.path.parent)))
-    finding = Finding(driver.desk, sources, Rules(), looked.append)
-    async with driver.desk.store.reading() as connection:
+    finding = Finding(driver.context, sources, Rules(), looked.append)
+    async with driver.context.store.reading() as connection:
         by_index = await finding.of_phone(connection, PHONE)
         assert ([each.order for each in by_index.orders], sum(looked)) == (["ORD-1", "ORD-4"], 1)
         looked.clear()
@@ -192,20 +192,20 @@ async def test_bodies_are_looked_through_where_no_index_leads(driver: Driver) ->
 async def test_an_index_that_is_not_whole_is_not_relied_upon(driver: Driver, lost: str) -> None:
     sources = storing_sources(load_settings(environ(driver.path.parent)))
     if lost == "no key":
-        driver.desk = replace(driver.desk, phone_key=None)
+        driver.context = replace(driver.context, phone_key=None)
     elif lost == "no digests":
-        async with driver.desk.store.writing() as connection:
+        async with driver.context.store.writing() as connection:
             await connection.execute(text("DELETE FROM phones"))
     elif lost == "another key's digests":
-        async with driver.desk.store.writing() as connection:
+        async with driver.context.store.writing() as connection:
             other = [(b"\xff" * 16, "order", "ORD-9", T)]
             await note_phones(connection, other)
     else:
         nameless = load_profile("stripe")
         assert not nameless.customer.phone
         sources["other"] = Source(name="other", profile=nameless, secrets=["whsec_" + "x" * 32])
-    async with driver.desk.store.reading() as connection:
-        finding = Finding(driver.desk, sources, Rules(), quiet)
+    async with driver.context.store.reading() as connection:
+        finding = Finding(driver.context, sources, Rules(), quiet)
         assert not (await finding.of_phone(connection, PHONE)).by_index
 
 
@@ -215,21 +215,21 @@ async def test_ledgers_stay_as_they_were_and_everything_still_fits(driver: Drive
     settings = load_settings(environ(driver.path.parent))
     sources = storing_sources(settings)
     assert await ledgers(driver) == before
-    await reindex(driver.desk, sources=sources, progress=quiet)
-    await refold_all(driver.desk, progress=quiet)
+    await reindex(driver.context, sources=sources, progress=quiet)
+    await refold_all(driver.context, progress=quiet)
     assert await ledgers(driver) == before
-    report = await check_database(driver.desk, sources=sources, progress=quiet)
+    report = await check_database(driver.context, sources=sources, progress=quiet)
     assert report.problems == []
-    proof = await prove_orders(driver.desk, None, shuffles=5, seed=1, progress=quiet)
+    proof = await prove_orders(driver.context, None, shuffles=5, seed=1, progress=quiet)
     assert (proof.orders >= 3, list(proof.counter_examples)) == (True, [])
 
 
 async def test_the_sealed_log_still_verifies(driver: Driver) -> None:
-    signer = await signer_of(driver.desk, load_settings(environ(driver.path.parent)))
-    await seal_all(driver.desk, signer)
+    signer = await signer_of(driver.context, load_settings(environ(driver.path.parent)))
+    await seal_all(driver.context, signer)
     await erased(driver)
-    await seal_all(driver.desk, signer)
-    verified = await verify_log(driver.desk, progress=lambda done, total: None)
+    await seal_all(driver.context, signer)
+    verified = await verify_log(driver.context, progress=lambda done, total: None)
     assert (verified.leaves > 5, verified.problems) == (True, [])
 
 
@@ -263,7 +263,7 @@ async def test_what_would_go_is_only_told_by_a_dry_run(driver: Driver) -> None:
 
 async def test_who_erased_what_and_why_is_in_the_trail(driver: Driver) -> None:
     await erased(driver, by="Ann")
-    async with driver.desk.store.reading() as connection:
+    async with driver.context.store.reading() as connection:
         found = await deeds(connection, limit=10, action="erased")
     assert [(deed.subject, deed.who, deed.reason) for deed in found] == [
         ("+254 ••• ••• •44", "Ann", "asked by letter"),
@@ -296,7 +296,7 @@ async def test_an_order_that_was_erased_is_not_erased_again(driver: Driver) -> N
 async def test_what_an_erasure_left_that_was_cut_short_goes_with_the_next(driver: Driver) -> None:
     """Its bodies went first: digests and requests are left, and are found by the order alone."""
     ids = [row[0] for row in driver.rows("SELECT id FROM deliveries WHERE event_id='e1'")]
-    async with driver.desk.store.writing() as connection:
+    async with driver.context.store.writing() as connection:
         await prune(connection, ids, now=T + 40 * DAY)
     erasure = await erased(driver, phone=None, order="ORD-1")
     assert (erasure.counts()["orders"], erasure.counts()["deliveries"]) == (1, 0)
@@ -335,7 +335,7 @@ async def test_what_must_stay_is_listed_with_the_reason(tmp_path: Path, name: st
     document, days, sentence = KEPT[name]
     document["data"]["customer"] = {"phone": PHONE}
     async with driving(tmp_path, with_worker=False) as driver:
-        driver.desk = driver.service.desk
+        driver.context = driver.service.context
         await driver.send(document)
         driver.clock.put(T + days * DAY)
         minimum = 90 if name == "the minimum" else 0
@@ -351,11 +351,11 @@ async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: 
     """The other customer's own event stays, and is read as it was."""
     profile = PROFILE + '[customer]\nphone = "json:phone"\n'
     async with service(tmp_path, profile, with_worker=False) as driver:
-        driver.desk = driver.service.desk
+        driver.context = driver.service.context
         await send(driver, item(1, phone=PHONE), item(2, phone=OTHER))
         driver.clock.put(T + 40 * DAY)
         erasure = await erase(
-            driver.desk,
+            driver.context,
             Asked(phone=PHONE, reason="asked", by=None),
             sources=driver.service.sources,
             rules=Rules(),
@@ -366,6 +366,6 @@ async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: 
         assert held(tmp_path, PHONE) == set()
         before = driver.rows("SELECT event_id, order_key, claim FROM events ORDER BY 1")
         assert [row[:2] for row in before] == [("EV1", "O-1"), ("EV2", "O-2")]
-        await reindex(driver.desk, sources=driver.service.sources, progress=quiet)
+        await reindex(driver.context, sources=driver.service.sources, progress=quiet)
         assert driver.rows("SELECT event_id, order_key, claim FROM events ORDER BY 1") == before
         assert driver.rows("SELECT body IS NULL FROM deliveries ORDER BY id") == [(1,), (0,)]

@@ -32,7 +32,7 @@ NEW_KEY = b"what the provider signs with by now"
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
     """A service of which nobody folds in the background."""
     async with driving(tmp_path, with_worker=False) as driven:
-        driven.desk = driven.service.desk
+        driven.context = driven.service.context
         yield driven
 
 
@@ -66,14 +66,14 @@ async def mended(driver: Driver) -> None:
     right = source(driver.path.parent)
     new = Source(name="shop", profile=right.profile, secrets=[secret(NEW_KEY)])
     words: dict[str, Any] = {"only": None, "environment": "sandbox", "progress": quiet}
-    await reverify(driver.desk, sources={"shop": new}, **words)
-    await reindex(driver.desk, sources={"shop": right}, progress=quiet)
+    await reverify(driver.context, sources={"shop": new}, **words)
+    await reindex(driver.context, sources={"shop": right}, progress=quiet)
 
 
 async def outcome(driver: Driver) -> str:
     """Of ORD-1, when its time is over."""
     driver.clock.put(driver.clock.now() + 2 * HOUR)
-    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
     return str((await driver.api("GET", "/orders/ORD-1")).json()["outcome"])
 
 
@@ -200,7 +200,7 @@ MAJOR = CUSTOMERS.replace('unit = "minor"', 'unit = "major"')
 async def batches(tmp_path: Path) -> AsyncIterator[Driver]:
     """A service that has one request of two events: the second could not be read."""
     async with service(tmp_path, CUSTOMERS, with_worker=False) as driven:
-        driven.desk = driven.service.desk
+        driven.context = driven.service.context
         await send(driven, item(1, phone=PHONE), item(2, amount="12.50", phone=OTHER))
         driven.clock.put(T + 40 * DAY)
         yield driven

@@ -35,7 +35,7 @@ async def filled(driver: Driver) -> dict[str, Any]:
     await driver.send(of_order("O-2", "e2"))
     await driver.send(of_order("O-2", "e3", "disputed"))
     await driver.send({**event("e4"), "environment": "live"})
-    await refold_until_quiet(driver.desk, limit=100, progress=quiet)
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
     return dict(answer)
 
 

@@ -270,7 +270,7 @@ def test_a_mended_secret_loses_nothing(tmp_path: Path, run: Run) -> None:
 
 async def _outcome(folder: Path) -> tuple[str, int]:
     async with driving(folder) as driver:
-        await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+        await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
         ledger = (await driver.api("GET", "/orders/ORD-1")).json()
         ((received,),) = driver.rows("SELECT DISTINCT received_at FROM deliveries")
         return ledger["outcome"], received
@@ -282,7 +282,9 @@ async def test_two_passes_at_once_accept_each_once(tmp_path: Path) -> None:
     async with driving(tmp_path) as driver:
         sources = compile_sources(load_settings(environ(tmp_path)))
         passes = [
-            reverify(driver.desk, sources=sources, only=None, environment="sandbox", progress=str)
+            reverify(
+                driver.context, sources=sources, only=None, environment="sandbox", progress=str
+            )
             for _ in range(2)
         ]
         done = await asyncio.gather(*passes)
@@ -358,7 +360,7 @@ async def test_a_token_sent_to_a_wrong_name_is_not_kept(tmp_path: Path) -> None:
             database.execute("UPDATE rejections SET source='till'")
         sources = compile_sources(load_settings(environ(tmp_path, **more)))
         done = await reverify(
-            driver.desk,
+            driver.context,
             sources=sources,
             only=None,
             environment="sandbox",

@@ -107,7 +107,7 @@ PAID = {"id": "pay_9", "state": "COMPLETE", "order": "ORD-9", "amount": 700}
 
 async def outcome(driver: Driver) -> str:
     """The outcome of ORD-9 now."""
-    await refold_until_quiet(driver.desk, limit=100, progress=lambda count: None)
+    await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
     return str((await driver.api("GET", "/orders/ORD-9")).json()["outcome"])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.orders.reindex import reindex
 from app.receiving import confirm
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import HOUR
 from tests.api.driving import driving, event
@@ -128,7 +128,7 @@ async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
         await until(driver, "succeeded")
         before = driver.rows("SELECT * FROM events ORDER BY event_id")
         sources = driver.service.sources
-        done = await reindex(driver.desk, sources=sources, progress=lambda count: None)
+        done = await reindex(driver.context, sources=sources, progress=lambda count: None)
         assert (done.events, done.unreadable) == (2, 0)
         told_again = driver.rows("SELECT * FROM events ORDER BY event_id")
         assert [row[1:] for row in told_again] == [row[1:] for row in before]
@@ -151,9 +151,9 @@ async def test_a_rebuilt_index_asks_about_what_has_no_final_answer(asking: Any) 
         database.execute("DELETE FROM confirmations WHERE event_id LIKE 'given_up%'")
         database.execute("INSERT INTO confirmations VALUES ('gone', 'weak', 'd', 1, 1, 1)")
     database.close()
-    desk = driver.desk
+    context = driver.context
     async with open_store(StoreSettings(url=f"sqlite+aiosqlite:///{driver.path}")) as store:
-        again = Desk(store=store, policy=desk.policy, clock=desk.clock)
+        again = AppContext(store=store, policy=context.policy, clock=context.clock)
         sources = driver.service.sources
         await reindex(again, sources=sources, progress=lambda count: None)
     found = driver.rows("SELECT event_id, tries > 0 FROM confirmations ORDER BY event_id")

@@ -29,7 +29,7 @@ from tests.reconcile.build import T
 from tests.waiting import soon
 
 
-async def nothing(context: Any) -> int:
+async def nothing(reading: Any) -> int:
     """A reader that reads nothing."""
     return 0
 
@@ -42,7 +42,7 @@ def standing_still(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def context(driver: Driver) -> ReaderContext:
+def reading(driver: Driver) -> ReaderContext:
     """What the service's own reader works with."""
     found: ReaderContext = reader_of(driver.service)._context
     return found
@@ -63,8 +63,8 @@ async def test_what_is_not_read_yet_is_said(
         assert (told["fulfillable"], told["behind_s"]) == (False, 7)
         assert (await driver.api("GET", "/orders")).status_code == 200
         with pytest.raises(StoreUnavailable, match="accepted and not read yet"):
-            await must_have_read(driver.desk)
-        assert await read_some(context(driver)) == 1
+            await must_have_read(driver.context)
+        assert await read_some(reading(driver)) == 1
         answer = await driver.api("GET", "/orders/ORD-1")
         assert "tallyhook-behind" not in answer.headers
         assert answer.json()["fulfillable"]
@@ -80,7 +80,7 @@ async def test_readiness_turns_red_when_the_reader_stands_still(
         assert await driver.ready()
         driver.clock.put(T + 30 * SECOND)
         assert not await driver.ready()
-        await read_some(context(driver))
+        await read_some(reading(driver))
         assert await driver.ready()
 
 
@@ -95,7 +95,7 @@ async def test_an_alarm_comes_before_readiness_turns_red(
         (alarm,) = driver.service.watchdog.alarms.values()
         assert (alarm.reason, alarm.since) == ("deliveries_not_read", T)
         assert await driver.ready()
-        await read_some(context(driver))
+        await read_some(reading(driver))
         await driver.service.watchdog.look()
         assert driver.service.watchdog.alarms == {}
 
@@ -103,7 +103,7 @@ async def test_an_alarm_comes_before_readiness_turns_red(
 async def test_a_receiver_without_a_reader_knows_when_none_reads(tmp_path: Path) -> None:
     """Where readers are processes that somebody else starts, each leaves a sign of life."""
     async with driving(tmp_path, with_worker=False) as driver:
-        look = partial(reader_behind, driver.desk, limit_s=60, elsewhere=True)
+        look = partial(reader_behind, driver.context, limit_s=60, elsewhere=True)
         assert await look() is None
         await driver.service.store.writer.commit(put_counter, BEAT, T)
         driver.clock.put(T + 59 * SECOND)
@@ -119,14 +119,14 @@ async def test_nothing_is_published_over_unread_evidence(
     async with driving(tmp_path, with_worker=False) as driver:
         pending = event("e0", "pending")
         await driver.send(pending)
-        await read_some(context(driver))
-        assert await refold_due(driver.desk, limit=9) == 1
+        await read_some(reading(driver))
+        assert await refold_due(driver.context, limit=9) == 1
         driver.clock.put(T + HOUR // 60)
         await driver.send(event("e1"))
         driver.clock.put(T + 3 * DAY)
-        assert await refold_due(driver.desk, limit=9) == 0
-        await read_some(context(driver))
-        await refold_due(driver.desk, limit=9)
+        assert await refold_due(driver.context, limit=9) == 0
+        await read_some(reading(driver))
+        await refold_due(driver.context, limit=9)
         told = driver.rows("SELECT outcome FROM revisions ORDER BY seq")
         assert told == [("pending",), ("succeeded",)]
 
@@ -136,17 +136,17 @@ async def test_over_a_reader_that_nobody_waits_for_it_is(
 ) -> None:
     """The control: where nobody looks into the inbox, the timeout is told."""
 
-    async def now_at_once(desk: Any) -> int:
-        return int(desk.clock.now())
+    async def now_at_once(context: Any) -> int:
+        return int(context.clock.now())
 
     standing_still.setattr("app.orders.refold.publishable", now_at_once)
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e0", "pending"))
-        await read_some(context(driver))
-        await refold_due(driver.desk, limit=9)
+        await read_some(reading(driver))
+        await refold_due(driver.context, limit=9)
         await driver.send(event("e1"))
         driver.clock.put(T + 3 * DAY)
-        assert await refold_due(driver.desk, limit=9) == 1
+        assert await refold_due(driver.context, limit=9) == 1
         told = driver.rows("SELECT outcome FROM revisions ORDER BY seq")
         assert told == [("pending",), ("timed_out",)]
 
@@ -159,7 +159,7 @@ async def test_a_row_is_read_once_however_many_read(
         await driver.send(event("e1"))
         store = driver.service.store
         rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
-        ready = [reader._ready(context(driver), row, row.items or ()) for row in rows]
+        ready = [reader._ready(reading(driver), row, row.items or ()) for row in rows]
         both = await asyncio.gather(store.append(ready), store.append(ready))
         assert sorted(len(each) for each in both) == [0, 1]
         assert driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
@@ -172,8 +172,8 @@ async def test_a_delivery_whose_source_is_gone_is_kept(
     """It was accepted, so it is stored as unreadable, and says why."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1"))
-        old = context(driver)
-        await read_some(ReaderContext(old.desk, {}, old.environment, old.holding))
+        old = reading(driver)
+        await read_some(ReaderContext(old.context, {}, old.environment, old.holding))
         assert driver.rows("SELECT verdict, problem FROM deliveries") == [
             ("unreadable", "no source of this name is configured any more")
         ]
@@ -195,7 +195,7 @@ async def test_one_that_the_database_refuses_is_set_aside(tmp_path: Path) -> Non
         assert driver.rows("SELECT event_id FROM events ORDER BY 1") == [
             ("e0",), ("e1",), ("e3",), ("e4",)
         ]  # fmt: skip
-        (aside,) = await poisoned(driver.desk)
+        (aside,) = await poisoned(driver.context)
         await driver.service.watchdog.look()
         assert "deliveries poisoned --retry" in driver.service.watchdog.sentences[0]
         assert aside.item is not None
@@ -203,10 +203,10 @@ async def test_one_that_the_database_refuses_is_set_aside(tmp_path: Path) -> Non
         assert "tallyhook_inbox_set_aside 1.0" in (await driver.client.get("/metrics")).text
         async with store.writing() as connection:
             await connection.exec_driver_sql("DROP TRIGGER no")
-        await retry(driver.desk)
+        await retry(driver.context)
         store.accepted.set()
         await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(5,)])
-        assert await poisoned(driver.desk) == []
+        assert await poisoned(driver.context) == []
 
 
 async def test_its_order_is_held_until_it_was_read(tmp_path: Path) -> None:
@@ -227,12 +227,12 @@ async def test_its_order_is_held_until_it_was_read(tmp_path: Path) -> None:
         assert not held["fulfillable"]
         assert "held_back" in [finding["code"] for finding in held["findings"]]
         report = await check_database(
-            driver.desk, sources=driver.service.sources, progress=lambda count: None
+            driver.context, sources=driver.service.sources, progress=lambda count: None
         )
         assert any("set aside" in problem for problem in report.problems)
         async with driver.service.store.writing() as connection:
             await connection.exec_driver_sql("DROP TRIGGER no")
-        assert await retry(driver.desk) == 1
+        assert await retry(driver.context) == 1
         await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(2,)])
         await soon(lambda: driver.rows("SELECT kind FROM records WHERE kind='released'"))
         read = (await driver.api("GET", "/orders/ORD-1")).json()
@@ -254,10 +254,10 @@ async def test_rows_under_which_a_reader_died_are_read_one_by_one(
     tried: list[int] = []
     appending = reader._append
 
-    async def counted(context: ReaderContext, ready: Any) -> None:
+    async def counted(reading: ReaderContext, ready: Any) -> None:
         found = driver_rows(tmp_path, "SELECT sum(tries) FROM suspects")
         tried.append(found[0][0] or 0)
-        await appending(context, ready)
+        await appending(reading, ready)
 
     async with driving(tmp_path, with_worker=False) as driver:
         monkeypatch.setattr(reader, "read_some", nothing)

@@ -58,6 +58,6 @@ async def test_an_alarm_until_they_are_read(tmp_path: Path) -> None:
         await driver.send(of_order("B", "e2"))
         assert await told(driver, "unreadable")
         assert "2 genuine deliveries" in driver.service.watchdog.alarms["unreadable"].sentence
-        await reindex(driver.desk, sources={"shop": right}, progress=quiet)
+        await reindex(driver.context, sources={"shop": right}, progress=quiet)
         assert not await told(driver, "unreadable")
         assert driver.rows("SELECT DISTINCT verdict FROM deliveries") == [("stored",)]

@@ -50,7 +50,7 @@ class Truth:
     async def ask(self) -> None:
         """All questions that are due by the next hour, at every provider."""
         for confirmer in self.confirmers:
-            clock = confirmer.desk.clock
+            clock = confirmer.context.clock
             clock.put(clock.now() + HOUR)
             for source in confirmer.askers:
                 while await confirm_due(confirmer, source):

@@ -187,7 +187,7 @@ class Play:
     async def _settle(self) -> None:
         if self.settled is not None:
             await self.settled()
-        await refold_until_quiet(self.driver.desk, limit=1000, progress=lambda count: None)
+        await refold_until_quiet(self.driver.context, limit=1000, progress=lambda count: None)
 
     async def _look(
         self, pairs: Sequence[tuple[Construction, Target]], wanted: bool, wrong: str

@@ -155,10 +155,10 @@ TOKENS: dict[str, str] = {}
 async def issue(driver: Driver) -> None:
     """A token for each scope, one that has ended and one that was revoked."""
     for name in ("read", "checkout", "finance", "evidence"):
-        TOKENS[name] = await issue_token(driver.desk, name=name, scopes=[name])
-    TOKENS["ended"] = await issue_token(driver.desk, name="ended", until="1h")
-    TOKENS["revoked"] = await issue_token(driver.desk, name="revoked")
-    await withdraw_token(driver.desk, name="revoked")
+        TOKENS[name] = await issue_token(driver.context, name=name, scopes=[name])
+    TOKENS["ended"] = await issue_token(driver.context, name="ended", until="1h")
+    TOKENS["revoked"] = await issue_token(driver.context, name="revoked")
+    await withdraw_token(driver.context, name="revoked")
     driver.clock.put(T + HOUR)
 
 
@@ -205,7 +205,7 @@ async def test_a_token_that_is_not_for_orders_changes_no_price(tmp_path: Path) -
     """Nor does a price that is none, whoever tells it."""
     async with driving(tmp_path, with_worker=False, **OPEN) as driver:
         await issue(driver)
-        TOKENS["shop"] = driver.token = await issue_token(driver.desk, name="shop")
+        TOKENS["shop"] = driver.token = await issue_token(driver.context, name="shop")
         assert await Play(driver, "TOK").breaks(NOT_ITS_OWN + MALFORMED) == []
 
 
@@ -236,7 +236,7 @@ async def test_a_price_that_a_token_for_orders_lowers_is_seen(tmp_path: Path) ->
         assert await target.put() == 200
         assert await target.send(target.stranger("ten", payment=TEN)) == 200
         assert not (await target.ledger())["fulfillable"]
-        told = await issue_token(driver.desk, name="warehouse", scopes=["orders"])
+        told = await issue_token(driver.context, name="warehouse", scopes=["orders"])
         bearer = {"Authorization": f"Bearer {told}"}
         address = "/api/v1/orders/LOW-1"
         answer = await driver.client.put(address, json=CHEAP, headers=bearer)

@@ -25,7 +25,7 @@ from app.orders.read_feed import Published, read_feed
 from app.orders.rebuild import refold_all
 from app.privacy.check import check_database
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
 from reconcile.instants import MINUTE
 from reconcile.ledger.fold import fold
@@ -95,10 +95,10 @@ class Stored:
 async def problems(world: World) -> list[str]:
     """Everything that is not as it must be."""
     try:
-        stored = await world.machine.ask(lambda desk, _: _read(desk))
+        stored = await world.machine.ask(lambda context, _: _read(context))
         sources, published = world.machine.sources, len(stored.feed)
-        found = await world.machine.ask(lambda desk, _: _rebuilt(desk, sources, published))
-        found += await world.machine.ask(lambda desk, _: _sealed(desk, world.machine.key))
+        found = await world.machine.ask(lambda context, _: _rebuilt(context, sources, published))
+        found += await world.machine.ask(lambda context, _: _sealed(context, world.machine.key))
     except Down:
         return ["the service does not run when nothing goes wrong any more"]
     except Exception as error:
@@ -110,20 +110,20 @@ async def problems(world: World) -> list[str]:
     return found
 
 
-async def _read(desk: Desk) -> Stored:
-    now = desk.clock.now()
-    feed = await read_feed(desk, after=0, limit=10_000, wait_s=0)
-    async with desk.store.reading() as connection:
+async def _read(context: AppContext) -> Stored:
+    now = context.clock.now()
+    feed = await read_feed(context, after=0, limit=10_000, wait_s=0)
+    async with context.store.reading() as connection:
         orders = await _column(connection, "SELECT order_key FROM order_due ORDER BY order_key")
         histories = dict(await gather(connection, [row[0] for row in orders]))
         deliveries = await _column(
             connection, "SELECT id, verdict, event_id, digest FROM deliveries"
         )
         return Stored(
-            policy=desk.policy,
+            policy=context.policy,
             histories=histories,
             ledgers={
-                order: fold(history, policy=desk.policy, as_of=now)
+                order: fold(history, policy=context.policy, as_of=now)
                 for order, history in histories.items()
             },
             feed=feed,
@@ -140,19 +140,19 @@ async def _column(connection: Any, sql: str) -> list[Any]:
     return [tuple(row) for row in await connection.execute(text(sql))]
 
 
-async def _rebuilt(desk: Desk, sources: Mapping[str, Source], published: int) -> list[str]:
+async def _rebuilt(context: AppContext, sources: Mapping[str, Source], published: int) -> list[str]:
     """The caches are what the histories give; rebuilding them all publishes nothing."""
-    report = await check_database(desk, sources=sources, progress=lambda _: None)
+    report = await check_database(context, sources=sources, progress=lambda _: None)
     found = [f"the store: {problem}" for problem in report.problems]
-    await refold_all(desk, progress=lambda _: None)
-    again = await read_feed(desk, after=published, limit=100, wait_s=0)
+    await refold_all(context, progress=lambda _: None)
+    again = await read_feed(context, after=published, limit=100, wait_s=0)
     return found + [f"rebuilding published {each.order} {each.outcome}" for each in again]
 
 
-async def _sealed(desk: Desk, key: Path) -> list[str]:
+async def _sealed(context: AppContext, key: Path) -> list[str]:
     """Everything that is kept is sealed or was waiting for it, and the log verifies."""
-    await seal_all(desk, await open_signer(desk, key))
-    log = await verify_log(desk, progress=lambda done, total: None)
+    await seal_all(context, await open_signer(context, key))
+    log = await verify_log(context, progress=lambda done, total: None)
     return [f"the log: {problem}" for problem in log.problems]
 
 

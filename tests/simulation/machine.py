@@ -23,7 +23,7 @@ from app.core.clock import Clock
 from app.core.errors import TallyhookError
 from app.evidence.evidence_key import open_signer
 from app.providers.source import Source
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.receiving.store import open_store
 from tests.simulation.asgi import Packet, Reply, call
 from tests.simulation.disk import Disk, Sizes
@@ -52,7 +52,7 @@ class Process:
         )
         self.service: Service | None = None
         self.client: CheckoutClient | None = None
-        self.desk: Desk | None = None
+        self.context: AppContext | None = None
         self.ended = asyncio.Event()
         self.stop = asyncio.Event()
         self.survivor: Path | None = None
@@ -106,17 +106,17 @@ class Process:
         settings = machine.settings.model_copy(update={"database_url": url})
         async with open_store(store_settings(settings), purpose="serving") as store:
             self.client = CheckoutClient(machine.checkout, transport=machine.outward)
-            self.desk = Desk(store=store, policy=settings.policy(), clock=machine.clock)
+            self.context = AppContext(store=store, policy=settings.policy(), clock=machine.clock)
             parts = working_parts(
-                self.desk,
+                self.context,
                 settings,
                 sources=machine.sources,
                 client=None,
                 askers={},
-                signer=await open_signer(self.desk, machine.key),
+                signer=await open_signer(self.context, machine.key),
             )
             service = Service(
-                self.desk, settings, sources=machine.sources, parts=parts, checkout=self.client
+                self.context, settings, sources=machine.sources, parts=parts, checkout=self.client
             )
             async with self.client, service.running():
                 self.service = service
@@ -243,10 +243,10 @@ class Machine:
         assert service is not None
         return await process.do(lambda: call(service.application, packet))
 
-    async def ask(self, work: Callable[[Desk, CheckoutClient], Awaitable[T]]) -> T:
+    async def ask(self, work: Callable[[AppContext, CheckoutClient], Awaitable[T]]) -> T:
         """Do an operation of the product in the running process. Raises Down without one."""
         process = self._serving()
-        desk, client = process.desk, process.client
-        assert desk is not None
+        context, client = process.context, process.client
+        assert context is not None
         assert client is not None
-        return await process.do(lambda: work(desk, client))
+        return await process.do(lambda: work(context, client))

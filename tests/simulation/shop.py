@@ -19,7 +19,7 @@ from app.checkout.request import CheckoutRequest
 from app.core.errors import TallyhookError, UnreachableError
 from app.orders.order_facts import Told, tell_order
 from app.orders.read_feed import Published, read_feed
-from app.receiving.context import Desk
+from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import Instant
 from reconcile.money import Money, major_text
@@ -89,7 +89,7 @@ class Shop:
         await asyncio.sleep(order.starts_s)
         if order.placed:
             told = Told(order=order.reference, money=order.money)
-            await self._insist(order, lambda desk, _: tell_order(desk, told), "placed")
+            await self._insist(order, lambda context, _: tell_order(context, told), "placed")
         result = await self._insist(order, lambda d, c: _opening(d, c, order), "checkout")
         if result is None:
             self.trace.say("shop", f"{order.reference} gives up", count="given up")
@@ -123,7 +123,7 @@ class Shop:
         after, limit = len(self.heard), self.chance.randint(1, 20)
         try:
             found = await self.machine.ask(
-                lambda desk, _: read_feed(desk, after=after, limit=limit, wait_s=0)
+                lambda context, _: read_feed(context, after=after, limit=limit, wait_s=0)
             )
         except (Down, TallyhookError):
             return 0
@@ -149,8 +149,8 @@ class Shop:
         if self.chance.random() < 0.5:
             told = Told(order=reference, money=money, fulfilled_at=self.now())
             with suppress(Down, UnreachableError):
-                await self.machine.ask(lambda desk, _: tell_order(desk, told))
+                await self.machine.ask(lambda context, _: tell_order(context, told))
 
 
-async def _opening(desk: Desk, client: CheckoutClient, order: Order) -> CheckoutResult:
-    return await open_checkout(desk, client, request=order.checkout)
+async def _opening(context: AppContext, client: CheckoutClient, order: Order) -> CheckoutResult:
+    return await open_checkout(context, client, request=order.checkout)
