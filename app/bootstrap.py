@@ -1,6 +1,6 @@
 """The only wiring: from settings to open stores, compiled sources and a running service.
 
-A receiver runs the HTTP server, the journal, which commits to the inbox, and what looks after it.
+A receiver runs the HTTP server, the queue, which commits to the inbox, and what looks after it.
 What reads the inbox, folds, seals and notifies is a process of its own (`bootstrap_serving`), or
 runs beside it in tests. When a part ends by itself, or the store is poisoned, readiness turns red,
 the server stops, and the process ends: nothing may be acknowledged by half a service.
@@ -32,7 +32,7 @@ from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
 from app.core.http import outgoing_client
 from app.core.metrics import Metrics
-from app.core.periodic import IDLE_S, Rounds, SideBySide, rest_when_idle
+from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
 from app.database.postgresql import Purpose
 from app.evidence.seal import Signer
@@ -48,11 +48,11 @@ from app.privacy.replay_erasures import begin_journal
 from app.providers.provider_client import LIMIT_S, Asker
 from app.providers.source import Source
 from app.receiving.confirm import Confirmer, confirming
-from app.receiving.connection_limits import Gate, GateLimits
+from app.receiving.connection_limits import ConnectionLimits, GateLimits
 from app.receiving.context import AppContext
 from app.receiving.endpoint import Limits, Webhooks
 from app.receiving.reader import Reader, ReaderContext
-from app.receiving.receive import Door
+from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.store import Store, StoreSettings, open_store
 from app.worker_process import WorkerProcess
@@ -104,10 +104,10 @@ def destination(settings: Settings) -> str | None:
     return None if url is None else destination_of(url)
 
 
-def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> Rounds:
+def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> PeriodicTask:
     """The background task that tells the shop."""
     notifier = Notifier(context=context, shop=shop, client=client)
-    return Rounds(
+    return PeriodicTask(
         lambda: notify_due(notifier), component="notifications", rest=rest_when_idle(IDLE_S)
     )
 
@@ -182,17 +182,17 @@ async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], 
         await store.close()
 
 
-def _door(
+def _receiver(
     store: Store,
     settings: Settings,
     sources: dict[str, Source],
     clock: Clock,
     ages: RefusedAges,
-) -> Door:
+) -> Receiver:
     assert settings.environment is not None
-    return Door(
+    return Receiver(
         sources=sources,
-        journal=store.journal,
+        queue=store.queue,
         clock=clock,
         environment=settings.environment,
         rejected_body_bytes=settings.rejected_body_bytes,
@@ -210,13 +210,13 @@ def _door(
 
 def _watchdog(
     context: AppContext, settings: Settings, ages: RefusedAges
-) -> tuple[Watchdog, Rounds]:
+) -> tuple[Watchdog, PeriodicTask]:
     watchdog = Watchdog(Watched(context, ages, destination(settings), settings.inbox_alarm_s))
-    looking = Rounds(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
+    looking = PeriodicTask(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
     return watchdog, looking
 
 
-Part = Reader | FoldWorker | SideBySide | Pruner | Rounds
+Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask
 """What works in the background until it is stopped."""
 
 Parts = Sequence[tuple[str, Part]]
@@ -298,10 +298,10 @@ class Service:
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
-        self.gate = Gate(gate_limits(settings))
-        metrics = Metrics(frozenset(self.sources), self.gate, gauges=FIGURES)
-        door = _door(self.store, settings, self.sources, context.clock, ages)
-        self.webhooks = Webhooks(door, limits=request_limits(settings), metrics=metrics)
+        self.connection_limits = ConnectionLimits(gate_limits(settings))
+        metrics = Metrics(frozenset(self.sources), self.connection_limits, gauges=FIGURES)
+        receiver = _receiver(self.store, settings, self.sources, context.clock, ages)
+        self.webhooks = Webhooks(receiver, limits=request_limits(settings), metrics=metrics)
         self.application = self._application(settings, metrics)
 
     def _application(self, settings: Settings, metrics: Metrics) -> Starlette:
@@ -330,7 +330,7 @@ class Service:
         """Why the service is not ready; empty when it is."""
         reasons = list(self._broken)
         if not self._journal_alive:
-            reasons.append("the journal is not running")
+            reasons.append("the queue of the inbox is not running")
         reasons += [f"{name} is not running" for name, part in self.parts if not part.alive]
         missing = self.worker_missing()
         if missing is not None:
@@ -357,10 +357,10 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Journal and background tasks at work; on leaving, all that waits has been written."""
+        """InboxQueue and background tasks at work; on leaving, all that waits has been written."""
         store = self.store
         store.on_poison = self.fail
-        journal = self._begun("the journal", self._run_journal())
+        queue = self._begun("the queue of the inbox", self._run_queue())
         keeping = self._begun("the inbox", store.receiving.inbox.watch(store.closing))
         tasks = [(part, self._begun(name, part.run())) for name, part in self.parts]
         looking = self._begun("the database file", self._look())
@@ -370,8 +370,8 @@ class Service:
         finally:
             store.closing.set()
             await asyncio.gather(looking, keeping)
-            store.journal.close()
-            await journal
+            store.queue.close()
+            await queue
             for part, task in tasks:  # the reader first: what was accepted is read, if it can be
                 part.stop()
                 await task
@@ -383,13 +383,13 @@ class Service:
         if not self.store.looked:
             await self.store.look()
 
-    async def _run_journal(self) -> None:
+    async def _run_queue(self) -> None:
         self._journal_alive = True
         try:
-            await self.store.journal.run()
+            await self.store.queue.run()
         finally:
             self._journal_alive = False
-            self.store.journal.abandon()
+            self.store.queue.abandon()
 
     async def _supervise(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:

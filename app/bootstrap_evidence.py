@@ -7,7 +7,7 @@ from pathlib import Path
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.checks import sqlite_file
 from app.config.settings import Settings
-from app.core.periodic import Rounds, rest_when_idle
+from app.core.periodic import PeriodicTask, rest_when_idle
 from app.evidence.evidence_key import open_signer
 from app.evidence.gather_evidence import Providers
 from app.evidence.seal import REST_S, Sealer, Signer
@@ -31,9 +31,9 @@ async def signer_of(context: AppContext, settings: Settings) -> Signer:
     return await open_signer(context, key_path(settings))
 
 
-def sealing(context: AppContext, signer: Signer) -> Rounds:
+def sealing(context: AppContext, signer: Signer) -> PeriodicTask:
     """The background task that seals."""
-    return Rounds(
+    return PeriodicTask(
         Sealer(context, signer).seal_some, component="sealing", rest=rest_when_idle(REST_S)
     )
 

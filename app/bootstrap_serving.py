@@ -21,7 +21,7 @@ from app.core.logs import tell_left_out
 from app.database.engine import is_sqlite
 from app.golive.golive import unfinished
 from app.orders.notify_shop import LIMIT_S
-from app.receiving.connection_limits import SWEEP_S, Gate
+from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
 from app.receiving.guard import guarded
 from app.receiving.reader import Reader
 from app.receiving.store import Store
@@ -68,7 +68,7 @@ async def serve(
             loop.add_signal_handler(number, _stop, service, server)
         watcher = asyncio.create_task(_stop_when_broken(service, server))
         announcer = asyncio.create_task(_announce(server, settings))
-        guard = asyncio.create_task(_guard(service.gate))
+        guard = asyncio.create_task(_guard(service.connection_limits))
         try:
             await server.serve(sockets=None if listener is None else [listener])
         except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
@@ -98,7 +98,7 @@ def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> u
         service.application,
         host=host,
         port=port,
-        http=guarded(service.gate),
+        http=guarded(service.connection_limits),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -118,12 +118,12 @@ def _stop(service: Service, server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-async def _guard(gate: Gate) -> None:
+async def _guard(connection_limits: ConnectionLimits) -> None:
     """Once a second: close connections that do not get on, and tell of log lines left out."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(SWEEP_S)
-        gate.sweep(loop.time())
+        connection_limits.sweep(loop.time())
         tell_left_out()
 
 

@@ -14,7 +14,7 @@ from app.core.problems import ApiProblem
 from app.core.reading import Unreadable
 from app.core.references import RULE, is_reference
 from app.core.strict_json import parse
-from app.orders.order_facts import Reference, Told
+from app.orders.order_facts import OrderFacts, Reference
 from reconcile.instants import Instant, parse_instant
 from reconcile.money import Money, MoneyError, from_major
 
@@ -101,7 +101,7 @@ _REFERENCE_FORMS = (
 )
 
 
-def told_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> Told:
+def told_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
     """What a PUT tells of an order; all mistakes are named at once.
 
     sources  the names of the provider accounts that there are
@@ -116,7 +116,7 @@ def told_order(order: str, document: dict[str, Any], *, sources: Collection[str]
     references = tuple(_references(document.get("references"), sources, problems))
     if problems or money is None:
         raise ApiProblem(422, "order_invalid", "; ".join(problems) + ".")
-    return Told(order=order, money=money, **moments, references=references)
+    return OrderFacts(order=order, money=money, **moments, references=references)
 
 
 def _references(

@@ -26,7 +26,7 @@ from app.checkout.payment import (
     record_kind,
 )
 from app.core.ids import new_id
-from app.core.periodic import Rounds
+from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import (
     Unanswered,
     due_unanswered,
@@ -230,7 +230,7 @@ def _name(error: Exception) -> str:
     return type(error).__name__
 
 
-def asking_again(context: AppContext, client: CheckoutClient) -> Rounds:
+def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
     """The background task: asks about due requests until it is stopped."""
 
     def rest(asked: int) -> float:
@@ -238,7 +238,7 @@ def asking_again(context: AppContext, client: CheckoutClient) -> Rounds:
             return DENIED_S
         return 0.0 if asked else IDLE_S
 
-    return Rounds(
+    return PeriodicTask(
         lambda: ask_again_due(context, client),
         component="asking for unknown sessions again",
         rest=rest,

@@ -26,7 +26,7 @@ def rest_when_idle(seconds: float) -> Rest:
     return lambda done: 0.0 if done else seconds
 
 
-class Rounds:
+class PeriodicTask:
     """Calls `work` until it is stopped; what it returns is how much there was to do.
 
     component  what it is called in the log
@@ -88,10 +88,10 @@ class Rounds:
             return
 
 
-class SideBySide:
+class TaskGroup:
     """Several of them as one: one that is slow holds up no other, one that fails ends them all."""
 
-    def __init__(self, rounds: Sequence[Rounds]) -> None:
+    def __init__(self, rounds: Sequence[PeriodicTask]) -> None:
         self._rounds = rounds
 
     @property

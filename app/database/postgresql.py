@@ -45,7 +45,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
     hurried = purpose in ("serving", "working", "writing")
     limits = _limits(STATEMENT_MS) if hurried else {}
     # A table that grows a thousandfold within a minute is not what the planner was told of; every
-    # statement of the journal has its index.
+    # statement of the intake has its index.
     settings = {
         **limits,
         # What is decided under a lock rests on what is seen after it was taken.

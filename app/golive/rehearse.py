@@ -25,7 +25,7 @@ from app.core.ids import new_id
 from app.core.text import counted
 from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.orders.ledger_store import times_released
-from app.orders.order_facts import Told, tell_order
+from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.read_orders import order_document
 from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS
@@ -219,7 +219,7 @@ class _Stage:
 
     async def _open(self, request: CheckoutRequest) -> CheckoutResult:
         sound = self._checked(request)
-        await tell_order(self._context, Told(order=request.order, money=sound.money))
+        await tell_order(self._context, OrderFacts(order=request.order, money=sound.money))
         return await self._open_once(request)
 
     def _checked(self, request: CheckoutRequest) -> SoundRequest:

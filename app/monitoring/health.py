@@ -75,8 +75,8 @@ async def refusal(context: AppContext) -> str | None:
         raise StorePoisoned(store.poison)
     async with store.reading() as connection:
         await next_due(connection)
-    if store.journal.stalled is not None:
-        return store.journal.stalled  # the check would wait, too
+    if store.queue.stalled is not None:
+        return store.queue.stalled  # the check would wait, too
     try:
         await store.receiving.inbox.writer.check()
         await store.writer.check()
@@ -84,7 +84,7 @@ async def refusal(context: AppContext) -> str | None:
         return str(error)
     if store.append_faults >= FAULTS and (why := await store.cannot_append()):
         return why
-    return await store.journal.still_faulty()
+    return await store.queue.still_faulty()
 
 
 async def reader_behind(
@@ -136,12 +136,12 @@ async def store_state(context: AppContext) -> StoreState:
     unread = await store.inbox.backlog()
     return StoreState(
         due=due,
-        queue=store.journal.depth,
+        queue=store.queue.depth,
         unread=unread.records,
         unread_bytes=unread.size,
         aside=aside,
         read=read,
-        faults=store.journal.faults + store.append_faults,
+        faults=store.queue.faults + store.append_faults,
         outcomes=counts,
         free=store.writer.space.free_bytes(),
         refuses=refuses,

@@ -74,7 +74,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class OrderFacts:
     """What the shop says of an order now. Absent moments say nothing."""
 
     order: str
@@ -98,7 +98,7 @@ class ReferenceTaken(UsageError):
         self.order = order
 
 
-async def tell_order(context: AppContext, told: Told, *, author: str = OWNER) -> list[Record]:
+async def tell_order(context: AppContext, told: OrderFacts, *, author: str = OWNER) -> list[Record]:
     """Write down what is new in it. The same again changes nothing. Returns the new records.
 
     author  who tells it, as it stands in the records and, of another price, in the trail
@@ -118,7 +118,7 @@ async def tell_order(context: AppContext, told: Told, *, author: str = OWNER) ->
     return fresh
 
 
-def news(known: list[Record], told: Told, *, now: Instant, author: str) -> list[Record]:
+def news(known: list[Record], told: OrderFacts, *, now: Instant, author: str) -> list[Record]:
     """The records that what is told adds to what is known."""
     fresh = []
     placed = [record for record in known if record.kind == "order_placed"]
@@ -137,7 +137,9 @@ def news(known: list[Record], told: Told, *, now: Instant, author: str) -> list[
     return fresh + named(known, told.order, told.references, now=now, author=author)
 
 
-def _record(told: Told, kind: RecordKind, at: Instant, *, now: Instant, author: str) -> Record:
+def _record(
+    told: OrderFacts, kind: RecordKind, at: Instant, *, now: Instant, author: str
+) -> Record:
     return Record(
         record_id=new_id("rec_", now),
         recorded_at=now,
@@ -205,7 +207,7 @@ async def refuse_taken(connection: Connection, order: str, references: Sequence[
 
 
 async def _note_price(
-    connection: Connection, known: list[Record], told: Told, *, author: str, at: Instant
+    connection: Connection, known: list[Record], told: OrderFacts, *, author: str, at: Instant
 ) -> None:
     """Put another price than before into the trail, with both."""
     before = _price(known)

@@ -33,7 +33,7 @@ StoredVerdict = Literal["stored", "duplicate", "duplicate_with_different_body", 
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Envelope:
     """The body of a request that brought several events, and its SHA-256."""
 
     digest: str
@@ -60,7 +60,7 @@ class Arrival:
     body: bytes
     event: Event | None
     problem: str | None = None
-    whole: Whole | None = None
+    whole: Envelope | None = None
     customer: bytes | None = None
     asked_about: bool = True
 
@@ -268,7 +268,7 @@ def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
 async def keep_arrivals(
     connection: AsyncConnection, arrivals: Sequence[Arrival]
 ) -> list[StoredVerdict]:
-    """Write arrivals in a transaction of the caller's, beside whatever the journal writes."""
+    """Write arrivals in a transaction of the caller's, beside whatever else is written."""
     return (await run(connection, append, arrivals, LinkMemory())).verdicts
 
 

@@ -19,7 +19,7 @@ import structlog
 
 from app.core.http import asked_to_wait
 from app.core.ids import new_id
-from app.core.periodic import Rounds, SideBySide
+from app.core.periodic import PeriodicTask, TaskGroup
 from app.core.reading import Unreadable
 from app.providers.fetched import FETCHED, NOT_FOUND, NOT_KNOWN, keep_answer
 from app.providers.provider_client import Asked, Asker
@@ -194,11 +194,11 @@ BETWEEN_S: Final = 0.05
 """Rest for each question: 20 a second to one provider at most, whoever makes us ask."""
 
 
-def confirming(confirmer: Confirmer) -> SideBySide:
+def confirming(confirmer: Confirmer) -> TaskGroup:
     """Asks about due events until it is stopped."""
-    return SideBySide(
+    return TaskGroup(
         [
-            Rounds(
+            PeriodicTask(
                 partial(confirm_due, confirmer, source),
                 component=f"asking {source} back",
                 rest=lambda questions: questions * BETWEEN_S if questions else IDLE_S,

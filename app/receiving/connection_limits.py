@@ -41,7 +41,7 @@ class GateLimits:
 
 
 class Guarded(Protocol):
-    """A connection as the gate sees it."""
+    """A connection as its limits see it."""
 
     def overdue(self, now: float) -> str | None:
         """Why it must go, as of the loop's time; None while it may stay."""
@@ -52,7 +52,7 @@ class Guarded(Protocol):
         ...
 
 
-class Gate:
+class ConnectionLimits:
     """Admits connections and closes those that do not get on. One for one server."""
 
     def __init__(self, limits: GateLimits) -> None:

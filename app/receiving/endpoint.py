@@ -20,8 +20,8 @@ from app.core.problems import MEDIA_TYPE, problem_body
 from app.receiving.receive import (
     RETRY_AFTER_S,
     Answer,
-    Door,
     Incoming,
+    Receiver,
     receive_delivery,
 )
 
@@ -78,8 +78,8 @@ class NoRoom(Exception):
 class Webhooks:
     """The endpoint. One instance serves all sources."""
 
-    def __init__(self, door: Door, *, limits: Limits, metrics: Metrics) -> None:
-        self.door = door
+    def __init__(self, receiver: Receiver, *, limits: Limits, metrics: Metrics) -> None:
+        self.receiver = receiver
         self._limits = limits
         self.metrics = metrics
         self._long_bytes = 0
@@ -107,18 +107,18 @@ class Webhooks:
             await _send(send, _problem(status))
             return
         incoming = Incoming(source, headers, body, _url(scope), address, scope["method"])
-        answer = await receive_delivery(self.door, incoming)
+        answer = await receive_delivery(self.receiver, incoming)
         self.metrics.count(incoming.source, answer.verdict, perf_counter() - began)
         if answer.reason is not None:
             self.metrics.count_not_stored(answer.reason)
         await _send(send, _written(answer))
 
     def _hears(self, source: str, method: str) -> bool:
-        known = self.door.sources.get(source)
+        known = self.receiver.sources.get(source)
         return known is not None and method in known.methods
 
     def _allowed(self, source: str) -> Header:
-        known = self.door.sources.get(source)
+        known = self.receiver.sources.get(source)
         methods = ["POST"] if known is None else sorted(known.methods)
         return (b"allow", ", ".join(methods).encode("ascii"))
 
@@ -135,7 +135,7 @@ class Webhooks:
         """Status and code for what is refused unread, within the allowance of its address."""
         if status == 503:
             return status, "no_room"
-        fate = self.door.rejection_rate.fate(address)
+        fate = self.receiver.rejection_rate.fate(address)
         code, _ = _DETAILS[429 if fate == "too_many" else status]
         if fate == "kept":
             log.info("delivery refused by its headers", status=status, reason=code)

@@ -20,7 +20,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.core.problems import MEDIA_TYPE, problem_body
-from app.receiving.connection_limits import Gate
+from app.receiving.connection_limits import ConnectionLimits
 from app.receiving.receive import RETRY_AFTER_S
 
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
@@ -101,7 +101,7 @@ class _Answering:
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """One connection under a gate's limits. Subclassed for each server by `guarded`."""
+    """One connection under the limits. Subclassed for each server by `guarded`."""
 
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
@@ -117,7 +117,7 @@ class GuardedConnection(HttpToolsProtocol):
         "_unread",
     )
 
-    gate: Gate
+    connection_limits: ConnectionLimits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Let in, or told that there are too many."""
@@ -132,7 +132,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._stage, self._fields, self._unframed = "", 0, 0
         self._lingers: float | None = None
         self._thrown_away = 0
-        self._deaf = not self.gate.admits(self, self.client[0] if self.client else "")
+        self._deaf = not self.connection_limits.admits(self, self.client[0] if self.client else "")
         if self._deaf:
             transport.write(_BUSY)
             transport.close()
@@ -140,7 +140,7 @@ class GuardedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Gone, whoever ended it, and all that it held: the requests that still waited refer to it
         and it to them, which only the cycle collector would find, and that looks seldom."""
-        self.gate.leaves(self)
+        self.connection_limits.leaves(self)
         super().connection_lost(exc)
         self.pipeline.clear()
         self.cycle = None  # type: ignore[assignment]
@@ -165,7 +165,7 @@ class GuardedConnection(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(_MALFORMED, "malformed")
         else:
-            if self._unframed > self.gate.limits.max_head_bytes:
+            if self._unframed > self.connection_limits.limits.max_head_bytes:
                 self._refuse(_HEAD, "head_too_large")
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -229,7 +229,7 @@ class GuardedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The answer is out. A request behind it had to wait for us; its time begins now.
 
-        In place of uvicorn's, which sets a timer for the rest that may follow: the gate looks at
+        In place of uvicorn's, which sets a timer for the rest that may follow: the limits look at
         all connections anyway, and a timer costs every delivery.
         """
         now = self.loop.time()
@@ -265,7 +265,7 @@ class GuardedConnection(HttpToolsProtocol):
         """Take nothing more. Whole requests before this one get their answers; this gets one at
         most, and nothing behind it any."""
         self._deaf = True
-        self.gate.refused[reason] += 1
+        self.connection_limits.refused[reason] += 1
         cycle = cast("RequestResponseCycle | None", self.cycle)
         in_body = self._stage == "body"
         if cycle is not None and not cycle.response_complete and not in_body:
@@ -283,7 +283,7 @@ class GuardedConnection(HttpToolsProtocol):
 
         One that has rested too long between requests is closed here: that is nobody's fault.
         """
-        limits = self.gate.limits
+        limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()
         if self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
@@ -302,7 +302,7 @@ class GuardedConnection(HttpToolsProtocol):
             self._unread = None
         elif self._unread is None or waiting <= self._unread[0] - UNREAD_BYTES:
             self._unread = (waiting, now)
-        elif now - self._unread[1] > self.gate.limits.send_deadline_s:
+        elif now - self._unread[1] > self.connection_limits.limits.send_deadline_s:
             return "send_deadline"
         return None
 
@@ -317,6 +317,6 @@ class GuardedConnection(HttpToolsProtocol):
         self.transport.abort()
 
 
-def guarded(gate: Gate) -> type[asyncio.Protocol]:
-    """The class of connections that a server under this gate makes."""
-    return type("Connection", (GuardedConnection,), {"gate": gate})
+def guarded(connection_limits: ConnectionLimits) -> type[asyncio.Protocol]:
+    """The class of connections that a server under these limits makes."""
+    return type("Connection", (GuardedConnection,), {"connection_limits": connection_limits})

@@ -39,7 +39,7 @@ _SLOW: Final = "the store has not finished a write for some seconds; try again"
 _Waiting = tuple[Item, asyncio.Future[None]]
 
 
-class Journal:
+class InboxQueue:
     """The queue in front of the writer. `run` must be running for `submit` to return."""
 
     def __init__(

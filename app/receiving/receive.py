@@ -23,7 +23,7 @@ from app.core.ids import new_id
 from app.core.logs import Line
 from app.providers.source import Reply, Source
 from app.receiving.framing import Received
-from app.receiving.inbox_queue import Journal
+from app.receiving.inbox_queue import InboxQueue
 from app.receiving.refusal_store import Rejection
 from app.receiving.refusals import AGES, RefusedAges, RejectionRate
 from app.receiving.verify import (
@@ -37,7 +37,7 @@ from app.receiving.verify import (
 )
 from reconcile.instants import Instant
 
-__all__ = ["Answer", "Door", "Incoming", "Unstored", "receive_delivery"]
+__all__ = ["Answer", "Incoming", "Receiver", "Unstored", "receive_delivery"]
 
 log = structlog.get_logger()
 
@@ -90,14 +90,14 @@ class Unstored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class Receiver:
     """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
     `rejection_rate` says that it is kept. `unsigned_rate`: what is taken of requests that nobody
     signs, each of which is written and makes us ask its provider. `ages`: told what is refused for
     its age, and what is taken."""
 
     sources: Mapping[str, Source]
-    journal: Journal
+    queue: InboxQueue
     clock: Clock
     environment: str
     rejected_body_bytes: int
@@ -121,26 +121,26 @@ class Rejected(NamedTuple):
     delivery_id: str
 
 
-async def receive_delivery(door: Door, incoming: Incoming) -> Answer:
+async def receive_delivery(receiver: Receiver, incoming: Incoming) -> Answer:
     """Judge one request and keep it. Returns only after the commit; raises nothing of its own."""
-    decided = _decide(door, incoming)
+    decided = _decide(receiver, incoming)
     if isinstance(decided, Rejected):
-        return await _reject(door, incoming, decided)
+        return await _reject(receiver, incoming, decided)
     if isinstance(decided, Answer):
         return decided
     try:
-        await door.journal.submit(decided)  # 6
+        await receiver.queue.submit(decided)  # 6
     except (StoreUnavailable, StorePoisoned) as error:
-        return _not_stored(door, decided, error)
-    return _accepted(door, incoming, decided)  # 7
+        return _not_stored(receiver, decided, error)
+    return _accepted(receiver, incoming, decided)  # 7
 
 
-def _decide(door: Door, incoming: Incoming) -> Answer | Rejected | Received:
+def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Received:
     """Steps 1 to 5: what is to be kept, or what has been decided without it."""
-    now = door.clock.now()
+    now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     body = incoming.body
-    source = door.sources.get(incoming.source)
+    source = receiver.sources.get(incoming.source)
     if source is None:  # 1
         problem = "no source of this name is configured"
         return Rejected("source_unknown", problem, now, delivery_id)
@@ -153,18 +153,20 @@ def _decide(door: Door, incoming: Incoming) -> Answer | Rejected | Received:
     greeting = _greeting(source, incoming, body)
     if greeting is not None:
         return Answer(greeting.status, "handshake", delivery_id, greeting)
-    if source.unsigned and door.unsigned_rate.fate(incoming.address) != "kept":
+    if source.unsigned and receiver.unsigned_rate.fate(incoming.address) != "kept":
         return Answer(429, "too_many_unsigned", delivery_id)
-    refused = refusal_of(source, incoming, body, now=now, environment=door.environment)  # 3 to 5
+    refused = refusal_of(
+        source, incoming, body, now=now, environment=receiver.environment
+    )  # 3 to 5
     if isinstance(refused, Refused):
         if refused.verdict in AGES:
             digest = digest_of(body, incoming.url)
-            event_id = first_event_id(source, incoming, body, environment=door.environment)
-            door.ages.refused(
+            event_id = first_event_id(source, incoming, body, environment=receiver.environment)
+            receiver.ages.refused(
                 source.name, digest=digest, at=now, problem=refused.problem, event_id=event_id
             )
         return Rejected(refused.verdict, refused.problem, now, delivery_id)
-    door.ages.taken(source.name)
+    receiver.ages.taken(source.name)
     if refused is not None:
         return Answer(refused.status, "handshake", delivery_id, refused)
     return Received(
@@ -177,17 +179,19 @@ def _decide(door: Door, incoming: Incoming) -> Answer | Rejected | Received:
     )
 
 
-def _accepted(door: Door, incoming: Incoming, received: Received) -> Answer:
+def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Answer:
     """The answer to a delivery that is durably committed."""
-    door.unstored.over()
-    source = door.sources[incoming.source]
+    receiver.unstored.over()
+    source = receiver.sources[incoming.source]
     reply = source.acknowledge(incoming.headers, incoming.body or b"", url=incoming.url)
     return Answer(source.acknowledgement_status, "accepted", received.delivery_id, reply)
 
 
-def _not_stored(door: Door, received: Received, error: StoreUnavailable | StorePoisoned) -> Answer:
+def _not_stored(
+    receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
+) -> Answer:
     """It may have been kept all the same: sent again, it is a duplicate then."""
-    door.unstored.note(error.reason)
+    receiver.unstored.note(error.reason)
     log.warning(
         "delivery not stored",
         delivery=received.delivery_id,
@@ -205,10 +209,10 @@ def _greeting(source: Source, incoming: Incoming, body: bytes) -> Reply | None:
     return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
 
 
-async def _reject(door: Door, incoming: Incoming, refusal: Rejected) -> Answer:
+async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> Answer:
     """Keep a rejection and answer. That it could not be kept does not change the answer."""
     verdict, problem, received_at, delivery_id = refusal
-    fate = door.rejection_rate.fate(incoming.address)
+    fate = receiver.rejection_rate.fate(incoming.address)
     if fate == "too_many":
         return Answer(429, "too_many_rejections", delivery_id)
     status = _REFUSED_STATUS.get(verdict, 401)
@@ -222,12 +226,14 @@ async def _reject(door: Door, incoming: Incoming, refusal: Rejected) -> Answer:
         verdict=verdict,
         digest=digest_of(body, incoming.url),
         size=len(body),
-        headers=kept_head(incoming, door.sources.get(incoming.source), door.private_headers),
-        body=body[: door.rejected_body_bytes],
+        headers=kept_head(
+            incoming, receiver.sources.get(incoming.source), receiver.private_headers
+        ),
+        body=body[: receiver.rejected_body_bytes],
         problem=problem,
     )
     try:
-        await door.journal.submit(rejection)
+        await receiver.queue.submit(rejection)
     except (StoreUnavailable, StorePoisoned) as error:
         log.warning("rejection not kept", delivery=delivery_id, error_class=type(error).__name__)
     _log_rejection(delivery_id, rejection.source, verdict, rejection.digest)

@@ -138,7 +138,7 @@ async def kept_rejections(
 async def let_go(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
     """Take rejections out of the ring, for arrivals that the same transaction then keeps; the ids
     of those that were still in it."""
-    # Before any row is locked, as the journal does: it may be letting the same rows go.
+    # Before any row is locked, as the reader does: it may be letting the same rows go.
     for lock in (LINKING, REFUSING):
         await run(connection, take_lock, lock)
     gone = set()

@@ -1,9 +1,9 @@
-"""The store: opens a database safely, lends connections, and runs the journal.
+"""The store: opens a database safely, lends connections, and runs the queue of the inbox.
 
     async with open_store(settings) as store:            # whoever serves or writes
         async with store.reading() as connection: …      # a snapshot
         async with store.writing() as connection: …      # one transaction
-        await store.journal.submit(received)             # the way of a delivery: into the inbox
+        await store.queue.submit(received)             # the way of a delivery: into the inbox
         await store.append(ready)                        # and out of it
 
 What may be done with a connection stands in the modules beside this one, one for each purpose.
@@ -39,7 +39,7 @@ from app.database.writer import GIB, MIB, LogLength, Place, Space, Writer
 from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
 from app.receiving.correlation_store import LinkMemory
 from app.receiving.inbox_file_store import InboxFile, path_of
-from app.receiving.inbox_queue import Journal
+from app.receiving.inbox_queue import InboxQueue
 from app.receiving.inbox_store import (
     IDENTITY,
     Inbox,
@@ -90,7 +90,7 @@ class StoreSettings:
 class Receiving(NamedTuple):
     """What takes deliveries in: the queue, and the inbox that it writes to."""
 
-    journal: Journal
+    queue: InboxQueue
     inbox: InboxWriter
 
 
@@ -163,9 +163,9 @@ class Store:
         return self._receiving
 
     @property
-    def journal(self) -> Journal:
+    def queue(self) -> InboxQueue:
         """The queue in front of the inbox; of a store that serves."""
-        return self.receiving.journal
+        return self.receiving.queue
 
     @property
     def poison(self) -> str | None:
@@ -312,13 +312,13 @@ class Store:
             shared=self.shared,
             max_bytes=settings.inbox_max_bytes,
         )
-        journal = Journal(
+        queue = InboxQueue(
             inbox,
             queue_limit=settings.journal_queue,
             batch_limit=settings.journal_batch,
             on_commit=lambda count: self.accepted.set(),
         )
-        self._receiving = Receiving(journal, inbox)
+        self._receiving = Receiving(queue, inbox)
         if file is not None:
             await self._open_file(file)
         await inbox.load()

@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 from app.core.reading import Belonging, Reading, Unreadable
 from app.providers.request import Headers
 from app.providers.source import Reply, Source
-from app.receiving.append_store import Arrival, Whole
+from app.receiving.append_store import Arrival, Envelope
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_headers, write_headers
 from reconcile.instants import Instant
@@ -139,7 +139,7 @@ def _several(whole: Arrival, reading: Reading) -> list[Arrival]:
             body=raw,
             event=event,
             problem=problem,
-            whole=Whole(whole.digest, whole.body),
+            whole=Envelope(whole.digest, whole.body),
             customer=reading.customer(number),
         )
         for number, (raw, event, problem) in enumerate(_parts(reading))

@@ -12,7 +12,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from app.receiving.connection_limits import Gate, GateLimits
+from app.receiving.connection_limits import ConnectionLimits, GateLimits
 from app.receiving.guard import guarded
 from tests.api.driving import Driver, Header, driving, signed
 from tests.api.wire import Client, turns
@@ -67,7 +67,7 @@ async def door(folder: Path, **more: str) -> AsyncIterator[Door]:
             service.application, ws="none", lifespan="off", log_config=None, proxy_headers=False
         )
         config.load()
-        yield Door(driver, guarded(Gate(LIMITS)), config)
+        yield Door(driver, guarded(ConnectionLimits(LIMITS)), config)
         await turns()
 
 

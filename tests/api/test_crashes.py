@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 from app import bootstrap
 from app.core.http import outgoing_client
 from app.core.logs import configure_logging
-from app.receiving.connection_limits import Gate
+from app.receiving.connection_limits import ConnectionLimits
 from app.receiving.guard import guarded
 from tests.api.connected import LIMITS, post
 from tests.api.driving import Driver, driving, of_order, signed
@@ -179,7 +179,7 @@ async def world(
                 own.application, ws="none", lifespan="off", log_config=None, proxy_headers=False
             )
             config.load()
-            kind = guarded(Gate(LIMITS))
+            kind = guarded(ConnectionLimits(LIMITS))
             made = World(driver, kind, config, canaries, heard, own._broken)
             await driver.send(of_order("ORD-0", "e-first"))
             await driver.api("GET", "/orders")

@@ -21,7 +21,7 @@ GONE_S = 15
 @pytest.mark.parametrize("kind", OPENINGS)
 async def test_a_slow_client_is_soon_gone(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Whatever it is slow with, and though it goes on. It is the loop's time that passes, from one
-    look of the gate to the next; nobody waits here."""
+    look of the limits to the next; nobody waits here."""
     monkeypatch.setattr(wire, "LIMITS", gate_limits(Settings()))
     loop = asyncio.get_running_loop()
     opened = loop.time()

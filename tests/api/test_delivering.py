@@ -103,9 +103,9 @@ async def test_answers_come_in_order(tmp_path: Path) -> None:
 
 
 def held(there: Door) -> list[asyncio.Event]:
-    """One for each delivery that is handed to the journal from now on, and waits for it."""
-    journal, waiting = there.driver.service.store.journal, []
-    submit = journal.submit
+    """One for each delivery that is handed to the queue from now on, and waits for it."""
+    queue, waiting = there.driver.service.store.queue, []
+    submit = queue.submit
 
     async def wait(item: Any) -> Any:
         go_on = asyncio.Event()
@@ -113,7 +113,7 @@ def held(there: Door) -> list[asyncio.Event]:
         await go_on.wait()
         return await submit(item)
 
-    journal.submit = wait  # type: ignore[method-assign]
+    queue.submit = wait  # type: ignore[method-assign]
     return waiting
 
 
@@ -184,8 +184,8 @@ async def test_what_is_not_stored_is_not_acknowledged(
     """503, when to come again, and the connection stays; why is counted for each, and logged once
     when it begins and once when it is over."""
     async with door(tmp_path) as there:
-        journal = there.driver.service.store.journal
-        commit, journal._commit = journal._commit, Mock(side_effect=error)  # type: ignore[method-assign]
+        queue = there.driver.service.store.queue
+        commit, queue._commit = queue._commit, Mock(side_effect=error)  # type: ignore[method-assign]
         for _ in range(3):
             sent, closed = (await there.ask(ONE)).wire.sent
             assert sent.startswith(b"HTTP/1.1 503 ")
@@ -195,7 +195,7 @@ async def test_what_is_not_stored_is_not_acknowledged(
         assert f'"event":"deliveries are not stored","reason":"{reason}"' in log.getvalue()
         metrics = there.driver.service.webhooks.metrics.exposition().decode()
         assert f'tallyhook_deliveries_not_stored_total{{reason="{reason}"}} 3.0' in metrics
-        journal._commit = commit  # type: ignore[method-assign]
+        queue._commit = commit  # type: ignore[method-assign]
         assert (await there.ask(ONE)).wire.sent[0].startswith(b"HTTP/1.1 200 ")
         assert (
             f'"event":"deliveries are stored again","reason":"{reason}","count":3' in log.getvalue()
@@ -205,9 +205,9 @@ async def test_what_is_not_stored_is_not_acknowledged(
 async def test_another_reason_is_told_again(tmp_path: Path, log: io.StringIO) -> None:
     """Not each delivery, but each change."""
     async with door(tmp_path) as there:
-        journal = there.driver.service.store.journal
+        queue = there.driver.service.store.queue
         for error, _ in (*FAULTS[:2], FAULTS[1], FAULTS[0]):
-            journal._commit = Mock(side_effect=error)  # type: ignore[method-assign]
+            queue._commit = Mock(side_effect=error)  # type: ignore[method-assign]
             await there.ask(ONE)
         told = re.findall(r'"deliveries are not stored","reason":"(\w+)"', log.getvalue())
         assert told == ["busy", "disk", "busy"]
@@ -216,7 +216,7 @@ async def test_another_reason_is_told_again(tmp_path: Path, log: io.StringIO) ->
 async def test_a_journal_that_takes_nothing(tmp_path: Path) -> None:
     """It was given up: 503, at once."""
     async with door(tmp_path) as there:
-        there.driver.service.store.journal.abandon()
+        there.driver.service.store.queue.abandon()
         client = await there.ask(TWO)
         assert client.wire.sent[0].startswith(b"HTTP/1.1 503 ")
         metrics = there.driver.service.webhooks.metrics.exposition()

@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.receiving.connection_limits import Gate, GateLimits
+from app.receiving.connection_limits import ConnectionLimits, GateLimits
 from app.receiving.guard import GuardedConnection, guarded
 
 LIMITS = GateLimits(
@@ -114,7 +114,7 @@ def connect(application: Application, *, by_uvicorn: bool = False) -> Client:
     config.load()
     state = ServerState()
     state.default_headers = [DATE]
-    kind: Any = guarded(Gate(LIMITS))
+    kind: Any = guarded(ConnectionLimits(LIMITS))
     if by_uvicorn:
         kind._start_asgi_task = HttpToolsProtocol._start_asgi_task
     return Client(kind(config, state, {}))

@@ -1,6 +1,6 @@
 """A database of a known size, filled through the store's own journal but without any server.
 
-Every body is read by the provider engine and committed by the journal, as in a delivery; only
+Every body is read by the provider engine and appended as a delivery is; only
 the network, the signatures and the folding are left out. So there are no ledgers in it.
 """
 

@@ -19,7 +19,7 @@ from app.checkout.ask_session import (
 )
 from app.checkout.client import CheckoutClient, RetrySettings
 from app.core.errors import UnreachableError
-from app.core.periodic import Rounds
+from app.core.periodic import PeriodicTask
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND
 from tests.checkout.conftest import Shop
 from tests.checkout.service import LATE, PHONE, answer, drop, opened, service
@@ -142,7 +142,7 @@ def test_pauses_grow_to_a_bound() -> None:
 
 
 @asynccontextmanager
-async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[Rounds]:
+async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[PeriodicTask]:
     """The task at work."""
     task = asking_again(shop.context, client)
     running = asyncio.ensure_future(task.run())

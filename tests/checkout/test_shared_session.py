@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.checkout.open_checkout import open_checkout
-from app.orders.order_facts import Told, tell_order
+from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
 from reconcile.money import Money
 from tests.api.driving import driving, event
@@ -22,7 +22,7 @@ async def test_one_payment_does_not_ship_two_orders(tmp_path: Path) -> None:
         answering.client() as client,
     ):
         for order in ("ORD-A", "ORD-B"):
-            await tell_order(driver.context, Told(order=order, money=PRICE))
+            await tell_order(driver.context, OrderFacts(order=order, money=PRICE))
             await open_checkout(driver.context, client, request=asked(order))
         await driver.send(event("e1", order=None))
         await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)

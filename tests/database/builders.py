@@ -149,7 +149,7 @@ def received(item: Arrival) -> Received:
 
 async def submit(store: Store, item: Arrival | Rejection) -> str:
     """Hand an item to the running journal, as the door does. It is in the inbox then."""
-    await store.journal.submit(item if isinstance(item, Rejection) else received(item))
+    await store.queue.submit(item if isinstance(item, Rejection) else received(item))
     return "accepted"
 
 
@@ -162,11 +162,11 @@ async def opened(url: str, **settings: Any) -> AsyncIterator[Store]:
         put_new(Path(path))
     values = {"environment": "sandbox", **settings}
     async with open_store(StoreSettings(url=url, **values)) as store:
-        journal = asyncio.create_task(store.journal.run())
+        journal = asyncio.create_task(store.queue.run())
         try:
             yield store
         finally:
-            store.journal.close()
+            store.queue.close()
             await journal
 
 

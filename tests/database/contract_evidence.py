@@ -10,7 +10,7 @@ from app.evidence.gather_evidence import Providers
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.read_lines import lines_naming
 from app.orders.record_store import add_records
-from app.receiving.append_store import Whole
+from app.receiving.append_store import Envelope
 from app.receiving.store import Store
 from reconcile.ledger.records import Record
 from reconcile.money import Money
@@ -36,7 +36,7 @@ class EvidenceContract:
         event = said("e1", order="A", payment="p")
         whole = b"both events"
         digest = hashlib.sha256(whole).hexdigest()
-        first = arrival(event, at=1, whole=Whole(digest, whole))
+        first = arrival(event, at=1, whole=Envelope(digest, whole))
         again, late = arrival(event, at=3), arrival(said("e2", order="A", payment="p"), at=2)
         for each in (first, again, late):
             await keep(store, each)

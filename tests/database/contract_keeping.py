@@ -77,9 +77,9 @@ class KeepingContract:
                         await each
                 with pytest.raises(StoreUnavailable, match="not finished a write"):
                     await submit(store, late)
-                assert store.journal.depth == 0
-                assert await refusal(context(store)) == store.journal.stalled
-            await soon(lambda: store.journal.stalled is None)
+                assert store.queue.depth == 0
+                assert await refusal(context(store)) == store.queue.stalled
+            await soon(lambda: store.queue.stalled is None)
             rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
             kept = [item for row in rows for item in row.items or ()]
             assert [item.delivery_id for item in kept] == [begun.delivery_id]

@@ -26,7 +26,7 @@ from app.privacy.erase_store import UNREADABLE as UNREADABLE_TEXTS
 from app.privacy.erasure_journal import make_journal
 from app.privacy.erasure_store import note_carried_out
 from app.privacy.replay_erasures import Again, journal_state, replay_after_restore
-from app.receiving.append_store import Whole
+from app.receiving.append_store import Envelope
 from app.receiving.context import AppContext
 from app.receiving.correlation_store import ORPHANS
 from app.receiving.phone_store import (
@@ -195,7 +195,7 @@ class PersonalContract:
         self, store: Store, tmp_path: Path
     ) -> None:
         """Then the whole body does not come back with what nobody can read."""
-        body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Whole("d" * 64, PHONE.encode())
+        body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Envelope("d" * 64, PHONE.encode())
         event = paid("e1", "A")
         unread, parts = arrival(None, whole=whole), {"body": body, "whole": whole}
         await keep(store, arrival(event, customer=DIGEST, **parts), unread)

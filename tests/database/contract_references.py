@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.access.operators import trail
-from app.orders.order_facts import Reference, ReferenceTaken, Told, tell_order
+from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.privacy.check import check_database
@@ -31,10 +31,10 @@ from tests.reconcile.build import seconds
 PRICE = Money(minor=1_500, currency="KES")
 
 
-def told(order: str, *references: Reference, minor: int = 1_500) -> Told:
+def told(order: str, *references: Reference, minor: int = 1_500) -> OrderFacts:
     """An order at its price, with what it was paid by."""
     money = Money(minor=minor, currency="KES")
-    return Told(order=order, money=money, references=references)
+    return OrderFacts(order=order, money=money, references=references)
 
 
 PAYMENT = Reference(source="shop", payment="p")

@@ -79,12 +79,12 @@ async def test_acknowledges_only_after_the_commit(store: Store, path: Path) -> N
 
 async def test_a_journal_that_answers_too_soon_is_caught(store: Store, path: Path) -> None:
     """The check above finds a journal that answers before it commits."""
-    slow, running = store.journal.submit, []
+    slow, running = store.queue.submit, []
 
     async def hasty(item: Any) -> Any:
         running.append(asyncio.create_task(slow(item)))
 
-    store.journal.submit = hasty  # type: ignore[method-assign]
+    store.queue.submit = hasty  # type: ignore[method-assign]
     assert len(await answered_but_not_there(store, path)) == 40
     await asyncio.gather(*running)
 
@@ -129,9 +129,9 @@ async def test_what_was_committed_is_counted(store: Store) -> None:
     known = said("e1", order="A")
     for item in (arrival(known), arrival(known), rejection()):
         await submit(store, item)
-    assert store.journal.committed == 2
+    assert store.queue.committed == 2
     await submit(store, rejection())
-    assert store.journal.committed == 2
+    assert store.queue.committed == 2
 
 
 async def test_closing_drains(url: str, path: Path) -> None:
@@ -140,8 +140,8 @@ async def test_closing_drains(url: str, path: Path) -> None:
         items = [arrival(said(f"e{n}", order="A")) for n in range(30)]
         waiting = [asyncio.create_task(submit(store, item)) for item in items]
         await asyncio.sleep(0)
-        store.journal.close()
-        await store.journal.run()
+        store.queue.close()
+        await store.queue.run()
         assert await asyncio.gather(*waiting) == ["accepted"] * 30
         with pytest.raises(StoreUnavailable):
             await submit(store, arrival(said("late", order="A")))

@@ -14,17 +14,17 @@ engine._check_durable = lambda cursor: cursor.execute("PRAGMA synchronous=NORMAL
 """The log is synced at checkpoints only: what was committed last is lost with the power."""
 
 EARLY = """
-from app.receiving.inbox_queue import Journal
+from app.receiving.inbox_queue import InboxQueue
 
 import asyncio
 
-submit, sent = Journal.submit, set()
+submit, sent = InboxQueue.submit, set()
 
 async def early(journal, item):
     sent.add(asyncio.create_task(submit(journal, item)))
     await asyncio.sleep(0)
 
-Journal.submit = early
+InboxQueue.submit = early
 """
 """The answer is sent while the commit is under way."""
 
@@ -89,7 +89,7 @@ journal.PATIENCE_S = writer.TURN_S = 1_000
 """Whoever delivers waits for as long as a write takes."""
 
 FAILING_JOURNAL = """
-from app.receiving.inbox_queue import Journal
+from app.receiving.inbox_queue import InboxQueue
 
 async def run(journal):
     while journal.committed < 20:
@@ -99,7 +99,7 @@ async def run(journal):
             await journal._write(journal._take())
     raise RuntimeError("planted")
 
-Journal.run = run
+InboxQueue.run = run
 """
 """The task that commits dies after some deliveries."""
 

@@ -16,7 +16,7 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from app.receiving.connection_limits import Gate, GateLimits
+from app.receiving.connection_limits import ConnectionLimits, GateLimits
 from app.receiving.guard import MAX_PIPELINED, GuardedConnection, guarded
 from tests.waiting import PATIENCE_S, soon
 
@@ -47,7 +47,7 @@ class Answering:
         await send({"type": "http.response.body", "body": b""})
 
 
-Story = Callable[[Answering, Gate, socket.socket], Awaitable[object]]
+Story = Callable[[Answering, ConnectionLimits, socket.socket], Awaitable[object]]
 
 
 @pytest.fixture(autouse=True)
@@ -61,17 +61,17 @@ def without_the_collector() -> Iterator[None]:
 
 
 async def _play(story: Story) -> None:
-    application, gate, loop = Answering(), Gate(LIMITS), asyncio.get_running_loop()
+    application, limits, loop = Answering(), ConnectionLimits(LIMITS), asyncio.get_running_loop()
     config = uvicorn.Config(
         application, ws="none", lifespan="off", log_config=None, timeout_keep_alive=600
     )
     config.load()
-    state, connection = ServerState(), guarded(gate)
+    state, connection = ServerState(), guarded(limits)
     server = await loop.create_server(lambda: connection(config, state, {}), "127.0.0.1", 0)  # type: ignore[call-arg]
     try:
         with socket.create_connection(server.sockets[0].getsockname(), PATIENCE_S) as client:
             client.setblocking(False)
-            await story(application, gate, client)
+            await story(application, limits, client)
     finally:
         server.close()
 
@@ -82,8 +82,8 @@ def play(story: Story) -> None:
         runner.run(_play(story))
 
 
-def _reference(gate: Gate) -> weakref.ref[GuardedConnection]:
-    (connection,) = gate.open
+def _reference(limits: ConnectionLimits) -> weakref.ref[GuardedConnection]:
+    (connection,) = limits.open
     assert isinstance(connection, GuardedConnection)
     return weakref.ref(connection)
 
@@ -97,13 +97,15 @@ def _there(reference: weakref.ref[GuardedConnection]) -> GuardedConnection:
 def test_with_requests_that_were_still_waiting() -> None:
     """It is closed while one request is being answered and others wait behind it."""
 
-    async def story(application: Answering, gate: Gate, client: socket.socket) -> None:
+    async def story(
+        application: Answering, limits: ConnectionLimits, client: socket.socket
+    ) -> None:
         client.send(GET * (1 + MAX_PIPELINED))
         await soon(lambda: application.asked)
-        connection = _reference(gate)
+        connection = _reference(limits)
         await soon(lambda: len(_there(connection).pipeline) == MAX_PIPELINED)
         _there(connection).abort()
-        await soon(lambda: not gate.open)
+        await soon(lambda: not limits.open)
         application.go_on.set()
         await soon(lambda: connection() is None)
         assert application.asked == 1
@@ -114,14 +116,16 @@ def test_with_requests_that_were_still_waiting() -> None:
 def test_broken_off_when_idle() -> None:
     """A client breaks off after its answer, long before the idle connection's time is over."""
 
-    async def story(application: Answering, gate: Gate, client: socket.socket) -> None:
+    async def story(
+        application: Answering, limits: ConnectionLimits, client: socket.socket
+    ) -> None:
         application.go_on.set()
         client.send(GET)
         await soon(lambda: _answered(client))
-        connection = _reference(gate)
+        connection = _reference(limits)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         client.close()
-        await soon(lambda: not gate.open)
+        await soon(lambda: not limits.open)
         await soon(lambda: connection() is None)
 
     play(story)
@@ -136,11 +140,13 @@ def _answered(client: socket.socket) -> bool:
 def test_its_attributes_share_their_names_with_all_others() -> None:
     """Beyond a number of attributes every connection would have a whole dictionary of its own."""
 
-    async def story(application: Answering, gate: Gate, client: socket.socket) -> None:
+    async def story(
+        application: Answering, limits: ConnectionLimits, client: socket.socket
+    ) -> None:
         application.go_on.set()
         client.send(GET)
         await soon(lambda: _answered(client))
-        connection = _there(_reference(gate))
+        connection = _there(_reference(limits))
         assert len(vars(connection)) <= SHARED_KEYS
 
     play(story)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.orders.order_facts import Told, tell_order
+from app.orders.order_facts import OrderFacts, tell_order
 from reconcile.instants import DAY, HOUR, MINUTE
 from reconcile.money import Money
 from tests.api.driving import T, driving, event
 
 
-def priced(minor: int) -> Told:
-    return Told(order="ORD-1", money=Money(minor=minor, currency="KES"))
+def priced(minor: int) -> OrderFacts:
+    return OrderFacts(order="ORD-1", money=Money(minor=minor, currency="KES"))
 
 
 async def test_the_price_told_last_counts_though_the_clock_was_ahead(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.orders.order_facts import Told, tell_order
+from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.reindex import Reindexed, reindex
 from app.privacy.check import check_database
 from app.providers.profile import SHIPPED, load_profile
@@ -37,7 +37,7 @@ def source(folder: Path, **changes: str) -> Source:
 
 def receive_with(driver: Driver, profile: Source) -> None:
     """Let the door read with another profile."""
-    driver.service.webhooks.door.sources["shop"] = profile
+    driver.service.webhooks.receiver.sources["shop"] = profile
 
 
 async def fill(driver: Driver) -> None:
@@ -52,7 +52,7 @@ async def fill(driver: Driver) -> None:
     for body in bodies:
         driver.clock.put(driver.clock.now() + 1_000)
         assert (await driver.send(body)).status_code == 200
-    told = Told(order="O-4", money=Money(minor=1, currency="KES"))
+    told = OrderFacts(order="O-4", money=Money(minor=1, currency="KES"))
     await tell_order(driver.context, told)
 
 

@@ -89,7 +89,7 @@ async def under_load(*stores: Store) -> AsyncIterator[Load]:
                 (verdict,) = await keep(store, item)
             except StoreUnavailable:
                 # One that is stalled has its server, which is slow.
-                load.refused += store.journal.stalled is None
+                load.refused += store.queue.stalled is None
                 await asyncio.sleep(0.01)
             else:
                 load.acknowledged.append(item.delivery_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.orders.order_facts import Told, tell_order
+from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import MAX_PROBLEMS, Report, check_database
 from reconcile.instants import DAY
@@ -23,7 +23,7 @@ def quiet(count: int) -> None:
 
 async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
     """What the check finds."""
-    sources = driver.service.webhooks.door.sources
+    sources = driver.service.webhooks.receiver.sources
     return await check_database(
         driver.context, sources=sources, phones_go=phones_go, progress=quiet
     )
@@ -52,8 +52,8 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
         for body in bodies:
             driven.clock.put(driven.clock.now() + 1_000)
             assert (await driven.send(body)).status_code == 200
-        await tell_order(driven.context, Told(order="O-7", money=Money(minor=1, currency="KES"),
-                                           canceled_at=driven.clock.now()))  # fmt: skip
+        price, now = Money(minor=1, currency="KES"), driven.clock.now()
+        await tell_order(driven.context, OrderFacts(order="O-7", money=price, canceled_at=now))
         await refold_until_quiet(driven.context, limit=100, progress=quiet)
         yield driven
 
@@ -75,7 +75,7 @@ async def test_the_progress_ends_at_what_was_said_to_be_ahead(driver: Driver) ->
     told: list[tuple[str, int]] = []
     await check_database(
         driver.context,
-        sources=driver.service.webhooks.door.sources,
+        sources=driver.service.webhooks.receiver.sources,
         progress=lambda count: told.append(("checked", count)),
         ahead=lambda rows: told.append(("ahead", rows)),
     )

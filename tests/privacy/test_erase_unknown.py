@@ -54,7 +54,7 @@ async def refused(driver: Driver) -> str:
 
 async def unread(driver: Driver) -> str:
     """ORD-1 is paid, and our profile is a wrong one."""
-    right = driver.service.webhooks.door.sources["shop"]
+    right = driver.service.webhooks.receiver.sources["shop"]
     receive_with(driver, source(driver.path.parent, **WRONG["the amount stands elsewhere"]))
     assert (await driver.send(paid("ORD-1", "e2"))).json()["verdict"] == "unreadable"
     receive_with(driver, right)

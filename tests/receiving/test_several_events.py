@@ -159,7 +159,7 @@ async def test_a_body_that_was_let_go_is_not_kept_again_for_what_cannot_be_read(
         async with driver.context.store.writing() as connection:
             await prune(connection, ids, now=T + 90 * DAY)
         (tmp_path / "batches.toml").write_text(PROFILE)
-        driver.service.webhooks.door.sources["shop"] = now(tmp_path)["shop"]
+        driver.service.webhooks.receiver.sources["shop"] = now(tmp_path)["shop"]
         assert (await send(driver, *batch))["verdict"] == "unreadable"
         assert driver.rows("SELECT body FROM envelopes") == [(None,)]
         assert (await send(driver, item(2, amount="12.50"), item(3)))["verdict"] == "unreadable"

@@ -18,7 +18,7 @@ import pytest
 
 from app import bootstrap
 from app.core.http import outgoing_client
-from app.core.periodic import SideBySide
+from app.core.periodic import TaskGroup
 from app.receiving.confirm import Confirmer, confirm_due
 from reconcile.instants import HOUR
 from tests.api.driving import Driver, driving
@@ -67,9 +67,9 @@ async def asking(
     def client(timeout_s: float) -> httpx2.AsyncClient:
         return outgoing_client(timeout_s=timeout_s, transport=httpx2.MockTransport(truth))
 
-    def on_demand(confirmer: Confirmer) -> SideBySide:
+    def on_demand(confirmer: Confirmer) -> TaskGroup:
         truth.confirmers.append(confirmer)
-        return SideBySide([])  # nothing is asked by itself
+        return TaskGroup([])  # nothing is asked by itself
 
     monkeypatch.setattr(bootstrap, "outgoing_client", client)
     monkeypatch.setattr(bootstrap, "confirming", on_demand)

@@ -32,9 +32,9 @@ def _heard(task: asyncio.Task[Any]) -> None:
 
 def ack_before_commit() -> Any:
     """The sender is answered as soon as its delivery is in the queue."""
-    submit, sent = inbox_queue.Journal.submit, set[Any]()
+    submit, sent = inbox_queue.InboxQueue.submit, set[Any]()
 
-    async def early(self: inbox_queue.Journal, item: Any) -> None:
+    async def early(self: inbox_queue.InboxQueue, item: Any) -> None:
         task = asyncio.get_running_loop().create_task(submit(self, item))
         sent.add(task)
         task.add_done_callback(
@@ -42,7 +42,7 @@ def ack_before_commit() -> Any:
         )
         await asyncio.sleep(0)
 
-    return patch.object(inbox_queue.Journal, "submit", early)
+    return patch.object(inbox_queue.InboxQueue, "submit", early)
 
 
 def log_not_synced() -> Any:

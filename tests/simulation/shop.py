@@ -17,7 +17,7 @@ from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import open_checkout
 from app.checkout.request import CheckoutRequest
 from app.core.errors import TallyhookError, UnreachableError
-from app.orders.order_facts import Told, tell_order
+from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.read_feed import Published, read_feed
 from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS
@@ -88,7 +88,7 @@ class Shop:
         self.prices[order.reference] = order.money
         await asyncio.sleep(order.starts_s)
         if order.placed:
-            told = Told(order=order.reference, money=order.money)
+            told = OrderFacts(order=order.reference, money=order.money)
             await self._insist(order, lambda context, _: tell_order(context, told), "placed")
         result = await self._insist(order, lambda d, c: _opening(d, c, order), "checkout")
         if result is None:
@@ -147,7 +147,7 @@ class Shop:
         """Half of all shops do, and once."""
         money = self.prices[reference]
         if self.chance.random() < 0.5:
-            told = Told(order=reference, money=money, fulfilled_at=self.now())
+            told = OrderFacts(order=reference, money=money, fulfilled_at=self.now())
             with suppress(Down, UnreachableError):
                 await self.machine.ask(lambda context, _: tell_order(context, told))
 
