@@ -1,4 +1,4 @@
-"""Commands on the door's diary: list, show, diagnose and reverify."""
+"""Commands on the delivery log: list, show, diagnose and reverify."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""No image of this process is left on a disk when it crashes: it would hold every secret that was
-read, and the customers' numbers of the deliveries under way."""
+"""What this process may have and leave behind: open files, the collector's pauses, core dumps."""
 
 from __future__ import annotations
 
@@ -40,7 +39,8 @@ def pass_over_start() -> None:
 
 
 def forbid_core_dumps() -> None:
-    """No core dump of this process or of what it starts, and no way back.
+    """No core dump of this process or of what it starts, and no way back: an image of it would hold
+    every secret that was read, and the customers' numbers of the deliveries under way.
 
     Where `core_pattern` names a program, the kernel hands it the dump all the same and tells it of
     this limit: systemd-coredump then keeps nothing, another program may not care.

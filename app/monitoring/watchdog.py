@@ -1,10 +1,11 @@
-"""Looks now and then for what nobody reports: a reader that does not keep up, deliveries that it
-set aside, silence, unreadable deliveries, payments of no order,
-a clock that is off, a shop that takes no notifications, orders that are held, events of money that
-no profile knows, orders paid for and not shipped.
+"""Watchdog: looks now and then for what costs money and nobody reports.
+
+A reader that does not keep up, deliveries that it set aside, silence, unreadable deliveries,
+payments of no order, a clock that is off, a shop that takes no notifications, orders that are held,
+events of money that no profile knows, orders paid for and not shipped.
 
 A further alarm is one more line of WATCHES: readiness, the figures, the feed and the log tell
-whatever stands there. What makes an alarm is decided in a module of its own, such as `silence`.
+whatever stands there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the door's diary."""
+"""Delivery log: what arrived, with its verdict, newest first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.orders.customers import phones_in
 from app.orders.search_store import orders_of_event
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from app.receiving.delivery_log_store import DiaryEntry, find_in_diary, list_diary, raw_delivery
+from app.receiving.delivery_log_store import LogEntry, find_in_log, list_log, raw_delivery
 from app.receiving.header_codec import URL
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
@@ -43,22 +43,22 @@ VERDICTS: Final = (
 
 async def list_deliveries(
     context: AppContext, *, verdict: str | None, limit: int
-) -> list[DiaryEntry]:
+) -> list[LogEntry]:
     """The latest arrivals, newest first."""
     async with context.store.reading() as connection:
-        return await list_diary(connection, verdict=verdict, limit=limit)
+        return await list_log(connection, verdict=verdict, limit=limit)
 
 
-async def show_delivery(context: AppContext, delivery_id: str) -> DiaryEntry:
+async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
     """One arrival. Raises NotFoundError; a rejection may have left the ring."""
     async with context.store.reading() as connection:
-        entry = await find_in_diary(connection, delivery_id)
+        entry = await find_in_log(connection, delivery_id)
     if entry is None:
         raise NotFoundError(f"there is no delivery {delivery_id!r}; old rejections are let go")
     return entry
 
 
-async def order_of(context: AppContext, entry: DiaryEntry) -> str | None:
+async def order_of(context: AppContext, entry: LogEntry) -> str | None:
     """The order whose ledger has the delivery's event; None where none has it: it names none, or
     was refused, or could not be read."""
     async with context.store.reading() as connection:
@@ -66,17 +66,17 @@ async def order_of(context: AppContext, entry: DiaryEntry) -> str | None:
     return found[0][0] if found else None
 
 
-def is_nameless(entry: DiaryEntry, order: str | None) -> bool:
+def is_nameless(entry: LogEntry, order: str | None) -> bool:
     """Whether it was stored, and no ledger tells of it."""
     return order is None and entry.event_id is not None and not is_refused(entry)
 
 
-def is_refused(entry: DiaryEntry) -> bool:
+def is_refused(entry: LogEntry) -> bool:
     """Whether nobody vouches for it: it may hold anybody's data."""
     return entry.verdict in VERDICTS[4:]
 
 
-async def note_reading(context: AppContext, entry: DiaryEntry, *, by: str | None) -> None:
+async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) -> None:
     """Add to the trail that a person looks at a refused delivery. Raises UsageError for who may
     not."""
     async with context.store.writing() as connection:
@@ -91,7 +91,7 @@ async def note_reading(context: AppContext, entry: DiaryEntry, *, by: str | None
 
 
 async def masked_parts(
-    context: AppContext, entry: DiaryEntry, *, sources: Mapping[str, Source]
+    context: AppContext, entry: LogEntry, *, sources: Mapping[str, Source]
 ) -> tuple[list[str], list[str]]:
     """The customers' phone numbers that a delivery's stored body names, masked, and its headers, in
     which they are masked, too.

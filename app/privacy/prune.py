@@ -1,4 +1,5 @@
-"""Lets the bodies and headers of settled orders go, in small transactions.
+"""Retention: deletes the bodies and headers of settled orders, in small transactions, by hand or in
+the background.
 
     1 page     deliveries that still have them, oldest first
     2 fold     the orders they belong to; those that are settled are kept in mind

@@ -1,4 +1,4 @@
-"""The door's diary: deliveries and rejections, listed and shown."""
+"""Delivery log: deliveries and rejections, listed and shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOTH = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiaryEntry:
+class LogEntry:
     """One arrival as the door judged it. Never its body."""
 
     delivery_id: str
@@ -61,8 +61,8 @@ class RawDelivery:
     lone: bool = False
 
 
-def _entry(row: Sequence[Any]) -> DiaryEntry:
-    return DiaryEntry(
+def _entry(row: Sequence[Any]) -> LogEntry:
+    return LogEntry(
         delivery_id=row[0],
         received_at=row[1],
         source=row[2],
@@ -76,22 +76,22 @@ def _entry(row: Sequence[Any]) -> DiaryEntry:
     )
 
 
-async def list_diary(
+async def list_log(
     connection: AsyncConnection, *, verdict: str | None, limit: int
-) -> list[DiaryEntry]:
+) -> list[LogEntry]:
     """The latest arrivals, newest first, of all verdicts or of one."""
     where = "" if verdict is None else "WHERE verdict = :verdict"
     rows = await connection.execute(
-        text(f"SELECT * FROM ({_BOTH}) AS diary {where} ORDER BY id DESC LIMIT :limit"),  # noqa: S608
+        text(f"SELECT * FROM ({_BOTH}) AS delivery_log {where} ORDER BY id DESC LIMIT :limit"),  # noqa: S608
         {"limit": limit} | ({} if verdict is None else {"verdict": verdict}),
     )
     return [_entry(row) for row in rows]
 
 
-async def find_in_diary(connection: AsyncConnection, delivery_id: str) -> DiaryEntry | None:
+async def find_in_log(connection: AsyncConnection, delivery_id: str) -> LogEntry | None:
     """One arrival by its id."""
     rows = await connection.execute(
-        text(f"SELECT * FROM ({_BOTH}) AS diary WHERE id = :id"),  # noqa: S608
+        text(f"SELECT * FROM ({_BOTH}) AS delivery_log WHERE id = :id"),  # noqa: S608
         {"id": delivery_id},
     )
     row = rows.first()

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app.database import statements
-from app.receiving.delivery_log_store import find_in_diary, list_diary
+from app.receiving.delivery_log_store import find_in_log, list_log
 from app.receiving.store import Store
 from reconcile.money import Money
 from tests.database.builders import arrival, events_in, histories, keep, rejection, rows, said
@@ -166,25 +166,25 @@ class VerdictContract:
             rows = await connection.execute(text("SELECT order_key, generation FROM order_due"))
             assert sorted(map(tuple, rows)) == [("a", 2), ("d", 2)]
 
-    async def test_diary_shows_deliveries_and_rejections(self, store: Store) -> None:
-        """The diary lists both kinds of arrival newest first, all of them or one verdict's."""
+    async def test_the_log_shows_deliveries_and_rejections(self, store: Store) -> None:
+        """The log lists both kinds of arrival newest first, all of them or one verdict's."""
         first, refused, last = arrival(EVENTS["a"]), rejection(), arrival(None)
         for item in (first, refused, last):
             await keep(store, item)
         async with store.reading() as connection:
-            diary = await list_diary(connection, verdict=None, limit=10)
-            assert [e.delivery_id for e in diary] == [
+            entries = await list_log(connection, verdict=None, limit=10)
+            assert [e.delivery_id for e in entries] == [
                 last.delivery_id,
                 refused.delivery_id,
                 first.delivery_id,
             ]
-            assert len(await list_diary(connection, verdict=None, limit=2)) == 2
-            (entry,) = await list_diary(connection, verdict="signature_mismatch", limit=10)
+            assert len(await list_log(connection, verdict=None, limit=2)) == 2
+            (entry,) = await list_log(connection, verdict="signature_mismatch", limit=10)
             assert (entry.problem, entry.event_id) == ("not genuine", None)
-            found = await find_in_diary(connection, first.delivery_id)
+            found = await find_in_log(connection, first.delivery_id)
             assert found is not None
             assert (found.verdict, found.event_id) == ("stored", "evt_1")
-            assert await find_in_diary(connection, "dlv_none") is None
+            assert await find_in_log(connection, "dlv_none") is None
 
     async def test_events_without_an_order_are_in_no_history(self, store: Store) -> None:
         """An event that nothing ties to an order is kept and shown in no order's history."""
