@@ -136,6 +136,8 @@ class PersonalContract:
                 explain += " QUERY PLAN"
             else:  # which reads a table as small as this one from end to end
                 await connection.execute(text("SET LOCAL enable_seqscan = off"))
+                # Of a table of which it knows nothing, either index of orphans looks as good to it.
+                index = index.removesuffix("_payment").removesuffix("_session")
             found = await connection.execute(text(f"{explain} {sql}"), values)
             assert index in "\n".join(str(row) for row in found)
 
