@@ -101,9 +101,7 @@ def show_delivery(
         show_delivery,
     )
 
-    async def look(
-        context: AppContext, settings: Settings
-    ) -> tuple[Any, str | None, list[str], list[str]]:
+    async def look(context: AppContext, settings: Settings) -> tuple[Any, ...]:
         entry = await show_delivery(context, delivery)
         parts = await masked_parts(context, entry, sources=compile_sources(settings))
         return entry, await order_of(context, entry), *parts

@@ -94,11 +94,11 @@ async def test_a_long_reader_is_waited_for_once_in_a_while(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for a backup: deliveries go on, and the log begins anew when it is over."""
-    tried, over = [], asyncio.Event()
+    tried, over, fold = [], asyncio.Event(), wal.fold_log
 
     def fold_log(connection: PlainConnection, mode: wal.Mode) -> None:
         tried.append(mode)
-        wal.fold_log(connection, mode)
+        fold(connection, mode)
 
     monkeypatch.setattr("app.database.writer.fold_log", fold_log)
     monkeypatch.setattr(wal, "INSIST_S", 1_000)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 MIB = 1024 * 1024
 DISK_MIB, LOW_WATER_MIB, BALLOON_MIB = 64, 32, 20
 FILLER = 20_000
-READ_S = 5.0
+READ_S = 15.0
 """For which what was accepted may take to be read, where nothing keeps it from being."""
 UNREACHABLE = 4
 BODIES = "SELECT count(body) FROM deliveries"

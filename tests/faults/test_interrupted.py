@@ -68,7 +68,7 @@ def test_a_receiver_ends_with_its_part(tmp_path: Path) -> None:
             driver.until(100_000)
         assert service.process.code() == UNREACHABLE
         last = bytes(service.process.log).splitlines()[-1]
-    assert last == b"tallyhook: the journal failed; see the log, then start again"
+    assert last == b"tallyhook: the queue of the inbox failed; see the log, then start again"
     assert len(driver.ledger.acknowledged) >= 20
     assert driver.ledger.statuses() <= {200, 503}
     assert_kept(tmp_path / "t.db", driver.ledger.deliveries)
