@@ -44,7 +44,7 @@ def standing_still(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def reading(driver: Driver) -> ReaderContext:
     """What the service's own reader works with."""
-    found: ReaderContext = reader_of(driver.service)._context
+    found: ReaderContext = reader_of(driver.service)._reading
     return found
 
 
