@@ -32,7 +32,8 @@ class Case:
     served   whether the process came so far as to serve
     code     how it ended by itself; None where it lived on
     faults   when a call was made to fail
-    calls    what it did with the file after the first of these, one line a call
+    calls    what was done with the file after the first of these, one line a call, but for the
+             start of the process behind the receiver
     trace    where all of that is written while it runs
     """
 
@@ -106,11 +107,15 @@ def faulty(
 
 
 def _read(case: Case) -> None:
+    met: set[str] = set()
     for line in case.trace.read_text().splitlines():
-        _, at, call = line.split(maxsplit=2)
+        thread, at, call = line.split(maxsplit=2)
+        # A process that is just starting while another meets the fault: it empties the log.
+        starts = thread not in met and call.startswith("ftruncate(") and call.endswith(", 0) = 0")
+        met.add(thread)
         if "(INJECTED)" in call:
             case.faults.append(int(float(at) * SECOND))
-        elif case.faults and "+++" not in call:
+        elif case.faults and "+++" not in call and not starts:
             case.calls.append(call)
 
 
