@@ -21,16 +21,16 @@ PHONE = "254700000001"
 
 NEVER_DONE = """
 import sys, time
-from app.finance import import_writing
+from app.finance import import_file
 
-chunks = import_writing.chunks
+chunks = import_file.chunks
 
 def all_but_the_last(staged, pace):
     *parts, _ = chunks(staged, pace)
     yield from parts
     time.sleep(10_000)
 
-import_writing.chunks = all_but_the_last
+import_file.chunks = all_but_the_last
 from app.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """

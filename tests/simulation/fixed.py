@@ -9,6 +9,7 @@ replaces what the product decides.
 from __future__ import annotations
 
 import gc
+import os
 import random
 import warnings
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.receiving.inbox_writer_store.monotonic": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
         "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),
-        "app.database.writer.os": SimpleNamespace(statvfs=_roomy),
+        "app.database.writer.os": SimpleNamespace(**{**vars(os), "statvfs": _roomy}),
         "app.sandbox.provider.TRUTH_PAUSE_S": 10.0**9,
         "app.database.schema.newest_version": lambda: newest,
         "starlette._exception_handler.run_in_threadpool": _inline,

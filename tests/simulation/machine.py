@@ -56,8 +56,8 @@ class Process:
         self.ended = asyncio.Event()
         self.stop = asyncio.Event()
         self.survivor: Path | None = None
-        self.context = contextvars.copy_context()
-        self.context.run(OWNER.set, self)
+        self.owned = contextvars.copy_context()
+        self.owned.run(OWNER.set, self)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._calls: list[asyncio.Task[Any]] = []
 
@@ -143,7 +143,7 @@ class Process:
 
     async def do(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do something in the process's name. Raises Down when it ends before the answer."""
-        task = asyncio.get_running_loop().create_task(_awaited(work), context=self.context)
+        task = asyncio.get_running_loop().create_task(_awaited(work), context=self.owned)
         self._calls.append(task)
         await asyncio.wait((task,))
         self._calls.remove(task)
@@ -204,7 +204,7 @@ class Machine:
             process = self.process = Process(self, folder, synced=synced)
             process.disk.quiet = self.quiet
             loop = asyncio.get_running_loop()
-            life = loop.create_task(process.live(), context=process.context)
+            life = loop.create_task(process.live(), context=process.owned)
             await process.ended.wait()
             if process.alive:
                 await life

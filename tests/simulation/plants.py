@@ -164,12 +164,14 @@ def revised_for_nothing() -> Any:
 
 def environment_not_checked() -> Any:
     """Events of the other environment are taken like one's own."""
-    read = Source.read
 
-    def blind(*given: Any, **named: Any) -> Any:
-        return replace(read(*given, **named), environment=None)
+    def blind(look: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given, **named: replace(look(*given, **named), environment=None)
 
-    return patch.object(Source, "read", blind)
+    return _all(
+        patch.object(Source, "belonging", blind(Source.belonging)),
+        patch.object(Source, "read", blind(Source.read)),
+    )
 
 
 def signature_not_checked() -> Any:
