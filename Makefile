@@ -11,7 +11,7 @@ WORKERS := 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt lint types bench nightly lock clean
+.PHONY: help run test check fmt lint types bench nightly mutants lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -47,6 +47,9 @@ bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is 
 nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
 	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/providers/named $(ARGS)
 	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests $(ARGS)
+
+mutants: $(MADE) ## change the code bit by bit and see which tests fail; ARGS="engine --sample 40"
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 lock: ## write requirements.lock anew from pyproject.toml
 	@command -v uv >/dev/null || { \

@@ -108,10 +108,7 @@ def show_delivery(
 
     entry, order, phones, headers = with_context(look)
     if is_refused(entry):
-        with_context(
-            lambda context, settings: note_reading(context, entry, by=by),
-            purpose="writing",
-        )
+        with_context(lambda context, _: note_reading(context, entry, by=by), purpose="writing")
     row = _row(entry) | {
         "order": order,
         "digest": entry.digest,

@@ -131,10 +131,10 @@ class AttemptEvidence:
         "told",
     )
 
-    def __init__(self, source: str, reference: str, session: str | None = None) -> None:
+    def __init__(self, source: str, reference: str) -> None:
         self.source = source
         self.reference = reference
-        self.session = session
+        self.session: str | None = None
         self.heard: list[Heard] = []
         self.told: list[Heard] = []
         self.files: list[SessionFile] = []
@@ -356,8 +356,7 @@ def _with_told(
         if len(finer) == 1:
             finer[0].told.append(each)
         else:
-            made = AttemptEvidence(*key, session=event.session)
-            known.setdefault(key, made).told.append(each)
+            known.setdefault(key, AttemptEvidence(*key)).told.append(each)
     return list(known.values())
 
 
@@ -481,7 +480,7 @@ def _with_sessions(
             joined = _evidently_used(candidates, file, filed)
         if not joined:
             key = (source, session or order)
-            joined = [known.setdefault(key, AttemptEvidence(*key, session=session))]
+            joined = [known.setdefault(key, AttemptEvidence(*key))]
         for attempt in joined:
             attempt.files.append(file)
     return list(known.values())

@@ -11,6 +11,7 @@ import pytest
 from app.checkout import open_checkout as operation
 from app.checkout.client import RetrySettings
 from app.checkout.faults import CheckoutConflictError, CheckoutRequestError
+from app.checkout.request import phone_check
 from app.core.errors import UnreachableError
 from app.core.http import MAX_ANSWER_BYTES
 from reconcile.instants import HOUR, MINUTE, parse_instant
@@ -215,6 +216,23 @@ async def test_another_phone_number_must_not_go_out_under_a_key_whose_answer_is_
         found = await shop.open(client, phone="254712345679")
     assert "2547" not in str(caught.value)
     assert (found.state, found.session, len(pay.seen)) == ("opened", "cs_1", 5)
+
+
+async def test_a_number_that_its_check_does_not_tell_apart_must_not_go_out_either(
+    shop: Shop,
+) -> None:
+    """The check in the digest fits many numbers: what was sent is compared, too."""
+    twin = next(
+        each
+        for each in map(str, range(int(PHONE) + 1, int(PHONE) + 100_000))
+        if phone_check(each) == phone_check(PHONE)
+    )
+    async with service(drop, drop, drop, drop, opened()) as pay, pay.client() as client:
+        await shop.open(client)
+        with pytest.raises(CheckoutConflictError, match="another phone number"):
+            await shop.open(client, phone=twin)
+        assert len(pay.seen) == 4
+        assert (await shop.open(client)).state == "opened"
 
 
 async def test_another_source_does_not_get_the_key(shop: Shop) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,27 @@ def test_erasing(run: Run, old: None, tmp_path: Path) -> None:
     assert run("log", "verify").code == 0
     assert run("db", "vacuum").code == 0
     assert run("orders", "show", "ORD-1").code == 0
+
+
+def test_a_trace_in_an_unused_place_is_told_until_the_file_is_written_anew(
+    run: Run, old: None, tmp_path: Path
+) -> None:
+    """What something else deleted without writing over it is no row any more, and still bytes of
+    the file: the erasure ends with 1 and says what helps, and that does."""
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA secure_delete=OFF")
+        database.execute("CREATE TABLE spare (text)")
+        database.execute("INSERT INTO spare VALUES (?)", [PHONE * 20_000])
+        database.execute("DROP TABLE spare")
+    assert PHONE.encode() in path.read_bytes()
+    ended = run("erase", "--phone", PHONE, "--reason", "asked", "--everywhere", "--format", "json")
+    assert (ended.code, ended.document["kept"]) == (1, [])
+    assert ended.document["traces"] == [str(path)]
+    assert f"{path} still holds the number" in ended.err
+    assert "`tallyhook db vacuum`" in ended.err
+    assert run("db", "vacuum").code == 0
+    assert PHONE.encode() not in path.read_bytes()
 
 
 def test_what_must_stay_is_listed_and_told_by_the_exit_code(

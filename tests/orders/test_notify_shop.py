@@ -128,6 +128,46 @@ def _moment(stamp: int) -> Any:
     return datetime.fromtimestamp(stamp, UTC)
 
 
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What each round of the task that notifies has returned."""
+    returned: list[int] = []
+    notify = bootstrap.notify_due
+
+    async def noted(notifier: notify_shop.Notifier) -> int:
+        returned.append(await notify(notifier))
+        return returned[-1]
+
+    monkeypatch.setattr(bootstrap, "notify_due", noted)
+    return returned
+
+
+async def test_a_round_returns_what_it_sent(serve: Serve, rounds: list[int]) -> None:
+    """One, several at once, taken or not; and nothing while what waits is not due yet."""
+    shop = Shop(500)
+    async with serve(shop) as driver:
+        await of_orders(driver, "O1", "O2", "O3")
+        await soon(lambda: sum(rounds) == 1)
+        await quiet(driver)
+        assert sum(rounds) == len(shop.heard) == 1
+        driver.clock.put(driver.clock.now() + DAY)
+        await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(3,)])
+        await quiet(driver)
+        assert [each for each in rounds if each] == [1, 1, 2]
+        assert len(shop.heard) == 4
+
+
+async def test_while_nothing_is_due_the_task_rests(
+    serve: Serve, rounds: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look, and no other before its rest is over, so that it does not keep a core busy."""
+    monkeypatch.setattr(bootstrap, "IDLE_S", 3600.0)
+    async with serve(Shop()) as driver:
+        await soon(lambda: bool(rounds))
+        await quiet(driver)
+        assert rounds == [0]
+
+
 async def test_what_is_not_taken_is_sent_again_with_the_same_id(serve: Serve) -> None:
     """An error, a redirect, a broken connection and a lapse of time are tries; the bytes and the
     id stay; what comes after it of its order waits."""

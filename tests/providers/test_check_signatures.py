@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.providers.check_signatures import MAX_LINE_BYTES, check_lines, lines_of
-from tests.providers.builders import profile_file
+from tests.providers.builders import MINIMAL, profile_file
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NOW = 1_614_265_330
@@ -79,6 +79,7 @@ PAIRS = [[name, value] for name, value in GOOD["headers"].items()]
         {"now": NOW + 300, "method": "POST", "url": "https://shop.example/x"},
         {"now": NOW + 299.9, "tolerance": 300},
         {"now": NOW + 10**6, "tolerance": 10**6},
+        {"now": NOW - 10**6, "tolerance": 10**6},
         {"name": None, "method": None, "url": None, "tolerance": None},
     ],
 )
@@ -96,6 +97,7 @@ def test_every_way_to_write_a_request(change: dict[str, Any]) -> None:
         ({"now": NOW + 301}, "timestamp_too_old"),
         ({"now": NOW - 301}, "timestamp_too_new"),
         ({"now": NOW + 6, "tolerance": 5}, "timestamp_too_old"),
+        ({"now": NOW - 6, "tolerance": 5}, "timestamp_too_new"),
         ({"secret": ""}, "signature_mismatch"),
         ({"secret": []}, "signature_mismatch"),
         ({"secret": "whsec_" + "A" * 32}, "signature_mismatch"),
@@ -105,6 +107,45 @@ def test_every_way_to_write_a_request(change: dict[str, Any]) -> None:
 )
 def test_every_reason(change: dict[str, Any], expected: str | None) -> None:
     """The door's own reasons, at the instant and the tolerance of the line."""
+    assert reason(**change) == expected
+
+
+@pytest.mark.parametrize(
+    ("after_s", "tolerance", "expected"),
+    [
+        (60, ..., None),
+        (61, ..., "timestamp_too_old"),
+        (-60, ..., None),
+        (-61, ..., "timestamp_too_new"),
+        (900, 900, None),
+        (901, 900, "timestamp_too_old"),
+        (-900, 900, None),
+        (-901, 900, "timestamp_too_new"),
+        (6, 5, "timestamp_too_old"),
+        (-6, 5, "timestamp_too_new"),
+        (10**8, None, None),
+        (-(10**8), None, None),
+    ],
+)
+def test_a_named_scheme_whose_profile_states_an_age_is_held_to_the_lines(
+    tmp_path: Path, after_s: int, tolerance: Any, expected: str | None
+) -> None:
+    """In both directions, instead of the profile's own; None: whatever the age."""
+    base = {
+        **{name: MINIMAL[name] for name in ("event", "amounts", "claims")},
+        "signature": {"mac": "named:covered_headers"},
+        "signature.options": {"past_s": 60, "future_s": 60},
+    }
+    own, body = profile_file(tmp_path, base=base), "{}"
+    mac = hmac.digest(b"k" * 32, f"{NOW}...{body}".encode(), "sha256").hex()
+    change = {
+        "profile": own,
+        "secret": "k" * 32,
+        "headers": {"x-hook0-signature": f"t={NOW},h=,v1={mac}"},
+        "body": body,
+        "now": NOW + after_s,
+        "tolerance": tolerance,
+    }
     assert reason(**change) == expected
 
 

@@ -75,6 +75,46 @@ def lost(paid: Case) -> Case:
     return paid.pays(outcome="charged_back", more=(gone,))
 
 
+def placed(made: Case, *dates: int | None) -> Case:
+    """The same case, its book lines placed at these moments."""
+    made.book = [replace(line, placed_at=date) for line, date in zip(made.book, dates, strict=True)]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "since"),
+    [
+        (placed(case().books(), AT + DAY), AT + DAY),
+        (placed(case().books(), None), AS_OF),
+        (placed(case().books(minor=700).books(minor=800), AT + DAY, AT), AT + DAY),
+        (placed(case().books(minor=700).books(minor=800), AT, AT + DAY), AT + DAY),
+        (placed(case().pays().books(minor=900).settles(), AT + DAY), AT + DAY),
+        (placed(case().pays().books(minor=900).settles(), AT), AT + HOUR),
+        (placed(case().pays().books(minor=900).settles(), None), AT + HOUR),
+        (placed(TROUBLES["ambiguous"](case()), AT, AT + DAY), AT + DAY),
+        (placed(TROUBLES["ambiguous"](case()), AT + DAY, AT), AT + DAY),
+        (placed(TROUBLES["ambiguous"](case()), None, AT), AT + HOUR),
+        (TROUBLES["paid_not_in_book"](case()), AT + HOUR),
+    ],
+)
+def test_a_break_is_as_old_as_the_latest_of_what_disagrees(made: Case, since: int) -> None:
+    """The book's date or the money's; where neither says one, it is as old as the run."""
+    (found,) = decided(made)[0]
+    assert isinstance(found, Break)
+    assert found.since == since
+
+
+def test_money_that_the_book_tells_of_is_missed_once_its_margin_is_over() -> None:
+    """Until then, counted from the moment of the line, it is awaited."""
+    over = AT + DAY + RULES.money_margin
+    told, control = decided(placed(case().books(), AT + DAY), as_of=over - 1)
+    assert told == []
+    assert stands(control, "book") == ["awaiting_money"]
+    assert causes(decided(placed(case().books(), AT + DAY), as_of=over)[0]) == [
+        "book_paid_not_received"
+    ]
+
+
 SOON = AT + 2 * HOUR
 YEN = Money(minor=7, currency="JPY")
 
