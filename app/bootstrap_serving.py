@@ -15,7 +15,7 @@ from app.bootstrap import Part, Service, open_context, open_service, working_par
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import askers, storing_sources
 from app.config.settings import Settings
-from app.core.errors import PortTaken, UnreachableError, UsageError
+from app.core.errors import PortTaken, StorePoisoned, UnreachableError, UsageError
 from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
 from app.database.engine import is_sqlite
@@ -150,6 +150,17 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
     """
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` does this itself, in a process of its own")
+    try:
+        await _work(settings, parent=parent)
+    except StorePoisoned:  # while it starts: it would be started again on the same disk
+        if parent is not None:
+            parent.fail()
+        raise
+    if parent is None:
+        log.info("stopped")
+
+
+async def _work(settings: Settings, *, parent: Parent | None) -> None:
     sources = storing_sources(settings)
     async with (
         outgoing_client(timeout_s=LIMIT_S) as client,
@@ -164,8 +175,6 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
             signer=await signer_of(context, settings),
         )
         await _until_told(context.store, [part for _, part in parts], parent=parent)
-    if parent is None:
-        log.info("stopped")
 
 
 async def _until_told(store: Store, parts: Sequence[Part], *, parent: Parent | None) -> None:

@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import Final
 
@@ -178,6 +178,9 @@ class Parent:
         """Tell it that the disk has failed us: it is to acknowledge nothing more, either."""
         if self._writer is not None:
             self._writer.write(_FAILED)
+            return
+        with suppress(OSError):  # it still starts; the parent may be gone
+            self._socket.send(_FAILED)
 
     def _tell(self) -> None:
         writer = self._writer

@@ -20,11 +20,12 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Coroutine,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -444,9 +445,7 @@ HOST: Final = "127.0.0.1"
 async def play(*, once: bool) -> int:
     """Play all scenarios. Returns 0 when every one ended as it must, else 1."""
     _take_folder()
-    playing = asyncio.current_task()
-    assert playing is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
+    interruption = _Interruption()
     began = monotonic()
     try:
         with (
@@ -456,22 +455,41 @@ async def play(*, once: bool) -> int:
             (FOLDER / "shop.log").open("w") as log,
         ):
             configure_logging(format="json", stream=log)
-            return await _or_interrupted(
-                _run((service, provider, own), once=once, began=began), playing
+            return await interruption.or_result(
+                _run((service, provider, own), once=once, began=began)
             )
     finally:
         (FOLDER / "pid").unlink(missing_ok=True)
 
 
-async def _or_interrupted(work: Awaitable[int], playing: asyncio.Task[Any]) -> int:
-    """What fails since a Ctrl-C ended the servers, before or after it came here, is that Ctrl-C."""
-    try:
-        return await work
-    except TallyhookError:
-        if playing.cancelling():
-            raise asyncio.CancelledError from None
-        await asyncio.sleep(SAME_MOMENT_S)
-        raise
+class _Interruption:
+    """A Ctrl-C or SIGTERM while the demo plays: it cancels this task, and is remembered, since a
+    server that was interrupted with it may be seen to end first."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._playing = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupt, number)
+
+    def _interrupt(self, number: int) -> None:
+        assert self._playing is not None
+        self.number = number
+        self._playing.cancel()
+
+    async def or_result(self, work: Coroutine[Any, Any, int]) -> int:
+        """The exit code of this work; of the interruption, if one came before it failed or in the
+        same moment."""
+        try:
+            return await work
+        except (asyncio.CancelledError, TallyhookError):
+            with suppress(asyncio.CancelledError):
+                if self.number is None:
+                    await asyncio.sleep(SAME_MOMENT_S)
+            if self.number is None:
+                raise
+            return 128 + self.number
 
 
 def _take_folder() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -261,8 +259,4 @@ def demo(
     from app.cli.demo import play
     from app.cli.running import run_loop
 
-    try:
-        code = run_loop(play(once=once))
-    except asyncio.CancelledError:  # told to end: both servers have been ended with it
-        code = 128 + signal.SIGTERM
-    raise typer.Exit(code)
+    raise typer.Exit(run_loop(play(once=once)))
