@@ -140,8 +140,7 @@ def reader(folder: Path) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-@pytest.mark.parametrize("low_water", [4, 32])
-def test_a_log_that_was_held_up_gives_its_room_back(small: Path, low_water: int) -> None:
+def held_up(small: Path, *, low_water: int) -> None:
     """Deliveries are refused while the log can still be folded, however long it has become, and
     taken again once nobody holds it up, though nothing else is freed: the log is emptied, or is
     begun anew in the room that it has."""
@@ -162,6 +161,17 @@ def test_a_log_that_was_held_up_gives_its_room_back(small: Path, low_water: int)
         assert service.process.request("GET", "/readyz")[0] == 200
         assert service.end(signal.SIGTERM) == 0
     assert_kept(small / "t.db", ledger.deliveries)
+
+
+def test_a_log_that_was_held_up_gives_its_room_back(small: Path) -> None:
+    """With room for deliveries of a moment."""
+    held_up(small, low_water=32)
+
+
+@pytest.mark.soak
+def test_a_long_log_that_was_held_up_gives_its_room_back(small: Path) -> None:
+    """With a log that has filled the disk."""
+    held_up(small, low_water=4)
 
 
 def test_a_log_that_is_never_emptied_is_caught(small: Path) -> None:

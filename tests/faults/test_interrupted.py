@@ -100,12 +100,11 @@ def _unread(path: Path) -> int:
         return int(counted.fetchone()[0])
 
 
-@pytest.mark.parametrize("pauses_s", [(0.0, 0.3), (0.5, 0.0), (0.1, 2.0)])
-def test_either_process_is_killed_first(tmp_path: Path, pauses_s: tuple[float, float]) -> None:
+def either_is_killed_first(tmp_path: Path, pauses_s: tuple[float, float], *, lives: int) -> None:
     """Under load, again and again: the reader alone, the receiver alone, whose reader then ends by
     itself; what was acknowledged is there, read once, and no reader is left behind."""
     promised = set[str]()
-    for life in range(4):
+    for life in range(lives):
         with a_service(tmp_path) as service, load(service.port, name=f"life-{life}") as driver:
             driver.until(60)
             time.sleep(pauses_s[0])
@@ -124,6 +123,20 @@ def test_either_process_is_killed_first(tmp_path: Path, pauses_s: tuple[float, f
         stored = {row[0] for row in database.execute("SELECT id FROM deliveries")}
     assert promised <= stored
     assert_kept(tmp_path / "t.db", promised)
+
+
+def test_either_process_is_killed_first(tmp_path: Path) -> None:
+    """Two lives."""
+    either_is_killed_first(tmp_path, (0.1, 0.3), lives=2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("pauses_s", [(0.0, 0.3), (0.5, 0.0), (0.1, 2.0)])
+def test_either_process_is_killed_first_at_other_moments(
+    tmp_path: Path, pauses_s: tuple[float, float]
+) -> None:
+    """Four lives each."""
+    either_is_killed_first(tmp_path, pauses_s, lives=4)
 
 
 def test_told_to_stop_under_load(tmp_path: Path) -> None:

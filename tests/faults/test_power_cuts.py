@@ -24,10 +24,10 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
-CUTS = 6
+CUTS = 4
 """Rounds of one power cut each."""
 
-FAILURES = 5
+FAILURES = 3
 """Rounds of a failure and a power cut each: sixteen of both in all."""
 
 ACKS = 60
@@ -224,8 +224,8 @@ def test_a_log_that_is_synced_too_rarely_is_caught(tmp_path: Path) -> None:
     """The same cuts find a service that syncs its log at folds only; most of them do."""
     acknowledged: set[str] = set()
     with a_disk(tmp_path / "disk") as disk:
-        for number in range(2 * CUTS):
+        for number in range(3 * CUTS):
             acknowledged |= served_until_cut(disk, number, NORMAL)
             if found(disk, tmp_path / "copy").lost(acknowledged):
                 return
-    pytest.fail("nothing was lost in twice as many cuts")
+    pytest.fail("nothing was lost in three times as many cuts")
