@@ -49,7 +49,7 @@ class Metrics(Collector):
     ) -> None:
         self._sources = sources
         self._server = connections
-        self._texts = {**_GAUGES, **gauges}
+        self._texts = {**GAUGES, **gauges}
         self._deliveries: Counter[tuple[str, str]] = Counter()
         self._not_stored: Counter[str] = Counter()
         self._read: Mapping[tuple[str, str], int] = {}
@@ -153,7 +153,7 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
 
-_GAUGES: Final = {
+GAUGES: Final = {
     "orders_due": "Orders whose fold is due and not yet done; 100000: or more.",
     "journal_queue": "Arrivals that wait to be committed.",
     "inbox_unread": "Deliveries and refused ones that are accepted and not read yet.",

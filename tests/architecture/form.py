@@ -135,17 +135,22 @@ def log_lines_are_fixed_texts_with_known_fields(module: Module) -> Iterator[str]
     """A value in a log line has a field of app.core.logs; none is written into the event's text."""
     if not module.within("app"):
         return
-    loggers = _loggers(module)
-    for node in ast.walk(module.tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        if ast.unparse(node.func.value) not in loggers or node.func.attr not in _LOG_METHODS:
-            continue
+    for node in log_calls(module):
         if any(not _is_text(argument) for argument in node.args):
             yield module.at(node, "writes a value into the event's text: give it a field")
         for keyword in node.keywords:
             if keyword.arg is not None and keyword.arg not in {*FIELDS, *_LOG_WORDS}:
                 yield module.at(node, f"logs {keyword.arg}, which is no field of app.core.logs")
+
+
+def log_calls(module: Module) -> Iterator[ast.Call]:
+    """Every call of a logger's method that writes a line or binds fields."""
+    loggers = _loggers(module)
+    for node in ast.walk(module.tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if ast.unparse(node.func.value) in loggers and node.func.attr in _LOG_METHODS:
+            yield node
 
 
 def _is_text(node: ast.expr) -> bool:

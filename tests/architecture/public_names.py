@@ -1,0 +1,332 @@
+"""Public names: what other programs, settings, alerts and queries call this one's parts by.
+
+`public_names.txt` holds the names that were promised; here they are asked of the program itself,
+and `tests/architecture/test_public_names.py` compares. To take up new ones:
+
+    .venv/bin/python -m tests.architecture.public_names --write
+
+It refuses to forget a name unless `--drop` is said: then somebody's program, alert or query ends.
+
+Leaves out: the keys that no description of the API and no document made here has, such as those
+of listings; what a value may be, but for the closed vocabularies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import typer
+
+from app.access.operators import MAY, ROLES
+from app.access.tokens import TOKEN_SCOPES
+from app.api.application import ApiRoute, build_application
+from app.api.checkouts import Checkouts
+from app.api.health import Health
+from app.api.openapi import API_DOCUMENT
+from app.api.routes import Api
+from app.cli.checkout import EXIT_CODES
+from app.cli.main import application
+from app.config.load import known_variables
+from app.core import problems
+from app.core.errors import TallyhookError
+from app.core.logs import FIELDS
+from app.core.metrics import GAUGES, Metrics
+from app.database.tables.base import metadata
+from app.monitoring.watchdog import FIGURES, WATCHES
+from app.orders.notify_shop import KIND, notification_body
+from app.orders.published_store import Published
+from app.receiving import endpoint as webhooks
+from app.receiving.connection_limits import ConnectionLimits
+from reconcile.ledger.explain import ledger_document
+from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES
+from tests.architecture.form import log_calls
+from tests.architecture.tree import ROOT, Module, parsed
+from tests.reconcile.test_golden import LEDGERS
+
+LIST = Path(__file__).with_name("public_names.txt")
+WRITING = ".venv/bin/python -m tests.architecture.public_names --write"
+HEAD = f"""\
+# Names that others rely on, asked of the program itself by tests/architecture/public_names.py.
+# New ones: {WRITING}
+"""
+
+Names = Mapping[str, frozenset[str]]
+"""The names of each section."""
+
+
+def variables() -> Iterator[str]:
+    """Environment variables; `<NAME>` stands for a source's."""
+    yield from known_variables()
+
+
+def commands() -> Iterator[str]:
+    """Commands, their options with every spelling, and their arguments by place."""
+    yield from _of_command("tallyhook", typer.main.get_command(application))
+
+
+def _of_command(path: str, command: Any) -> Iterator[str]:
+    yield path
+    shown = [one for one in command.params if not getattr(one, "hidden", False)]
+    for one in shown:
+        if one.param_type_name == "option":
+            yield from (f"{path} {word}" for word in (*one.opts, *one.secondary_opts))
+    arguments = [one for one in shown if one.param_type_name == "argument"]
+    for place, one in enumerate(arguments, 1):
+        more = "…" if one.nargs == -1 else ""
+        yield f"{path} {place}:{(one.metavar or one.name).upper()}{more}"
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _of_command(f"{path} {name}", inner)
+
+
+def exit_codes() -> Iterator[str]:
+    """Exit codes with their meaning, as help tells them, and those that one command adds."""
+    told = str(application.info.epilog).removeprefix("Exit codes: ").removesuffix(".")
+    meanings = dict(part.split(" ", 1) for part in told.split("; "))
+    yield from (f"{code} {meaning}" for code, meaning in meanings.items())
+    yield from (f"{code} checkout start: {state}" for state, code in EXIT_CODES.items())
+    for kind in _kinds(TallyhookError):
+        if str(kind.exit_code) not in meanings:
+            yield f"{kind.exit_code} (help does not say what it means)"
+
+
+def _kinds(kind: type[TallyhookError]) -> Iterator[type[TallyhookError]]:
+    yield kind
+    for inner in kind.__subclasses__():
+        yield from _kinds(inner)
+
+
+def routes() -> Iterator[str]:
+    """HTTP methods and addresses, with the scope where one is needed. Which methods a webhook may
+    come by is its source's profile's to say."""
+    # Only its table of routes is looked at: nothing is opened.
+    parts = {
+        "webhooks": object.__new__(webhooks.Webhooks),
+        "api": object.__new__(Api),
+        "checkouts": object.__new__(Checkouts),
+        "health": object.__new__(Health),
+    }
+    for route in cast(Any, build_application(**cast(Any, parts))).routes:
+        scopes = route.scopes if isinstance(route, ApiRoute) else {}
+        for method in route.methods or {"*"}:
+            yield f"{method} {route.path} {scopes.get(method, '')}".rstrip()
+
+
+def json_keys() -> Iterator[str]:
+    """Members of what the API takes and answers, by route; and of the documents whose inner
+    members its description leaves open."""
+    for path, operations in API_DOCUMENT["paths"].items():
+        for method, operation in operations.items():
+            if method == "parameters":
+                continue
+            place = f"{method.upper()} {path}"
+            for one in (*operations.get("parameters", ()), *operation.get("parameters", ())):
+                yield f"{place} {one['in']} {one['name']}"
+            for key in _keys_of(operation.get("requestBody", {})):
+                yield f"{place} body {key}"
+            for status, answer in operation["responses"].items():
+                if problems.MEDIA_TYPE in answer.get("content", {}):
+                    yield f"{place} {status} problem"
+                else:
+                    yield from (f"{place} {status} {key}" for key in _keys_of(answer))
+    problem = API_DOCUMENT["components"]["schemas"]["Problem"]
+    yield from (f"problem {key}" for key in _described(problem))
+    for made in LEDGERS:
+        yield from (f"ledger {key}" for key in _written(ledger_document(made())))
+    yield from (f"notification {key}" for key in _written(_notification()))
+
+
+def _keys_of(content: Mapping[str, Any]) -> Iterator[str]:
+    for one in content.get("content", {}).values():
+        yield from _described(one["schema"])
+
+
+def _described(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Paths of members by a JSON Schema, as `order.reference` and `references[].source`."""
+    if "$ref" in schema:
+        schema = API_DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    for one in schema.get("anyOf", ()):
+        yield from _described(one, path)
+    if "items" in schema:
+        yield from _described(schema["items"], f"{path}[]")
+    for name, inner in schema.get("properties", {}).items():
+        here = f"{path}.{name}".lstrip(".")
+        yield here
+        yield from _described(inner, here)
+
+
+def _written(value: Any, path: str = "") -> Iterator[str]:
+    """Paths of members as they are written."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _written(one, f"{path}[]")
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            here = f"{path}.{name}".lstrip(".")
+            yield here
+            yield from _written(inner, here)
+
+
+def _notification() -> Any:
+    published = Published(
+        seq=1,
+        order="ORD-1",
+        at=0,
+        outcome="succeeded",
+        fulfillable=True,
+        before_outcome="pending",
+        before_fulfillable=False,
+        because=("Paid.",),
+    )
+    return json.loads(notification_body(published))
+
+
+def problem_codes() -> Iterator[str]:
+    """Codes of problem details with their status, and the further members that each has."""
+    for told in (webhooks._DETAILS, problems._SENTENCES):
+        yield from (f"{status} {code}" for status, (code, _) in told.items())
+    for module in _parsed("app", saying="problem"):
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call) or len(node.args) < 2:
+                continue
+            if ast.unparse(node.func) in ("problem", "ApiProblem", "_answer"):
+                status, code = node.args[:2]
+                if isinstance(status, ast.Constant) and isinstance(code, ast.Constant):
+                    yield f"{status.value} {code.value}"
+                    members = {one.arg for one in node.keywords} - {"headers", None}
+                    yield from (f"{status.value} {code.value} {name}" for name in members)
+
+
+def metrics() -> Iterator[str]:
+    """Figures as Prometheus reads them, with their labels."""
+    limits = cast(ConnectionLimits, SimpleNamespace(open={}, refused={"reason": 1}))
+    figures = Metrics(frozenset({"shop"}), limits, gauges=FIGURES)
+    figures.count("shop", "accepted", 0.0)
+    figures.count_not_stored("disk")
+    figures.set_state(
+        dict.fromkeys({**GAUGES, **FIGURES}, 0), orders={"pending": 1}, read={("shop", "stored"): 1}
+    )
+    for sample in (sample for family in figures.collect() for sample in family.samples):
+        yield f"{sample.name}{{{','.join(sorted(sample.labels))}}}"
+
+
+def log_events() -> Iterator[str]:
+    """The fixed texts of log lines."""
+    for module in _parsed("app", saying="get_logger("):
+        for text in (text for call in log_calls(module) for text in call.args):
+            yield from _texts(text)
+
+
+def _parsed(folder: str, *, saying: str) -> Iterator[Module]:
+    """The modules that say it: parsing all of them takes seconds."""
+    for path in (ROOT / folder).rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if saying in text:
+            yield parsed(path.relative_to(ROOT).as_posix(), text)
+
+
+def _texts(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.IfExp):
+        yield from (*_texts(node.body), *_texts(node.orelse))
+    elif isinstance(node, ast.Constant):
+        yield str(node.value)
+
+
+def columns() -> Iterator[str]:
+    """Tables of the database with their columns."""
+    for table in metadata.tables.values():
+        yield from (f"{table.name}.{column.name}" for column in table.columns)
+
+
+def permissions() -> Iterator[str]:
+    """Scopes of tokens, roles of operators, and who may do what is written in the audit trail."""
+    yield from (f"scope {scope}" for scope in TOKEN_SCOPES)
+    yield from (f"role {role}" for role in ROLES)
+    for action, roles in MAY.items():
+        yield from (f"action {action} {role}" for role in roles or {"-"})
+
+
+SECTIONS: Mapping[str, Callable[[], Iterable[str]]] = {
+    "environment variables": variables,
+    "commands": commands,
+    "exit codes": exit_codes,
+    "HTTP routes": routes,
+    "JSON keys": json_keys,
+    "problem codes": problem_codes,
+    "outcomes": lambda: OUTCOMES,
+    "findings": lambda: FINDING_CODES,
+    "metrics": metrics,
+    "log events": log_events,
+    "log fields": lambda: FIELDS,
+    "database columns": columns,
+    "alarms": lambda: (watch.name for watch in WATCHES),
+    "permissions": permissions,
+    "notifications": lambda: (KIND,),
+}
+
+
+def current() -> Names:
+    """The names that the program has now."""
+    return {section: frozenset(names()) for section, names in SECTIONS.items()}
+
+
+def promised(path: Path = LIST) -> Names:
+    """The names of the list."""
+    found: dict[str, set[str]] = {}
+    section: set[str] = set()
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    for line in lines:
+        if head := re.fullmatch(r"\[(.+)\]", line):
+            section = found.setdefault(head[1], set())
+        elif line and not line.startswith("#"):
+            section.add(line)
+    return {name: frozenset(names) for name, names in found.items()}
+
+
+def differences(was: Names, now: Names, section: str) -> Iterator[str]:
+    """What is wrong with one section, a sentence for each name."""
+    before, after = was.get(section, frozenset()), now.get(section, frozenset())
+    for name in sorted(before - after):
+        yield f"{section}: {name} is public: keep it or an alias"
+    for name in sorted(after - before):
+        yield f"{section}: {name} is new: add it to {LIST.relative_to(ROOT)} with `{WRITING}`"
+
+
+def write(now: Names, *, path: Path = LIST, drop: bool = False) -> list[str]:
+    """Write the list anew; the sentences on names that would be forgotten, where there are any and
+    `drop` was not said: then nothing is written."""
+    was = promised(path)
+    kept = {name: names & now.get(name, frozenset()) for name, names in was.items()}
+    lost = [line for section in was for line in differences(was, kept, section)]
+    if lost and not drop:
+        return lost
+    parts = [f"\n[{name}]\n" + "".join(f"{one}\n" for one in sorted(now[name])) for name in now]
+    path.write_text(HEAD + "".join(parts), encoding="utf-8")
+    return []
+
+
+def main(words: list[str]) -> int:
+    """Compare, or with --write take up what is new; 1 where something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.architecture.public_names")
+    parser.add_argument("--write", action="store_true", help="write the list anew")
+    parser.add_argument("--drop", action="store_true", help="with --write: forget names, too")
+    asked = parser.parse_args(words)
+    now = current()
+    if asked.write:
+        wrong = write(now, drop=asked.drop)
+    else:
+        was = promised()
+        wrong = [line for section in {**was, **now} for line in differences(was, now, section)]
+    print("".join(f"{line}\n" for line in wrong), end="")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

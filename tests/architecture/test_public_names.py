@@ -1,0 +1,57 @@
+"""No public name vanishes, or comes, unnoticed (tests/architecture/public_names.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import public_names
+from tests.architecture.public_names import SECTIONS, differences, promised, write
+
+WAS = {"alarms": frozenset({"clock", "silence"}), "outcomes": frozenset({"paid"})}
+
+
+@pytest.mark.parametrize("section", sorted({*SECTIONS, *promised()}))
+def test_the_names_are_those_of_the_list(section: str) -> None:
+    """Each section's names, asked of the program, are the promised ones."""
+    names = SECTIONS.get(section, tuple)()
+    assert not list(differences(promised(), {section: frozenset(names)}, section))
+
+
+def test_every_section_has_names() -> None:
+    """A source that went empty, and was written so, would keep no promise."""
+    assert set(promised()) == set(SECTIONS)
+    assert all(promised().values())
+
+
+def test_a_lost_name_and_a_new_one_are_told() -> None:
+    now = {"alarms": frozenset({"clock", "quiet"})}
+    assert list(differences(WAS, now, "alarms")) == [
+        "alarms: silence is public: keep it or an alias",
+        "alarms: quiet is new: add it to tests/architecture/public_names.txt with "
+        "`.venv/bin/python -m tests.architecture.public_names --write`",
+    ]
+
+
+def test_a_name_is_only_forgotten_where_that_is_said(tmp_path: Path) -> None:
+    """A name, or a whole section, stays in the list until --drop; new ones are taken up."""
+    path = tmp_path / "names.txt"
+    assert write(WAS, path=path) == []
+    assert promised(path) == WAS
+    now = {"alarms": frozenset({"clock", "quiet"})}
+    before = path.read_bytes()
+    assert write(now, path=path) == [
+        "alarms: silence is public: keep it or an alias",
+        "outcomes: paid is public: keep it or an alias",
+    ]
+    assert path.read_bytes() == before
+    assert write(now, path=path, drop=True) == []
+    assert promised(path) == now
+
+
+def test_the_list_is_as_it_would_be_written(tmp_path: Path) -> None:
+    """Sorted, one name a line, so that two branches' lists merge."""
+    path = tmp_path / "names.txt"
+    write(promised(), path=path)
+    assert path.read_text() == public_names.LIST.read_text()
