@@ -174,6 +174,7 @@ def test_a_long_log_that_was_held_up_gives_its_room_back(small: Path) -> None:
     held_up(small, low_water=4)
 
 
+@pytest.mark.soak
 def test_a_log_that_is_never_emptied_is_caught(small: Path) -> None:
     """The same look at a service that waits for somebody else to free something: what it has
     accepted is never read."""
