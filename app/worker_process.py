@@ -7,7 +7,7 @@ and ended from here, and spoken to over a pair of sockets that says only that so
 
 A child whose socket is closed ends: its parent is gone. It takes no signal for itself, since a
 Ctrl-C or a supervisor may signal both, and what was accepted is still to be read. One that ends by
-itself is started again, sooner at first and later each time.
+itself is started again, sooner at first and later each time; one whose disk has failed is not.
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ class WorkerProcess:
                 if _NEWS in heard:
                     self._read.hear()
                 if _FAILED in heard:
+                    self._stopping.set()  # none is started again on a disk that has failed
                     self._failed("the process that reads the inbox met an error of the disk")
         finally:
             writer, self._writer = self._writer, None

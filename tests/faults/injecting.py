@@ -32,8 +32,7 @@ class Case:
     served   whether the process came so far as to serve
     code     how it ended by itself; None where it lived on
     faults   when a call was made to fail
-    calls    what was done with the file after the first of these, one line a call, but for the
-             start of the process behind the receiver
+    calls    what was done with the file after the first of these, one line a call
     trace    where all of that is written while it runs
     """
 
@@ -107,15 +106,11 @@ def faulty(
 
 
 def _read(case: Case) -> None:
-    met: set[str] = set()
     for line in case.trace.read_text().splitlines():
-        thread, at, call = line.split(maxsplit=2)
-        # A process that is just starting while another meets the fault: it empties the log.
-        starts = thread not in met and call.startswith("ftruncate(") and call.endswith(", 0) = 0")
-        met.add(thread)
+        _, at, call = line.split(maxsplit=2)
         if "(INJECTED)" in call:
             case.faults.append(int(float(at) * SECOND))
-        elif case.faults and "+++" not in call and not starts:
+        elif case.faults and "+++" not in call:
             case.calls.append(call)
 
 

@@ -28,7 +28,7 @@ CUTS = 4
 """Rounds of one power cut each."""
 
 FAILURES = 3
-"""Rounds of a failure and a power cut each: sixteen of both in all."""
+"""Rounds of a failure and a power cut each, of two kinds: ten cuts in all."""
 
 ACKS = 60
 FAILING_S = 0.25
