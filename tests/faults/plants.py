@@ -41,8 +41,9 @@ KEEPS_LOG = """
 from app.database.writer import LogLength
 
 LogLength.may_give_room = lambda log: False
+LogLength.folding_due = lambda log: None
 """
-"""A full disk is left to whoever filled it, be it our own log."""
+"""No log is ever folded: a full disk is left to whoever filled it, be it our own log."""
 
 UNGUARDED = """
 import app.receiving.store as store
