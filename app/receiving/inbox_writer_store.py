@@ -95,7 +95,9 @@ class InboxWriter:
                 reason="queue",
             )
         size = sum(len(item.body) for item in items)
-        deleted = self._next_deleted(max(size, DELETED_BYTES))
+        # To delete takes room, too: after a commit that was not made, the next one keeps only.
+        full = self.writer.trouble is not None
+        deleted = None if full else self._next_deleted(max(size, DELETED_BYTES))
         seq, size = await self.writer.commit(_keep, items, deleted)
         self._forget(deleted)
         self._wrote_at = monotonic()

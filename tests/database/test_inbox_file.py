@@ -92,6 +92,28 @@ async def test_where_nothing_comes_it_is_deleted_all_the_same(
         assert in_inbox(path, "SELECT count(*) FROM inbox") == [(0,)]
 
 
+async def test_no_delivery_is_held_up_by_what_cannot_be_deleted(
+    url: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To delete takes room in the log: where there is just none, the next commit keeps only."""
+
+    def full(*given: object) -> None:
+        raise StoreUnavailable("planted", reason="disk")
+
+    async with opened(url) as store:
+        await take(store, "e1", "e2")
+        await read(store)
+        await store.receiving.inbox._look()
+        with monkeypatch.context() as planted:
+            planted.setattr(inbox_writer_store, "delete_up_to", full)
+            with pytest.raises(StoreUnavailable):
+                await take(store, "e3")
+            await take(store, "e3")
+        await take(store, "e4")
+        assert in_inbox(path, "SELECT count(*) FROM inbox") == [(2,)]
+        assert await read(store) == ["e1", "e2", "e3", "e4"]
+
+
 async def test_nothing_is_deleted_while_no_reader_has_made_sure_of_the_disk(
     url: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
