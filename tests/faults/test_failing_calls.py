@@ -68,8 +68,7 @@ STARTING = [
 ]
 """The same while it starts on a database whose log is still to be folded."""
 
-ALL_STARTING = [
-    *STARTING,
+MORE_STARTING = [
     ("pwrite64:error=EIO:when=2", DATABASE),
     ("fdatasync:error=EIO:when=1", DATABASE),
     ("fdatasync:error=EIO:when=1", INBOX),
@@ -82,12 +81,13 @@ ALL_STARTING = [
 ]
 
 PASSING = [
+    ("pwrite64:error=ENOSPC:when=40+20", INBOX_LOG),
     ("pwrite64:retval=0:when=40+61", LOG),
 ]
-"""Every so-manieth call; a write that returns 0 has written nothing: a short one."""
+"""Every so-manieth call; a write that returns 0 has written nothing: a short one. Twenty writes
+are enough to keep a delivery, and not to delete beside it what was read."""
 
-ALL_PASSING = [
-    *PASSING,
+MORE_PASSING = [
     ("pwrite64:error=ENOSPC:when=40+61", INBOX_LOG),
     ("pwrite64:retval=0:when=40+61", INBOX_LOG),
     ("pwrite64:error=ENOSPC:when=40+61", LOG),
@@ -173,9 +173,15 @@ def test_a_service_that_goes_on_is_caught(stopped: Path, tmp_path: Path, error: 
     assert case.calls != []
 
 
-async def not_served(source: Path, folder: Path, inject: str, file: str) -> None:
+@pytest.mark.parametrize(
+    ("inject", "file"),
+    [*STARTING, *(pytest.param(*each, marks=pytest.mark.soak) for each in MORE_STARTING)],
+)
+async def test_an_io_error_at_the_start_is_not_served(
+    killed: Path, tmp_path: Path, inject: str, file: str
+) -> None:
     """Nobody listens before the log is folded and synced; one sentence says why."""
-    copied(source, folder)
+    folder = copied(killed, tmp_path / "case")
     with faulty(folder, inject=inject, file=file) as (process, case):
         assert not case.served, process.log
         case.code = process.code()
@@ -188,26 +194,15 @@ async def not_served(source: Path, folder: Path, inject: str, file: str) -> None
     await starts_again(folder, case)
 
 
-@pytest.mark.parametrize(("inject", "file"), STARTING)
-async def test_an_io_error_at_the_start_is_not_served(
-    killed: Path, tmp_path: Path, inject: str, file: str
+@pytest.mark.parametrize(
+    ("inject", "file"),
+    [*PASSING, *(pytest.param(*each, marks=pytest.mark.soak) for each in MORE_PASSING)],
+)
+async def test_a_disk_that_is_full_now_and_then(
+    stopped: Path, tmp_path: Path, inject: str, file: str
 ) -> None:
-    """Nobody is served by a start that fails."""
-    await not_served(killed, tmp_path / "case", inject, file)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("inject", "file"), ALL_STARTING)
-async def test_an_io_error_at_any_call_of_a_start(
-    killed: Path, tmp_path: Path, inject: str, file: str
-) -> None:
-    """The same at more calls."""
-    await not_served(killed, tmp_path / "case", inject, file)
-
-
-async def refused_now_and_then(source: Path, folder: Path, inject: str, file: str) -> None:
     """Each time senders are told to come again; the service lives, and goes on acknowledging."""
-    copied(source, folder)
+    folder = copied(stopped, tmp_path / "case")
     with faulty(folder, inject=inject, file=file) as (process, case):
         assert case.served, process.log
         under_load(process, case, acks=100, faults=3)
@@ -216,20 +211,3 @@ async def refused_now_and_then(source: Path, folder: Path, inject: str, file: st
     assert case.after >= 100
     assert case.ledger.statuses() == ({200, 503} if file == INBOX_LOG else {200})
     await starts_again(folder, case)
-
-
-@pytest.mark.parametrize(("inject", "file"), PASSING)
-async def test_a_disk_that_is_full_now_and_then(
-    stopped: Path, tmp_path: Path, inject: str, file: str
-) -> None:
-    """A full disk is refused for as long as it lasts."""
-    await refused_now_and_then(stopped, tmp_path / "case", inject, file)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("inject", "file"), ALL_PASSING)
-async def test_a_disk_that_is_full_at_more_calls(
-    stopped: Path, tmp_path: Path, inject: str, file: str
-) -> None:
-    """The same at more calls, and where a write is short."""
-    await refused_now_and_then(stopped, tmp_path / "case", inject, file)

@@ -100,7 +100,18 @@ def _unread(path: Path) -> int:
         return int(counted.fetchone()[0])
 
 
-def either_is_killed_first(tmp_path: Path, pauses_s: tuple[float, float], *, lives: int) -> None:
+@pytest.mark.parametrize(
+    ("pauses_s", "lives"),
+    [
+        ((0.1, 0.3), 2),
+        pytest.param((0.0, 0.3), 4, marks=pytest.mark.soak),
+        pytest.param((0.5, 0.0), 4, marks=pytest.mark.soak),
+        pytest.param((0.1, 2.0), 4, marks=pytest.mark.soak),
+    ],
+)
+def test_either_process_is_killed_first(
+    tmp_path: Path, pauses_s: tuple[float, float], lives: int
+) -> None:
     """Under load, again and again: the reader alone, the receiver alone, whose reader then ends by
     itself; what was acknowledged is there, read once, and no reader is left behind."""
     promised = set[str]()
@@ -123,20 +134,6 @@ def either_is_killed_first(tmp_path: Path, pauses_s: tuple[float, float], *, liv
         stored = {row[0] for row in database.execute("SELECT id FROM deliveries")}
     assert promised <= stored
     assert_kept(tmp_path / "t.db", promised)
-
-
-def test_either_process_is_killed_first(tmp_path: Path) -> None:
-    """Two lives."""
-    either_is_killed_first(tmp_path, (0.1, 0.3), lives=2)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("pauses_s", [(0.0, 0.3), (0.5, 0.0), (0.1, 2.0)])
-def test_either_process_is_killed_first_at_other_moments(
-    tmp_path: Path, pauses_s: tuple[float, float]
-) -> None:
-    """Four lives each."""
-    either_is_killed_first(tmp_path, pauses_s, lives=4)
 
 
 def test_told_to_stop_under_load(tmp_path: Path) -> None:
