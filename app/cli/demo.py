@@ -478,7 +478,7 @@ class _Interruption:
         self.number = number
         self._playing.cancel()
 
-    async def or_result(self, work: Coroutine[Any, Any, int]) -> int:
+    async def or_result(self, work: Awaitable[int]) -> int:
         """The exit code of this work; of the interruption, if one came before it failed or in the
         same moment."""
         try:
