@@ -12,7 +12,6 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -67,13 +66,13 @@ def read_toml(
     """
     text = _text(content, name, most_bytes)
     document = _parsed(text, name) | dict(beside or {})
-    found: list[tuple[tuple[int | str, ...], Mistake]] = []
+    mistakes: list[Mistake] = []
     try:
-        model.model_validate(document)
+        values = model.model_validate(document).model_dump()
     except ValidationError as error:
         found = [_mistake(model, each) for each in error.errors(include_url=False)]
-    values = _right(model, document, frozenset(place for place, _ in found), ())
-    mistakes = [mistake for _, mistake in found]
+        mistakes = [mistake for _, mistake in found]
+        values = _right(model, document, frozenset(place for place, _ in found), ())
     mistakes += together(values)
     if mistakes:
         raise ConfigurationError(_messages(mistakes, text, name))
@@ -192,7 +191,6 @@ def _right(
     return values
 
 
-@cache
 def _adapter(model: type[Table], name: str) -> TypeAdapter[Any]:
     field = model.model_fields[name]
     kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
