@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app.providers.questions import REFERENCES
-from app.providers.rules import Mistake, Values
 from app.providers.schemes import UNSIGNED
+from app.toml_file import Mistake, Values
 
 _REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
 _CREDENTIAL: Final = re.compile(r"credential:[a-z0-9_]{1,40}")
