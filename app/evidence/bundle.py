@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import rfc8785
-
 from app.errors import UsageError
 from app.evidence import minisign
 from app.evidence.dossier import Dossier
 from app.evidence.files import Files, entry, files_of
 from app.evidence.keys import EvidenceKey
 from app.evidence.verify import FORMAT, MANIFEST, MAX_BYTES, MAX_MEMBERS, SIGNATURE, pack
+from reconcile.canonical import canonical_json
 from reconcile.instants import format_instant
 
 KEY: Final = "evidence-key.pub"
@@ -32,7 +31,7 @@ def bundle_of(dossier: Dossier, key: EvidenceKey) -> bytes:
     files = files_of(dossier, key=minisign.key_name(key.public))
     files.shown[KEY] = minisign.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
-    manifest = rfc8785.dumps(manifest_of(dossier, files))
+    manifest = canonical_json(manifest_of(dossier, files))
     members = files.shown | (files.personal if dossier.full else {})
     _check_bounds(members)
     comment = f"evidence of an order as of {format_instant(dossier.as_of)}"
