@@ -285,13 +285,16 @@ def save(
 
 
 def _text_of(file: Path) -> str:
+    """The text of a file of rules that has no mistake; mistakes are told with the file's name."""
     from app.core.errors import ConfigurationError
-    from app.finance.rule_file import MAX_BYTES
+    from app.finance.rule_file import MAX_BYTES, read_rules
 
     try:
         with file.open("rb") as opened:
-            return opened.read(MAX_BYTES + 1).decode()
+            text = opened.read(MAX_BYTES + 1).decode()
     except UnicodeDecodeError:
         raise ConfigurationError([f"{file}: the rules are not UTF-8 text"]) from None
     except OSError as error:
         raise ConfigurationError([f"{file}: {error.strerror}"]) from None
+    read_rules(text, name=str(file))
+    return text

@@ -122,9 +122,9 @@ def journal(
     statement's, write-offs on the day they were accepted.
     """
     from app.cli.running import with_context
-    from app.finance.reports.journal import accounts_of
+    from app.finance.reports.journal import DEFAULTS, accounts_of
 
-    named = accounts_of("" if accounts is None else _text_of(accounts))
+    named = DEFAULTS if accounts is None else accounts_of(_text_of(accounts), name=str(accounts))
     check_output(output, binary=False, what="a journal")
     with whole_file(output) as file:
         totals = with_context(

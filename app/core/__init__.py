@@ -22,4 +22,5 @@ __all__ = (
     "signals",
     "strict_json",
     "text",
+    "toml_file",
 )

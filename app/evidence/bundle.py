@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import rfc8785
-
 from app.core.errors import UsageError
 from app.evidence import minisign
 from app.evidence.dossier import Dossier, Proven, Told
@@ -18,6 +16,7 @@ from app.evidence.keys import EvidenceKey
 from app.evidence.letter import letter
 from app.evidence.verify import FORMAT, MANIFEST, MAX_BYTES, MAX_MEMBERS, SIGNATURE, pack
 from app.orders.published_store import Published
+from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, format_duration, format_instant
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
@@ -320,7 +319,7 @@ def bundle_of(dossier: Dossier, key: EvidenceKey) -> bytes:
     files = files_of(dossier, key=minisign.key_name(key.public))
     files.shown[KEY] = minisign.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
-    manifest = rfc8785.dumps(manifest_of(dossier, files))
+    manifest = canonical_json(manifest_of(dossier, files))
     members = files.shown | (files.personal if dossier.full else {})
     _check_bounds(members)
     comment = f"evidence of an order as of {format_instant(dossier.as_of)}"

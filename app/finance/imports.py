@@ -96,7 +96,13 @@ def _mapping(request: Request, fields: Fields) -> FileMapping:
             raise NotFoundError(f"there is no mapping {request.mapping.name}") from None
         except OSError as error:
             raise UsageError(f"the mapping cannot be read: {error.strerror}") from None
-    return read_mapping(content, fields, delimiter=request.delimiter, encoding=request.encoding)
+    return read_mapping(
+        content,
+        fields,
+        name="the mapping" if request.mapping is None else request.mapping.name,
+        delimiter=request.delimiter,
+        encoding=request.encoding,
+    )
 
 
 async def past_imports(context: AppContext, *, kind: ImportKind, limit: int) -> list[Import]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 from app.core.errors import ConfigurationError
-from app.providers.profile_lines import line_of
-from app.providers.rules import check
+from app.core.toml_file import read_toml
+from app.providers.rules import ProfileFile, read_free
 from app.providers.rules_together import check_together
 from app.providers.sections import (
     AccountRule,
@@ -58,15 +57,13 @@ def load_profile(name_or_path: str) -> Profile:
 
 def read_profile(path: Path, text: str) -> Profile:
     """The profile in a text; `path` names it, in mistakes too. Raises as `load_profile` does."""
-    if len(text) > MAX_FILE_BYTES:
-        raise ConfigurationError([f"{path}: {_TOO_LARGE}"])
-    document = _document(path, text)
-    values, mistakes = check(document)
-    mistakes += check_together(values)
-    if mistakes:
-        raise ConfigurationError(
-            [f"{path}{line_of(text, mistake.key)}: {mistake}" for mistake in mistakes]
-        )
+    values = read_toml(
+        text,
+        ProfileFile,
+        name=str(path),
+        most_bytes=MAX_FILE_BYTES,
+        together=lambda read: [*read_free(read), *check_together(read)],
+    )
     return _build(path.stem, values)
 
 
@@ -102,14 +99,6 @@ def _text(path: Path) -> str:
         problem = "is not UTF-8"
     except ValueError:
         problem = "cannot be read: it is not a file"
-    raise ConfigurationError([f"{path}: {problem}"])
-
-
-def _document(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        problem = f"is not TOML: {error}"
     raise ConfigurationError([f"{path}: {problem}"])
 
 

@@ -22,7 +22,7 @@ from reconcile.ledger.events import CLAIM_KINDS
 
 T = TypeVar("T")
 
-_REQUIRED: Final = object()
+REQUIRED: Final = object()
 
 MAX_ANSWER: Final = 1_000
 """Characters of an acknowledgement; providers want a word or two."""
@@ -32,15 +32,7 @@ class Rule(NamedTuple):
     """One key: what makes its value (raising ValueError with a sentence), and its default."""
 
     read: Callable[[Any], Any]
-    default: Any = _REQUIRED
-
-    def value(self, given: dict[str, Any], key: str) -> Any:
-        """The key's value in a section, or its default. Raises ValueError."""
-        if key in given:
-            return self.read(given[key])
-        if self.default is _REQUIRED:
-            raise ValueError("is missing")
-        return self.default
+    default: Any = REQUIRED
 
 
 def text(value: Any) -> str:

@@ -8,16 +8,19 @@ functions that the engine uses, so that a file that loads also runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
 
+from pydantic import Field, PlainValidator, create_model
+
+from app.core.toml_file import EMPTY, Mistake, Table, Values
 from app.providers.amounts import AMOUNT_UNITS
 from app.providers.dates import DATES
 from app.providers.encodings import ENCODINGS, SECRET_ENCODINGS
 from app.providers.formats import FORMATS
 from app.providers.paths import compile_place
 from app.providers.rule_kinds import (
+    REQUIRED,
     Rule,
     address_path,
     answer_text,
@@ -46,9 +49,6 @@ from app.providers.rule_kinds import (
 )
 from app.providers.template import compile_template
 from app.providers.timestamps import UNITS
-
-Values = dict[str, Any]
-"""Section → key → checked value; keys without a section by themselves."""
 
 MARKS: Final = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 KEYS: Final = ("merchant", "provider")
@@ -207,110 +207,53 @@ _MAY_BE_ABSENT: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """One thing that is wrong: the key it is about, dotted, and what would be right."""
-
-    key: str
-    sentence: str
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.sentence}"
+def _field(rule: Rule) -> Any:
+    # A default is right as it stands; only what a file gives is read.
+    field = {} if rule.default is REQUIRED else {"default": rule.default}
+    return (Annotated[Any, PlainValidator(rule.read)], Field(**field, validate_default=False))
 
 
-def check(document: dict[str, Any]) -> tuple[Values, list[Mistake]]:
-    """The values of a whole file, and every mistake in single keys."""
-    values: Values = {}
-    mistakes = _unknown(document)
-    _keys(TOP, document, prefix="", values=values, mistakes=mistakes)
-    for name, rules in SECTIONS.items():
-        _check_section(name, rules, document, values=values, mistakes=mistakes)
+def _section(name: str) -> Any:
+    """The table of a section with those in it, as a field."""
+    keys: dict[str, Any] = {key: _field(rule) for key, rule in SECTIONS[name].items()}
+    return create_model(name, __base__=Table, **keys, **_sections(f"{name}."))
+
+
+def _sections(prefix: str) -> dict[str, Any]:
+    """The sections in the one with this prefix, as fields."""
+    fields: dict[str, Any] = {}
+    for name in (*SECTIONS, *FREE):
+        inner = name.removeprefix(prefix)
+        if not name.startswith(prefix) or "." in inner:
+            continue
+        if name in FREE:
+            fields[inner] = (dict[str, Any], EMPTY)
+        elif name in _MAY_BE_ABSENT:
+            fields[inner] = (_section(name) | None, None)
+        else:
+            fields[inner] = (_section(name), EMPTY)
+    return fields
+
+
+_TOP_FIELDS: Final[dict[str, Any]] = {key: _field(rule) for key, rule in TOP.items()}
+
+ProfileFile: Final = create_model("ProfileFile", __base__=Table, **_TOP_FIELDS, **_sections(""))
+"""The model of a whole file."""
+
+
+def read_free(values: Values) -> Iterator[Mistake]:
+    """Put checked pairs in the place of each section of free keys; one with mistakes is dropped."""
     for name, rule in FREE.items():
-        _check_free(name, rule, document, values=values, mistakes=mistakes)
-    return values, mistakes
-
-
-def _check_section(
-    name: str,
-    rules: Mapping[str, Rule],
-    document: dict[str, Any],
-    *,
-    values: Values,
-    mistakes: list[Mistake],
-) -> None:
-    given = _given(document, name)
-    if given is None and name in _MAY_BE_ABSENT:
-        _put(values, name, None)
-    elif given is None or type(given) is dict:
-        section: Values = {}
-        _keys(rules, given or {}, prefix=f"{name}.", values=section, mistakes=mistakes)
-        _put(values, name, section)
-    else:
-        mistakes.append(Mistake(name, "must be a section"))
-
-
-def _check_free(
-    name: str, rule: Rule, document: dict[str, Any], *, values: Values, mistakes: list[Mistake]
-) -> None:
-    given = _given(document, name)
-    if given is not None and type(given) is not dict:
-        mistakes.append(Mistake(name, "must be a section"))
-        return
-    read, before = [], len(mistakes)
-    for key, value in (given or {}).items():
-        try:
-            read.append((key, rule.read((key, value))))
-        except ValueError as error:
-            mistakes.append(Mistake(f'{name}."{key}"', str(error)))
-    if len(mistakes) == before:
-        _put(values, name, tuple(read))
-
-
-def _keys(
-    rules: Mapping[str, Rule],
-    given: dict[str, Any],
-    *,
-    prefix: str,
-    values: Values,
-    mistakes: list[Mistake],
-) -> None:
-    for key, rule in rules.items():
-        try:
-            values[key] = rule.value(given, key)
-        except ValueError as error:
-            mistakes.append(Mistake(prefix + key, str(error)))
-
-
-def _unknown(document: dict[str, Any]) -> list[Mistake]:
-    sections = {*SECTIONS, *FREE}
-    mistakes = [
-        Mistake(name, "there is no such section" if type(value) is dict else "there is no such key")
-        for name, value in document.items()
-        if name not in sections and name not in TOP
-    ]
-    for section in SECTIONS:
-        given = _given(document, section)
-        for key in given if type(given) is dict else ():
-            if key not in SECTIONS[section] and f"{section}.{key}" not in sections:
-                mistakes.append(Mistake(f"{section}.{key}", "there is no such key"))
-    return mistakes
-
-
-def _given(document: dict[str, Any], name: str) -> Any:
-    outer, _, inner = name.partition(".")
-    value = document.get(outer)
-    if not inner:
-        return value
-    return value.get(inner) if type(value) is dict else None
-
-
-def _parent(values: Values, name: str) -> Values | None:
-    outer, _, inner = name.partition(".")
-    parent = values.get(outer) if inner else values
-    return parent if type(parent) is dict else None
-
-
-def _put(values: Values, name: str, value: Any) -> None:
-    parent = _parent(values, name)
-    if parent is not None:
-        parent[name.rpartition(".")[2]] = value
+        outer, _, inner = name.rpartition(".")
+        section = values.get(outer) if outer else values
+        if not section or inner not in section:
+            continue
+        read, mistakes = [], []
+        for key, value in section.pop(inner).items():
+            try:
+                read.append((key, rule.read((key, value))))
+            except ValueError as error:
+                mistakes.append(Mistake(f'{name}."{key}"', str(error)))
+        if not mistakes:
+            section[inner] = tuple(read)
+        yield from mistakes

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
+from app.core.toml_file import Mistake, Values
 from app.providers.questions import REFERENCES
-from app.providers.rules import Mistake, Values
 from app.providers.schemes import UNSIGNED
 
 _REFERENCE: Final = re.compile(r"\{([^{}]*)\}")

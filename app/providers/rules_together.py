@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from app.core.toml_file import Mistake, Values
 from app.providers.ambiguity import Joins
 from app.providers.coverage import PRICES, Coverage, what_counts
 from app.providers.formats import FORMATS
-from app.providers.rules import Mistake, Values
 from app.providers.rules_fetch_back import fetch_back_is_safe, handshake_is_safe
 from app.providers.schemes import NAMED, SCHEMES, UNSIGNED
 from app.providers.template import compile_template

@@ -128,7 +128,7 @@ def test_a_statement_needs_no_source_where_none_is_configured(
 @pytest.mark.parametrize(("words", "code", "said"), [
     (("records", "import", "missing.csv"), 5, "no file missing.csv"),
     (("statement", "import", "{s}", "--mapping", "missing.toml"), 5, "no mapping"),
-    (("records", "import", "{s}", "--delimiter", "x"), 2, "delimiter is one of"),
+    (("records", "import", "{s}", "--delimiter", "x"), 2, "delimiter: must be one of"),
     (("records", "import", "{s}", "--encoding", "zip"), 2, "is no encoding"),
     (("records", "import", "{s}", "--rejects", "x.csv"), 2, "say both"),
     (("records", "import", "{s}", "--format", "csv"), 2, "is not one of"),

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import rfc8785
 
 from app.access.audit_store import deeds
 from app.access.operators import register_operator
@@ -16,7 +17,7 @@ from app.evidence import bundle, gather_evidence
 from app.evidence.bundle import bundle_of
 from app.evidence.dossier import Dossier, Sealed
 from app.evidence.keys import EvidenceKey
-from app.evidence.verify import NAME, unpack
+from app.evidence.verify import MANIFEST, NAME, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.record_store import add_records
 from reconcile.ledger.history import History
@@ -42,6 +43,13 @@ HOSTILE = (
 def test_two_builds_are_byte_identical(bundles: Bundles) -> None:
     """Also after more has happened and more was sealed: an instant's bundle never changes."""
     assert bundles.again == bundles.redacted
+
+
+def test_a_manifest_is_to_the_byte_what_others_write(bundles: Bundles) -> None:
+    """Its digest is signed: the reference implementation of RFC 8785 must give the same bytes."""
+    for archive in (bundles.full, bundles.redacted):
+        manifest = unpack(archive)[MANIFEST]
+        assert manifest == rfc8785.dumps(json.loads(manifest))
 
 
 def test_every_step_passes_or_says_why_it_was_not_made(bundles: Bundles) -> None:

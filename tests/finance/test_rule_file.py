@@ -58,14 +58,15 @@ def test_an_empty_file_is_the_built_in_rules() -> None:
 
 
 def test_every_mistake_is_told_at_once() -> None:
-    """One line each, with the name of the rule."""
+    """One line each, with the file, the line and the key."""
     with pytest.raises(ConfigurationError) as raised:
         read_rules(WRONG)
-    told = [line.partition(":")[0] for line in raised.value.problems]
-    assert told == [
-        "date_windw", "tolerance.KES", "tolerance.UGX", "tolerance.XAU", "settle_margin",
-        "book_margin", "currency", "fee 1", "fee 2", "fee 2", "fee 3", "fee 3",
-        "accept_alone_max.KES",
+    told = [line.split(": ")[:2] for line in raised.value.problems]
+    assert [(int(place.removeprefix("the rules:")), key) for place, key in told] == [
+        (2, "date_windw"), (3, "settle_margin"), (4, "book_margin"), (5, "currency"),
+        (7, "tolerance.KES"), (8, "tolerance.UGX"), (9, "tolerance.XAU"),
+        (11, "accept_alone_max.KES"), (15, "fee.1.percent"), (16, "fee.2"), (19, "fee.2.percent"),
+        (20, "fee.3.source"), (20, "fee.3.currency"), (22, "fee.3.flat"),
     ]  # fmt: skip
 
 

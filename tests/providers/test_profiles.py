@@ -177,8 +177,8 @@ def test_a_section_that_is_no_section_is_told(tmp_path: Path) -> None:
     path.write_text("environment = 3\ntimestamp = 'x'\n" + good)
     told = problems(str(path))
     assert [problem.split(": ", 1)[1] for problem in told] == [
-        "timestamp: must be a section",
-        "environment: must be a section",
+        "environment: must be a section, such as [environment]",
+        "timestamp: must be a section, such as [timestamp]",
     ]
 
 
@@ -189,12 +189,12 @@ def test_a_section_that_is_no_section_is_told(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_told(
     content: bytes | None, told: str, tmp_path: Path
 ) -> None:
-    """A missing, broken or undecodable file is one problem with its path."""
+    """A missing, broken or undecodable file is one problem with its path, and the line if any."""
     path = tmp_path / "broken.toml"
     if content is not None:
         path.write_bytes(content)
     (problem,) = problems(str(path))
-    assert problem.startswith(f"{path}: ")
+    assert problem.startswith(f"{path}:1: " if content == b"a = " else f"{path}: ")
     assert told in problem
 
 

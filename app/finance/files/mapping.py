@@ -16,13 +16,15 @@ bezahlt = "paid"
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from app.core.errors import UsageError
+from pydantic import AfterValidator, create_model
+
+from app.core.errors import ConfigurationError, UsageError
+from app.core.toml_file import EMPTY, Mistake, Table, Values, read_toml
 from app.finance.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks, read_currencies
 from app.finance.files.csv_table import DELIMITERS
 from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
@@ -31,17 +33,6 @@ from app.finance.files.text import known_encoding
 
 MAX_BYTES: Final = 64 * 1024
 """Bytes of a mapping file; a page of it has two thousand."""
-
-_TEXTS: Final = (
-    "delimiter",
-    "encoding",
-    "sheet",
-    "decimal",
-    "thousands",
-    "dates",
-    "zone",
-    "phone_country",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,98 +65,117 @@ class FileMapping:
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
+def _checked(is_right: Callable[[str], bool], sentence: str) -> AfterValidator:
+    def read(value: str) -> str:
+        if not is_right(value):
+            raise ValueError(sentence)
+        return value
+
+    return AfterValidator(read)
+
+
+def _known(read: Callable[[str], object]) -> AfterValidator:
+    def known(value: str) -> str:
+        try:
+            read(value)
+        except (UsageError, Unclear) as error:
+            raise ValueError(str(error)) from None
+        return value
+
+    return AfterValidator(known)
+
+
+def _is_calling_code(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 1 <= len(text) <= 3
+
+
+class _MappingFile(Table):
+    delimiter: (
+        Annotated[str, _checked(DELIMITERS.__contains__, 'must be one of "," ";" "|" and "\\t"')]
+        | None
+    ) = None
+    encoding: Annotated[str, _known(known_encoding)] | None = None
+    sheet: str | None = None
+    decimal: Annotated[str, _checked(DECIMAL_MARKS.__contains__, 'must be "." or ","')] = "."
+    thousands: Annotated[
+        str, _checked(THOUSANDS_MARKS.__contains__, "must be one of , . ' and blanks")
+    ] = ""
+    dates: Annotated[
+        str, _checked(DATE_FORMS.__contains__, f"must be one of {', '.join(DATE_FORMS)}")
+    ] = "iso"
+    zone: Annotated[str, _known(zone_of)] = "UTC"
+    phone_country: (
+        Annotated[str, _checked(_is_calling_code, 'must be a calling code such as "254"')] | None
+    ) = None
+
+
+def _model(fields: Fields) -> type[Table]:
+    """What a mapping of this kind of file may hold."""
+    columns: dict[str, Any] = dict.fromkeys(fields.names, (str | None, None))
+    defaults: dict[str, Any] = {name: (_default(name, fields), None) for name in fields.defaults}
+    words: dict[str, Any] = {
+        name: (dict[str, Literal[tuple(known)]], EMPTY)  # type: ignore[misc]
+        for name, known in fields.words.items()
+    }
+    tables: dict[str, Any] = {
+        name: (create_model(name, __base__=Table, **keys), EMPTY)
+        for name, keys in (("columns", columns), ("defaults", defaults), ("words", words))
+    }
+    return create_model("mapping", __base__=_MappingFile, **tables)
+
+
+def _default(name: str, fields: Fields) -> Any:
+    if name in fields.words:
+        return Literal[tuple(fields.words[name])] | None
+    if name == "currency":
+        return Annotated[str, _known(lambda code: read_currencies([code]))] | None
+    return str | None
+
+
 def read_mapping(
-    content: bytes, fields: Fields, *, delimiter: str | None = None, encoding: str | None = None
+    content: bytes,
+    fields: Fields,
+    *,
+    name: str = "the mapping",
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> FileMapping:
     """The mapping in a file's content. Raises UsageError that says all that is wrong with it.
 
+    name                 what the file is called in mistakes
     delimiter, encoding  said beside it, and go before it
     """
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"the mapping is larger than {MAX_BYTES // 1024} KiB")
+    said = {"delimiter": delimiter, "encoding": encoding}
+    beside = {key: value for key, value in said.items() if value is not None}
     try:
-        said = tomllib.loads(content.decode("utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"the mapping is not TOML: {error}") from None
-    beside = {"delimiter": delimiter, "encoding": encoding}
-    said |= {name: value for name, value in beside.items() if value is not None}
-    wrong = list(_wrong_values(said, fields)) or list(_wrong_marks(said))
-    if wrong:
-        raise UsageError("the mapping: " + "; ".join(wrong))
-    marks = Marks(decimal=said.get("decimal", "."), thousands=said.get("thousands", ""))
+        values = read_toml(
+            content,
+            _model(fields),
+            name=name,
+            most_bytes=MAX_BYTES,
+            together=_same_mark,
+            beside=beside,
+        )
+    except ConfigurationError as error:
+        raise UsageError(str(error)) from None
     return FileMapping(
-        delimiter=said.get("delimiter"),
-        encoding=said.get("encoding"),
-        sheet=said.get("sheet"),
-        marks=marks,
-        dates=said.get("dates", "iso"),
-        zone=zone_of(said.get("zone", "UTC")),
-        phone_country=said.get("phone_country"),
-        columns=said.get("columns", {}),
-        defaults=said.get("defaults", {}),
-        words=said.get("words", {}),
+        delimiter=values["delimiter"],
+        encoding=values["encoding"],
+        sheet=values["sheet"],
+        marks=Marks(decimal=values["decimal"], thousands=values["thousands"]),
+        dates=values["dates"],
+        zone=zone_of(values["zone"]),
+        phone_country=values["phone_country"],
+        columns=_given(values["columns"]),
+        defaults=_given(values["defaults"]),
+        words=_given(values["words"]),
     )
 
 
-def _wrong_values(said: Mapping[str, Any], fields: Fields) -> Iterator[str]:
-    for name, value in said.items():
-        if name in _TEXTS:
-            if not isinstance(value, str):
-                yield f"{name} is not a text"
-        elif name not in ("columns", "defaults", "words"):
-            yield f"there is no {name!r}; there are {', '.join(_TEXTS)}, [columns], [defaults]"
-        elif not isinstance(value, dict):
-            yield f"[{name}] is not a table"
-        else:
-            yield from _wrong_table(name, value, fields)
+def _given(table: Values) -> Values:
+    return {key: value for key, value in table.items() if value is not None}
 
 
-def _wrong_table(name: str, table: Mapping[str, Any], fields: Fields) -> Iterator[str]:
-    known = {"columns": fields.names, "defaults": fields.defaults, "words": [*fields.words]}[name]
-    for key, value in table.items():
-        if key not in known:
-            yield f"[{name}] has no {key!r}; it has {', '.join(known)}"
-        elif name != "words":
-            if not isinstance(value, str):
-                yield f"{key} in [{name}] is not a text"
-            elif name == "defaults":
-                yield from _wrong_default(key, value, fields)
-        elif not isinstance(value, dict):
-            yield f"[words.{key}] is not a table"
-        else:
-            odd = [word for word, meant in value.items() if meant not in fields.words[key]]
-            for word in odd:
-                yield f"{word!r} in [words.{key}] means none of {', '.join(fields.words[key])}"
-
-
-def _wrong_default(key: str, value: str, fields: Fields) -> Iterator[str]:
-    if key in fields.words and value not in fields.words[key]:
-        yield f"{key} in [defaults] is none of {', '.join(fields.words[key])}"
-    if key == "currency":
-        try:
-            read_currencies([value])
-        except Unclear as error:
-            yield f"currency in [defaults]: {error}"
-
-
-def _wrong_marks(said: Mapping[str, Any]) -> Iterator[str]:
-    decimal, thousands = said.get("decimal", "."), said.get("thousands", "")
-    if decimal not in DECIMAL_MARKS:
-        yield 'decimal is "." or ","'
-    if thousands not in THOUSANDS_MARKS:
-        yield "thousands is one of , . ' and blanks"
-    if decimal == thousands:
-        yield "decimal and thousands are the same mark"
-    if said.get("delimiter", ",") not in DELIMITERS:
-        yield 'delimiter is one of "," ";" "|" and "\\t"'
-    if said.get("dates", "iso") not in DATE_FORMS:
-        yield f"dates is one of {', '.join(DATE_FORMS)}"
-    country = said.get("phone_country", "254")
-    if not (country.isascii() and country.isdigit() and 1 <= len(country) <= 3):
-        yield "phone_country is a calling code such as 254"
-    for read, name in ((zone_of, "zone"), (known_encoding, "encoding")):
-        if name in said:
-            try:
-                read(said[name])
-            except UsageError as error:
-                yield str(error)
+def _same_mark(values: Values) -> Iterator[Mistake]:
+    if values.get("decimal") == values.get("thousands", ""):
+        yield Mistake("thousands", "decimal and thousands are the same mark")

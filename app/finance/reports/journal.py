@@ -7,15 +7,16 @@ spreadsheet takes for a formula.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import PlainValidator, create_model
 
 from app.core.cells import csv_line, safe_cell
-from app.core.errors import ConfigurationError
+from app.core.toml_file import EMPTY, Table, read_toml
 from reconcile.instants import format_instant
 from reconcile.money import Money, major_text
-from reconcile.reporting.journal import ROLES, Role, Transaction
+from reconcile.reporting.journal import Role, Transaction
 
 DEFAULTS: Final[Mapping[Role, str]] = {
     "clearing": "Assets:Clearing:Provider",
@@ -34,29 +35,37 @@ NAME_MAX: Final = 200
 """Characters of an account's name."""
 
 
-def accounts_of(text: str) -> Mapping[Role, str]:
+MAX_BYTES: Final = 16 * 1024
+"""Bytes of a mapping of accounts; it has seven lines."""
+
+
+def _account(usual: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or len(value) > NAME_MAX or not _NAME.fullmatch(value):
+            raise ValueError(f"an account is written like {usual}")
+        return value
+
+    return read
+
+
+_ROLES: Final[dict[str, Any]] = {
+    role: (Annotated[str, PlainValidator(_account(usual))], usual)
+    for role, usual in DEFAULTS.items()
+}
+_ACCOUNTS: Final = create_model("_ACCOUNTS", __base__=Table, **_ROLES)
+
+
+class _AccountFile(Table):
+    accounts: _ACCOUNTS = EMPTY
+
+
+def accounts_of(text: str, *, name: str = "the mapping of accounts") -> Mapping[Role, str]:
     """The accounts that a mapping names, the others as by default.
 
     Raises ConfigurationError with every mistake.
     """
-    try:
-        told = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError([f"the mapping of accounts is not TOML: {error}"]) from None
-    named = told.get("accounts", {})
-    problems = [f"{name}: the mapping has only [accounts]" for name in told if name != "accounts"]
-    if not isinstance(named, dict):
-        raise ConfigurationError(["accounts: write it as a table, [accounts]"])
-    problems += [
-        f"{name}: no account; they are {', '.join(ROLES)}" for name in named.keys() - ROLES
-    ]
-    for role in ROLES:
-        name = named.get(role, DEFAULTS[role])
-        if not isinstance(name, str) or len(name) > NAME_MAX or not _NAME.fullmatch(name):
-            problems.append(f"{role}: an account is written like {DEFAULTS[role]}")
-    if problems:
-        raise ConfigurationError(sorted(problems))
-    return {role: str(named.get(role, DEFAULTS[role])) for role in ROLES}
+    values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES)
+    return values["accounts"]  # type: ignore[no-any-return]
 
 
 JournalFormat = Literal["beancount", "csv"]

@@ -245,12 +245,12 @@ def test_a_mapping_names_the_merchants_own_accounts() -> None:
     ("text", "said"),
     [
         ("[accounts", "not TOML"),
-        ("accounts = 3", "write it as a table"),
-        ('[accounts]\nbanc = "Assets:Bank"', "banc: no account"),
+        ("accounts = 3", "accounts: must be a section"),
+        ('[accounts]\nbanc = "Assets:Bank"', "banc: there is no such key"),
         ('[accounts]\nbank = "assets"', "bank: an account is written like Assets:Bank"),
         ('[accounts]\nbank = "Assets:Bank\\n2026-01-01 open Assets:Evil"', "bank: an account"),
         ("[accounts]\nfees = 3", "fees: an account"),
-        ("[acounts]\n", "acounts: the mapping has only"),
+        ("[acounts]\n", "acounts: there is no such section; there are accounts"),
     ],
 )
 def test_a_wrong_mapping_is_refused_with_every_mistake(text: str, said: str) -> None:

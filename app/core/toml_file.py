@@ -1,0 +1,246 @@
+"""Strict TOML file: read against a pydantic model, with all of its mistakes at once.
+
+Every mistake is one line: the file, the line, the key, and what would be right. A model is a class
+of `Table`; its validators raise ValueError with a sentence. What must hold between keys is judged
+as well where some keys are wrong, on the values of those that are right.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Final, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from app.core.errors import ConfigurationError
+from app.core.text import counted
+
+Values = dict[str, Any]
+"""Key → checked value; of a table such a dict again, of an array of tables a list of them. A key
+that is wrong is missing."""
+
+_STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
+
+
+EMPTY: Final[Any] = {}
+"""The default of a table that may be left out, and is then as an empty one."""
+
+
+class Table(BaseModel):
+    """A table of a file: only the keys that it declares, each of exactly its kind."""
+
+    model_config = _STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong: the key it is about, dotted, and what would be right.
+
+    The second table of `[[fee]]` is `fee.2`; an empty key is the whole file.
+    """
+
+    key: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.sentence}" if self.key else self.sentence
+
+
+def read_toml(
+    content: bytes | str,
+    model: type[Table],
+    *,
+    name: str,
+    most_bytes: int,
+    together: Callable[[Values], Iterable[Mistake]] = lambda values: (),
+    beside: Mapping[str, Any] | None = None,
+) -> Values:
+    """The checked values of a file. Raises ConfigurationError with every mistake, in their order.
+
+    name      what the file is called in messages
+    together  finds the mistakes between keys, and may settle values that depend on others
+    beside    values said beside the file, which go before its own
+    """
+    text = _text(content, name, most_bytes)
+    document = _parsed(text, name) | dict(beside or {})
+    mistakes: list[Mistake] = []
+    try:
+        values = model.model_validate(document).model_dump()
+    except ValidationError as error:
+        found = [_mistake(model, each) for each in error.errors(include_url=False)]
+        mistakes = [mistake for _, mistake in found]
+        values = _right(model, document, frozenset(place for place, _ in found), ())
+    mistakes += together(values)
+    if mistakes:
+        raise ConfigurationError(_messages(mistakes, text, name))
+    return values
+
+
+def _messages(mistakes: Iterable[Mistake], text: str, name: str) -> list[str]:
+    placed = [(line_of(text, mistake.key), mistake) for mistake in dict.fromkeys(mistakes)]
+    placed.sort(key=lambda each: each[0] or text.count("\n") + 2)
+    return [f"{name}{f':{line}' if line else ''}: {mistake}" for line, mistake in placed]
+
+
+def _text(content: bytes | str, name: str, most_bytes: int) -> str:
+    # Before it is parsed: a TOML parser's time grows with the square.
+    if len(content if isinstance(content, bytes) else content.encode()) > most_bytes:
+        raise ConfigurationError([f"{name}: is larger than {counted(most_bytes, 'byte')}"])
+    if isinstance(content, str):
+        return content
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError([f"{name}: is not UTF-8"]) from None
+
+
+def _parsed(text: str, name: str) -> Values:
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        found = re.search(r"\(at line ([0-9]+), column [0-9]+\)$", str(error))
+        line = found[1] if found else len(text.splitlines())
+        raise ConfigurationError([f"{name}:{line}: is not TOML: {error}"]) from None
+
+
+def _mistake(model: type[Table], error: Any) -> tuple[tuple[int | str, ...], Mistake]:
+    """The place of an error in the values, and what a person is told of it."""
+    place: tuple[int | str, ...] = error["loc"]
+    key = ".".join(_written(each) for each in place)
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "value_error":
+        return place, Mistake(key, str(context["error"]))
+    if kind == "extra_forbidden":
+        known = ", ".join(_table_at(model, place[:-1]).model_fields)
+        noun = "section" if isinstance(error["input"], dict) and len(place) == 1 else "key"
+        return place, Mistake(key, f"there is no such {noun}; there are {known}")
+    if kind == "literal_error":
+        known = context["expected"].replace("'", "").replace(" or ", ", ")
+        return place, Mistake(key, f"must be one of {known}")
+    if isinstance(place[-1], int):
+        return place, Mistake(key, f"must be a table, written [[{key.rpartition('.')[0]}]]")
+    examples = (
+        _table_at(model, place[:-1]).model_fields[place[-1]].examples if kind in _EXAMPLE else ()
+    )
+    example = "".join(f" {each}" for each in examples or ())
+    return place, Mistake(key, _SENTENCES[kind].format(key=key, example=example))
+
+
+_SENTENCES: Final[Mapping[str, str]] = {
+    "missing": "is missing",
+    "string_type": "must be a text",
+    "dict_type": "must be a section, such as [{key}]{example}",
+    "model_type": "must be a section, such as [{key}]{example}",
+    "list_type": "must be tables, each written [[{key}]]",
+}
+_EXAMPLE: Final = frozenset({"dict_type", "model_type"})
+
+
+def _written(part: int | str) -> str:
+    if isinstance(part, int):
+        return str(part + 1)
+    return part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else '"' + part + '"'
+
+
+def _table_at(model: type[Table], place: Sequence[int | str]) -> type[Table]:
+    for part in place:
+        if isinstance(part, str):
+            model = _table_of(model.model_fields[part].annotation) or model
+    return model
+
+
+def _table_of(annotation: Any) -> type[Table] | None:
+    """The table that a field holds: `T`, `T | None` or `list[T]`."""
+    for each in (annotation, *get_args(annotation)):
+        if isinstance(each, type) and issubclass(each, Table):
+            return each
+    return None
+
+
+def _right(
+    model: type[Table], given: Values, wrong: frozenset[tuple[int | str, ...]], at: tuple[Any, ...]
+) -> Values:
+    """The values of the keys in which nothing is wrong."""
+    values: Values = {}
+    for name, field in model.model_fields.items():
+        place, value = (
+            (*at, name),
+            given.get(name, field.get_default(call_default_factory=True, validated_data={})),
+        )
+        table = _table_of(field.annotation)
+        if place in wrong or (name not in given and field.is_required()):
+            continue
+        if table is not None and isinstance(value, dict):
+            values[name] = _right(table, value, wrong, place)
+        elif table is not None and isinstance(value, list):
+            values[name] = [
+                _right(table, each, wrong, (*place, number))
+                for number, each in enumerate(value)
+                if (*place, number) not in wrong
+            ]
+        elif name not in given:
+            values[name] = value
+        elif get_origin(field.annotation) is dict and not field.metadata:
+            sound = {key: each for key, each in value.items() if (*place, key) not in wrong}
+            values[name] = _adapter(model, name).validate_python(sound)
+        elif not any(each[: len(place)] == place for each in wrong):
+            values[name] = _adapter(model, name).validate_python(value)
+    return values
+
+
+def _adapter(model: type[Table], name: str) -> TypeAdapter[Any]:
+    field = model.model_fields[name]
+    kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    return TypeAdapter(kind, config=_STRICT)
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+_HEADER: Final = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
+_KEY: Final = re.compile(r"""\s*((?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+|\s*\.\s*)+)\s*=""")
+_LONG_TEXT: Final = re.compile(r"\"\"\"|'''")
+_NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([^."\']+)')
+
+
+def line_of(text: str, key: str) -> int:
+    """The line of a dotted key, else of the innermost table it is in; 0 where there is neither.
+
+    A TOML reader keeps no lines. Headers and keys stand at the beginning of theirs, which is enough
+    to find them again; texts over several lines are skipped.
+    """
+    wanted, best, depth = _names(key), 0, 0
+    for number, names in _entries(text):
+        shared = len(names)
+        if names == wanted[:shared] and shared > depth:
+            best, depth = number, shared
+    return best
+
+
+def _entries(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Line and names of every header and key."""
+    section: tuple[str, ...] = ()
+    counts: dict[tuple[str, ...], int] = {}
+    inside = False
+    for number, line in enumerate(text.splitlines(), 1):
+        was_inside, inside = inside, inside ^ (len(_LONG_TEXT.findall(line)) % 2 == 1)
+        header, entry = _HEADER.match(line), _KEY.match(line)
+        if was_inside:
+            continue
+        if header:
+            section = _names(header[2])
+            if header[1] == "[[":
+                counts[section] = counts.get(section, 0) + 1
+                section = (*section, str(counts[section]))
+            yield number, section
+        elif entry:
+            yield number, section + _names(entry[1])
+
+
+def _names(dotted: str) -> tuple[str, ...]:
+    """The names of a dotted key: `a."b.c"` is `a` and `b.c`."""
+    parts = ("".join(part) for part in _NAME.findall(dotted))
+    return tuple(part.strip() for part in parts if part.strip())

@@ -1,0 +1,109 @@
+"""Strict TOML file: lines of keys, mistakes between keys beside others, and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from pydantic import Field
+
+from app.core.errors import ConfigurationError
+from app.core.toml_file import EMPTY, Mistake, Table, Values, line_of, read_toml
+
+TEXT = """\
+top = 1 # [not.a.header]
+dotted.inner = 2
+"quoted.name" = 3
+[ first ] # a comment
+long = '''
+key = "in a text"
+[neither]
+'''
+key = 4
+[first."a.b"]
+x = 5
+[[many]]
+x = 6
+[[many]]
+y.z = 7
+[many.below]
+w = 8
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("top", 1), ("dotted.inner", 2), ('"quoted.name"', 3), ("first", 4), ("first.long", 5),
+        ("first.key", 9), ("first.missing", 4), ('first."a.b".x', 11), ("many.1", 12),
+        ("many.1.x", 13), ("many.2", 14), ("many.2.y.z", 15), ("many.2.x", 14), ("nowhere", 0),
+        ("neither", 0), ("not.a.header", 0),
+    ],
+)  # fmt: skip
+def test_a_key_is_found_on_its_line_and_a_missing_one_on_its_tables(key: str, line: int) -> None:
+    assert line_of(TEXT, key) == line
+
+
+class Inner(Table):
+    needed: str
+    word: Literal["a", "b"] = "a"
+
+
+class File(Table):
+    inner: Inner = EMPTY
+    several: list[Inner] = Field(default_factory=list)
+    free: dict[str, str] = EMPTY
+
+
+def mistakes(content: bytes | str, seen: list[Values] | None = None) -> list[str]:
+    def together(values: Values) -> Iterator[Mistake]:
+        if seen is not None:
+            seen.append(values)
+        yield Mistake("inner.word", "is judged as well")
+
+    with pytest.raises(ConfigurationError) as caught:
+        read_toml(content, File, name="a.toml", most_bytes=1000, together=together)
+    return list(caught.value.problems)
+
+
+def test_what_is_right_is_judged_together_beside_what_is_wrong() -> None:
+    """Of a wrong file every value that is right is there, and no other."""
+    seen: list[Values] = []
+    text = "[inner]\nword = 'b'\nneeded = 3\n[free]\nx = 'x'\ny = 1\n'[key]' = 2\n"
+    text += "[[several]]\nword = 'c'\nneeded = 'n'\n"
+    assert mistakes(text, seen) == [
+        "a.toml:2: inner.word: is judged as well",
+        "a.toml:3: inner.needed: must be a text",
+        "a.toml:6: free.y: must be a text",
+        'a.toml:7: free."[key]": must be a text',
+        "a.toml:9: several.1.word: must be one of a, b",
+    ]
+    assert seen == [{"inner": {"word": "b"}, "free": {"x": "x"}, "several": [{"needed": "n"}]}]
+
+
+def test_a_table_that_is_left_out_lacks_its_keys() -> None:
+    assert mistakes("") == [
+        "a.toml: inner.needed: is missing",
+        "a.toml: inner.word: is judged as well",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xff", "a.toml: is not UTF-8"),
+        ("#" * 1001, "a.toml: is larger than 1,000 bytes"),
+        ("é" * 501, "a.toml: is larger than 1,000 bytes"),
+        ("x = " + "[" * 990, "a.toml:1: is not TOML"),
+        ("\nx = ", "a.toml:2: is not TOML"),
+    ],
+)
+def test_what_is_no_such_file_is_one_mistake(content: bytes | str, said: str) -> None:
+    (told,) = mistakes(content)
+    assert told.startswith(said)
+
+
+def test_a_number_of_thousands_of_digits_is_no_crash() -> None:
+    with pytest.raises(ConfigurationError, match="is not TOML"):
+        read_toml("x = " + "9" * 5000, File, name="a.toml", most_bytes=10_000)
