@@ -20,7 +20,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Coroutine,
     Iterator,
     Mapping,
     Sequence,
