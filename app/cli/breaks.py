@@ -43,8 +43,7 @@ def list_breaks(
     from app.cli.running import with_context
     from app.core.errors import UsageError
     from app.finance.read_breaks import finished_runs
-    from reconcile.matching.breaks import BREAK_CAUSES
-    from reconcile.matching.breaks_life import STATES
+    from reconcile.matching.breaks import BREAK_CAUSES, STATES
 
     for word, words in ((cause, BREAK_CAUSES), (state, STATES)):
         if word is not None and word not in words:

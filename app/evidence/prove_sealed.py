@@ -24,8 +24,7 @@ from app.sealing.log_store import (
     leaves_of,
     newest_head,
 )
-from reconcile.transparency.merkle import Hash, consistency_spans, inclusion_spans
-from reconcile.transparency.merkle_tiles import computed, needed
+from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 AT_ONCE: Final = 1_000
 """Leaves proved on one snapshot: an order has some dozens."""

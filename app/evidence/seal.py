@@ -22,7 +22,7 @@ from app.receiving.context import AppContext
 from app.sealing.leaf_store import Leaf, Sealable, leaf_of
 from app.sealing.log_queue_store import Found, find_unsealed, sweep_again
 from app.sealing.log_store import Growth, SignedHead, grow_log, kept_hashes
-from reconcile.transparency.merkle_tiles import Tail, tail_ranges
+from reconcile.transparency.merkle import Tail, tail_ranges
 
 AT_ONCE: Final = 4_096
 """Leaves in one transaction: it holds the writer for some twenty milliseconds."""

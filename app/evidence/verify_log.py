@@ -38,8 +38,7 @@ from app.sealing.log_store import (
     newest_head,
 )
 from reconcile.instants import format_instant
-from reconcile.transparency.merkle import Frontier, Hash, Node, leaf_hash
-from reconcile.transparency.merkle_tiles import STEP, Tail
+from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf_hash
 
 OWN: Final = frozenset(("kind", "salt"))
 """Members that are the leaf's own."""

@@ -27,8 +27,7 @@ from app.finance.read_breaks import SeenBreak, break_in, living_breaks, one_brea
 from app.finance.rule_file import read_rules
 from app.finance.rule_store import rules_in_force
 from app.receiving.context import AppContext
-from reconcile.matching.breaks import Break, BreakCause
-from reconcile.matching.breaks_life import SETTLINGS, Deed, Settling
+from reconcile.matching.breaks import SETTLINGS, Break, BreakCause, Deed, Settling
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, major_text
 

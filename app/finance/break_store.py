@@ -14,9 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.locks import RECONCILING, take_lock
 from app.database.statements import run, select_in, stream
 from reconcile.instants import LATEST, Instant
-from reconcile.matching.breaks import Break
-from reconcile.matching.breaks_life import Step
-from reconcile.matching.breaks_text import break_in
+from reconcile.matching.breaks import Break, Step, break_in
 from reconcile.matching.rows import name_of
 from reconcile.matching.rules import HandMatch, hand_match
 from reconcile.money import Money

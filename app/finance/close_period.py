@@ -34,11 +34,18 @@ from app.receiving.reverify import count_genuine
 from app.sealing.log_store import newest_head
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Month, month_named
-from reconcile.reporting.blockers import Blocker, in_report, rejected, too_early
-from reconcile.reporting.closing import Closing, Print, adjusted_in
-from reconcile.reporting.document import report_document
+from reconcile.reporting.closing import (
+    Blocker,
+    Closing,
+    Print,
+    adjusted_in,
+    in_report,
+    rejected,
+    too_early,
+)
 from reconcile.reporting.figures import figures
 from reconcile.reporting.report import PeriodReport, Scope
+from reconcile.reporting.tables import report_document
 
 
 def printed(report: PeriodReport) -> dict[str, bytes]:

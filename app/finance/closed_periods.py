@@ -14,9 +14,9 @@ from app.receiving.context import AppContext
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.periods import month_named
 from reconcile.reporting.closing import Closing
-from reconcile.reporting.document import report_of
 from reconcile.reporting.figures import Stated
 from reconcile.reporting.report import Basis, Scope
+from reconcile.reporting.tables import report_of
 
 CLOSING_BASIS: Final[Basis] = "captured"
 """A month is closed, and compared with its closing, by the dates on which money moved."""

@@ -16,8 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import insert_rows, run, select_in, stream
 from reconcile.instants import Instant
-from reconcile.matching.ledger_lines import Taking
-from reconcile.matching.ledger_lines_of import taking_in, taking_text
+from reconcile.matching.ledger_lines import Taking, taking_in, taking_text
 from reconcile.matching.rows import TakingRow, taking_row
 
 COLUMNS: Final = (

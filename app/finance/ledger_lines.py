@@ -30,7 +30,7 @@ from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
-from reconcile.matching.ledger_lines_of import taking
+from reconcile.matching.ledger_lines import taking
 from reconcile.matching.rows import TakingRow, taking_row
 
 FEW: Final = 2_000

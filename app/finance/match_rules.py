@@ -16,8 +16,7 @@ from app.finance.rule_file import Rules, read_rules
 from app.finance.rule_store import SavedRules, add_rules, rules_in_force
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
-from reconcile.matching.breaks import Break
-from reconcile.matching.breaks_words import break_sentence
+from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.compare import Change, compare
 from reconcile.matching.match import Decision
 from reconcile.money import Money, to_json

@@ -13,9 +13,15 @@ from app.finance.run_store import AT_ONCE, Run, run_of, runs, seen_by
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
-from reconcile.matching.breaks import Break
-from reconcile.matching.breaks_life import Life, Step, life
-from reconcile.matching.breaks_words import apart_words, break_sentence, next_step
+from reconcile.matching.breaks import (
+    Break,
+    Life,
+    Step,
+    apart_words,
+    break_sentence,
+    life,
+    next_step,
+)
 from reconcile.money import Money, to_json
 
 

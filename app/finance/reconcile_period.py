@@ -32,10 +32,8 @@ from app.finance.run_store import (
 )
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
-from reconcile.matching.breaks import Break
-from reconcile.matching.breaks_life import life
-from reconcile.matching.control import FAMILIES, Control, ControlLine, Tie
-from reconcile.matching.control_text import control_in, control_text
+from reconcile.matching.breaks import Break, life
+from reconcile.matching.control import FAMILIES, Control, ControlLine, Tie, control_in, control_text
 from reconcile.matching.match import Decision
 from reconcile.matching.period import Period
 from reconcile.money import MAX_MINOR, Money, to_json

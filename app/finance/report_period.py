@@ -25,17 +25,14 @@ from app.finance.rule_store import rules_in_force
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
 from reconcile.instants import Instant
-from reconcile.matching.breaks import Break
-from reconcile.matching.breaks_life import State, Step, life
-from reconcile.matching.breaks_words import break_sentence, next_step
+from reconcile.matching.breaks import Break, State, Step, break_sentence, life, next_step
 from reconcile.matching.control import FAMILIES, Control
 from reconcile.matching.period import Period
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
 from reconcile.reporting.figures import adjustments, figures
-from reconcile.reporting.input import BreakSeen, OrderSeen
+from reconcile.reporting.input import BreakSeen, OrderSeen, merged
 from reconcile.reporting.journal import Role, Transaction, transactions, written_off
-from reconcile.reporting.merge import merged
 from reconcile.reporting.orders import next_month
 from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
 from reconcile.reporting.tally import PeriodTally

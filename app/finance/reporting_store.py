@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import stream
 from reconcile.instants import Instant
+from reconcile.ledger.fold import FINAL
 from reconcile.ledger.ledger import Outcome
-from reconcile.ledger.settle import FINAL
 from reconcile.reporting.input import ChangeSeen
 
 AT_ONCE: Final = 1_000

@@ -26,8 +26,7 @@ from app.finance.break_store import match_stands
 from app.finance.import_store import newest_published
 from reconcile.instants import Instant
 from reconcile.matching.books import match_key
-from reconcile.matching.breaks import Break
-from reconcile.matching.breaks_text import break_in, break_text
+from reconcile.matching.breaks import Break, break_in, break_text
 
 AT_ONCE: Final = 500
 """Breaks in memory at a time, about two kilobytes each."""

@@ -30,7 +30,7 @@ from app.finance.line_version_store import KNOWN, Written, supersede
 from app.finance.staging_store import Staged
 from reconcile.instants import Instant
 from reconcile.matching.books import StatementLine, match_key
-from reconcile.matching.statement_versions import Moved, paired
+from reconcile.matching.lines import Moved, paired
 
 IDENTIFYING: Final = ("subject", "kind", "source")
 

@@ -30,8 +30,8 @@ from app.receiving.context import AppContext
 from app.sealing.log_store import head_of
 from reconcile.ledger.policy import Policy
 from reconcile.reporting.closing import Closing, adjusted_in, closing_of, first_difference
-from reconcile.reporting.document import report_of
 from reconcile.reporting.figures import Figure, difference, figures
+from reconcile.reporting.tables import report_of
 
 Step = Literal["chain", "prints", "history", "figures"]
 

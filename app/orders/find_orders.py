@@ -25,11 +25,10 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from app.receiving.phone_store import has_other_keys, orders_by_phone
-from reconcile.currencies import EXPONENTS
 from reconcile.instants import DAY, SECOND, Instant, format_instant
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.fold import fold
-from reconcile.money import Money, MoneyError, exponent_of, from_major
+from reconcile.money import EXPONENTS, Money, MoneyError, exponent_of, from_major
 
 MAX_TEXT: Final = 256
 """Characters: longer than any reference of a provider's."""

@@ -59,7 +59,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import policy_text
 from reconcile.ledger.revise import Position
-from reconcile.matching.ledger_lines_of import taking
+from reconcile.matching.ledger_lines import taking
 
 AT_ONCE: Final = 500
 """Bodies in memory at a time."""

@@ -52,9 +52,8 @@ from app.receiving.phone_store import (
     orders_by_phone,
 )
 from reconcile.instants import Instant
-from reconcile.ledger.fold import fold
+from reconcile.ledger.fold import fold, last_heard
 from reconcile.ledger.history import History
-from reconcile.ledger.settle import last_heard
 from reconcile.matching.books import match_key
 
 MOST_ASIDE: Final = 10_000

@@ -18,9 +18,9 @@ from typing import Final, Literal
 
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, Duration, Instant, format_instant
+from reconcile.ledger.fold import FINAL, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.settle import FINAL, last_heard
 
 Why = Literal[
     "not_over",

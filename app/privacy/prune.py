@@ -41,10 +41,9 @@ from app.receiving.due_store import Due, marks_of, unchanged
 from app.receiving.phone_store import PhoneNote, drop_notes, old_notes
 from app.sealing.log_queue_store import without_leaf
 from reconcile.instants import Duration, Instant, format_instant
-from reconcile.ledger.fold import fold
+from reconcile.ledger.fold import fold, is_settled, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Outcome
-from reconcile.ledger.settle import is_settled, last_heard
 
 log = structlog.get_logger()
 

@@ -17,8 +17,8 @@ from app.providers.paths import compile_path, compile_place
 from app.providers.request import header_values
 from app.providers.schemes import NAMED as NAMED_PREFIX
 from app.providers.schemes import SCHEMES, UNSIGNED
-from reconcile.currencies import EXPONENTS
 from reconcile.ledger.events import CLAIM_KINDS
+from reconcile.money import EXPONENTS
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from reconcile.transparency.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
 """Kept hashes by level, first place and place behind the last: see
-`reconcile.transparency.merkle_tiles`."""
+`reconcile.transparency.merkle`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

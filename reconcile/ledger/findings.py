@@ -8,20 +8,14 @@ order any more than outcomes do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby, pairwise
 from typing import Final
 
 from reconcile.instants import Instant
-from reconcile.ledger.correlate import NOTHING_FILED, Case, cites_of
-from reconcile.ledger.events import ClaimKind
-from reconcile.ledger.findings_claims import (
-    of_attempts,
-    of_events,
-    recovered_on_later_attempt,
-    same_id_different_body,
-    shared_with_other_order,
-)
+from reconcile.ledger.correlate import NOTHING_FILED, AttemptEvidence, Case, Heard, cites_of
+from reconcile.ledger.doubt import cancellations_after, shared_references
+from reconcile.ledger.events import ANSWERS, ClaimKind
 from reconcile.ledger.findings_money import (
     captures,
     conflicting_amounts,
@@ -31,10 +25,280 @@ from reconcile.ledger.findings_money import (
     semantic_duplicate,
     unread_money_event,
 )
-from reconcile.ledger.ledger import FINDING_CODES, Facts, Finding, new_finding
+from reconcile.ledger.ledger import FINDING_CODES, Attempt, Facts, Finding, new_finding
 from reconcile.ledger.movements import Payment
 from reconcile.ledger.outcome import Judgement, standing
 from reconcile.ledger.records import STILL_ASKING
+
+# --- observations on what the provider said -------------------------------------------------------
+
+
+_FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
+_EXCLUDED_BY_AUTHORIZED: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
+_EXCLUDING: Final = frozenset((*_FINAL, "succeeded", "authorized", "dispute_won", "dispute_lost"))
+"""Claims of which one attempt can truly have only one; of two of them some pairs get on."""
+
+_GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
+
+
+# --- of single events ----------------------------------------------------------------------------
+
+
+def of_events(case: Case, judgement: Judgement) -> list[Finding]:
+    """`redelivered`, `delivered_late`, `dated_in_future`, `unrecognized_event`, in one pass."""
+    found: list[Finding] = []
+    late_after = case.policy.late_after
+    tolerance = case.policy.future_tolerance
+    for heard in case.heard:
+        if heard.count > 1:
+            found.append(_redelivered(heard))
+        delay = heard.first - heard.at
+        if delay > late_after and heard.event.standing not in ANSWERS:  # nobody sent an answer late
+            found.append(_delayed(heard))
+        elif -delay > tolerance:
+            found.append(_dated_ahead(heard))
+        if heard.event.claim == "unrecognized":
+            found.append(_unrecognized(heard))
+    return found
+
+
+def _redelivered(heard: Heard) -> Finding:
+    facts: Facts = (("deliveries", heard.count),)
+    return new_finding(code="redelivered", cites=(heard.event.event_id,), facts=facts)
+
+
+def _delayed(heard: Heard) -> Finding:
+    facts: Facts = (
+        ("delay_us", heard.first - heard.at),
+        ("occurred_at", heard.at),
+        ("received_at", heard.first),
+    )
+    return new_finding(code="delivered_late", cites=(heard.event.event_id,), facts=facts)
+
+
+def _dated_ahead(heard: Heard) -> Finding:
+    facts: Facts = (("occurred_at", heard.at), ("received_at", heard.first))
+    return new_finding(code="dated_in_future", cites=(heard.event.event_id,), facts=facts)
+
+
+def _unrecognized(heard: Heard) -> Finding:
+    facts: Facts = (("kind", heard.event.kind),)
+    return new_finding(code="unrecognized_event", cites=(heard.event.event_id,), facts=facts)
+
+
+def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
+    """One event id came with several bodies; all are kept."""
+    return [
+        new_finding(
+            code="same_id_different_body", cites=cites_of(group), facts=(("bodies", len(group)),)
+        )
+        for group in judgement.bodies
+    ]
+
+
+# --- of attempts ---------------------------------------------------------------------------------
+
+
+def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
+    """`out_of_order`, `contradictory_claims`, `success_after_deadline`, in one pass."""
+    found: list[Finding] = []
+    for evidence, attempt in zip(case.attempts, judgement.attempts, strict=True):
+        claims = evidence.claims
+        if len(evidence.heard) > 1 and _arrived_late(evidence.heard):
+            found += _overtaken(evidence)
+        if len(claims) > 1 and len(_EXCLUDING.intersection(claims)) > 1:
+            found += _contradictions(evidence)
+            found += _recovered(evidence)
+        captured = claims.get("succeeded")
+        if captured is not None:
+            found += _after_deadline(evidence, captured, attempt.deadline)
+    return found
+
+
+def _arrived_late(heard: list[Heard]) -> bool:
+    """Whether any of them came before one that is dated earlier; equal dates have no order."""
+    date: Instant = -1
+    earlier = same = 0
+    for each in heard:
+        if each.at != date:
+            earlier, same, date = max(earlier, same), 0, each.at
+        if each.first < earlier:
+            return True
+        if each.first > same:
+            same = each.first
+    return False
+
+
+def _overtaken(attempt: AttemptEvidence) -> Iterable[Finding]:
+    """Each event that arrived before one dated earlier, and each that so came too late."""
+    dated = [
+        heard
+        for heard in attempt.heard
+        if heard.event.occurred_at is not None and heard.event.standing not in ANSWERS
+    ]
+    moved = _early(dated, latest=max) | _early(dated[::-1], latest=min)
+    if moved:
+        cites = cites_of([heard for heard in dated if id(heard) in moved])
+        facts: Facts = (("attempt", attempt.reference),)
+        yield new_finding(code="out_of_order", cites=cites, facts=facts)
+
+
+def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
+    """The ids of those that do not continue the run of arrivals; equal dates have no order."""
+    found: set[int] = set()
+    reached: Instant | None = None
+    for _, same in groupby(heard, key=lambda each: each.at):
+        arrivals = list(same)
+        if reached is not None:
+            found |= {id(h) for h in arrivals if latest(h.first, reached) != h.first}
+        for each in arrivals:
+            reached = each.first if reached is None else latest(each.first, reached)
+    return found
+
+
+def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
+    """One attempt is said to have ended in ways that exclude each other."""
+    claims = attempt.claims
+    found: list[Finding] = []
+    against = _against_success(attempt) if "succeeded" in claims else _against_each_other(attempt)
+    if len(against) > 1:
+        heard = [h for claim in against for h in against[claim]]
+        found.append(_contradiction(attempt, ", ".join(against), heard))
+    won, lost = claims.get("dispute_won", ()), claims.get("dispute_lost", ())
+    both = [(w, x) for w in won for x in lost if _same_end(w, x)]
+    if both:
+        heard = [h for pair in both for h in pair]
+        found.append(_contradiction(attempt, "dispute_won, dispute_lost", heard))
+    return found
+
+
+def _against_success(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
+    """The successes, and what excludes them: a decline that the provider dates after all of them, a
+    cancellation that it does not date before or with them, an expiry."""
+    claims = attempt.claims
+    captured = claims["succeeded"]
+    said: dict[str, list[Heard]] = {
+        "succeeded": captured,
+        "declined": [h for h in claims.get("declined", ()) if _after_all(h, captured)],
+        "canceled": cancellations_after(attempt),
+        "expired": claims.get("expired", []),
+    }
+    return {claim: heard for claim, heard in said.items() if heard}
+
+
+def _after_all(heard: Heard, captured: list[Heard]) -> bool:
+    told = [heard, *captured]
+    if any(each.event.occurred_at is None for each in told):
+        return False
+    return heard.at > max([each.at for each in captured])
+
+
+def _against_each_other(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
+    claims = attempt.claims
+    said = [claim for claim in _FINAL if claim in claims]
+    if "authorized" in claims:
+        # One that the provider dates after the reservation released it.
+        reserved = claims["authorized"]
+        said = [c for c in _EXCLUDED_BY_AUTHORIZED if not _released(claims.get(c, ()), reserved)]
+        said = ["authorized", *[claim for claim in said if claim in claims]]
+    return {claim: claims[claim] for claim in said}
+
+
+def _released(ends: Sequence[Heard], reserved: list[Heard]) -> bool:
+    return any(_after_all(end, reserved) for end in ends)
+
+
+def _same_end(won: Heard, lost: Heard) -> bool:
+    """Whether two ends of one dispute exclude each other: those of which the provider dates neither
+    after the other. A later word is a further decision, not a contradiction."""
+    names = (won.event.movement, lost.event.movement)
+    if None not in names and names[0] != names[1]:
+        return False
+    return None in (won.event.occurred_at, lost.event.occurred_at) or won.at == lost.at
+
+
+def _recovered(attempt: AttemptEvidence) -> list[Finding]:
+    """Tries of one payment that were declined before it succeeded."""
+    captured = attempt.claims.get("succeeded")
+    declined = attempt.claims.get("declined")
+    if captured is None or declined is None:
+        return []
+    last = max([(h.event.occurred_at is not None, h.at) for h in captured])
+    tries = [h for h in declined if h.event.occurred_at is not None and last[0] and h.at <= last[1]]
+    if not tries:
+        return []
+    cites = cites_of([*tries, *captured])
+    facts: Facts = (("attempt", attempt.reference), ("failed", len(cites_of(tries))))
+    return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
+
+
+def _contradiction(attempt: AttemptEvidence, said: str, heard: list[Heard]) -> Finding:
+    facts: Facts = (("attempt", attempt.reference), ("claims", said))
+    return new_finding(code="contradictory_claims", cites=cites_of(heard), facts=facts)
+
+
+def _after_deadline(
+    evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
+) -> list[Finding]:
+    """Money moved, or was first known to have moved, after the attempt had been given up."""
+    known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
+    if captured[0].event.standing in ANSWERS:
+        # Not given up: the provider was being asked since the unconfirmed word came.
+        known = min([known, *[h.first for h in evidence.told]])
+    happened = captured[0].at
+    late = deadline is not None and (known >= deadline or happened >= deadline)
+    reported: list[Heard] = []
+    for claim in _GIVEN_UP:
+        if claim in evidence.claims:
+            reported += [heard for heard in evidence.claims[claim] if heard.at < happened]
+    if not (late or reported):
+        return []
+    facts: Facts = (
+        ("attempt", evidence.reference),
+        ("occurred_at", happened),
+        ("received_at", known),
+        ("deadline_at", deadline),
+    )
+    cites = cites_of([*captured, *reported])
+    return [new_finding(code="success_after_deadline", cites=cites, facts=facts)]
+
+
+def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding]:
+    """Paid, after an earlier attempt had failed."""
+    attempts = judgement.attempts
+    if len(attempts) < 2:
+        return []
+    paid = [a for a in attempts if a.outcome == "succeeded"]
+    if not paid or len(attempts) == len(paid):
+        return []
+    first = min(paid, key=_end) if len(paid) > 1 else paid[0]
+    end = first.ended_at or 0
+    failed = [a for a in attempts if a.outcome != "succeeded" and 0 < (a.ended_at or 0) <= end]
+    if not failed:
+        return []
+    cites = tuple(dict.fromkeys([c for a in [*failed, first] for c in a.reason.cites]))
+    facts: Facts = (("attempt", first.reference), ("failed", len(failed)))
+    return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
+
+
+def _end(attempt: Attempt) -> tuple[Instant, str]:
+    return (attempt.ended_at or 0, attempt.reference)
+
+
+def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
+    """One payment or session is claimed for two orders: `contradictory_claims` across orders."""
+    return [
+        new_finding(
+            code="contradictory_claims",
+            cites=shared.cites,
+            facts=(("attempt", shared.attempt.reference), ("claims", "of this order, of another")),
+        )
+        for shared in shared_references(case)
+    ]
+
+
+# --- observations on a ledger ---------------------------------------------------------------------
+
 
 Check = Callable[[Case, Judgement], Iterable[Finding]]
 

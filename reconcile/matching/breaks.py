@@ -1,15 +1,18 @@
 """A break: one difference between ledger, order book and statement, with cause, money and age.
 
-Leaves out: wording (`breaks_words`), and what people decide about it. A break is what one run of
-`match` saw; its `identity` is the same in every run that sees the same difference.
+With its life over several runs, its line of text to be kept, and the words for it. A break is what
+one run of `match` saw; its `identity` is the same in every run that sees the same difference.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal, get_args
 
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
+from reconcile.ledger.explain import filled
 from reconcile.ledger.ledger import Facts
 from reconcile.money import Money
 from reconcile.values import frozen
@@ -78,3 +81,338 @@ class Break:
         """The same for the same difference in every run: `brk_` and 20 hex digits."""
         told = fingerprint([self.cause, self.order, self.payment, self.subject])
         return "brk_" + told.removeprefix("sha256:")[:20]
+
+
+# --- the life of a break --------------------------------------------------------------------------
+
+
+State = Literal["open", "assigned", "accepted", "closed"]
+STATES: Final[tuple[State, ...]] = get_args(State)
+
+Turn = Literal["opened", "changed", "closed", "reopened"]
+"""What a run did: it saw the break first, with other content, no longer, or again."""
+
+Deed = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
+DEEDS: Final[tuple[Deed, ...]] = get_args(Deed)
+"""What a person did. unmatched: took a match back. settled: decided what becomes of late money."""
+
+Settling = Literal["accept", "refund", "credit"]
+SETTLINGS: Final[tuple[Settling, ...]] = get_args(Settling)
+"""accept: the money is kept, the order is served after all. refund: it goes back; the break stays
+open until the refund has come. credit: it stays with the merchant in the customer's favour."""
+
+
+@frozen
+class Step:
+    """One step. `by` is the person, or None for a run.
+
+    money   what was at stake in the eyes of who took the step
+    value   to whom it was assigned, which line was matched or no longer is, how late money was
+            settled
+    reason  the person's words
+    cites   of a run that closed it: the evidence that did
+    """
+
+    at: Instant
+    kind: Turn | Deed
+    money: Money
+    by: str | None = None
+    second: str | None = None
+    value: str = ""
+    reason: str = ""
+    cites: tuple[str, ...] = ()
+    run: int | None = None
+
+
+@frozen
+class Life:
+    """Where a break stands.
+
+    assignee  whose it is, in whatever state; None: nobody's
+    settling  how its late money was settled, while that holds
+    because   why it stands so, in one sentence
+    closed_by the evidence that closed it; empty in other states
+    """
+
+    state: State
+    assignee: str | None
+    settling: Settling | None
+    because: str
+    closed_by: tuple[str, ...] = ()
+
+
+def life(steps: Iterable[Step]) -> Life:
+    """The state after these steps, which are in the order in which they were taken."""
+    being = _Being()
+    for step in steps:
+        being.take(step)
+    return being.now()
+
+
+def acceptances(steps: Iterable[Step]) -> Iterator[tuple[Step, Money, bool]]:
+    """What was accepted of a break over time: each step that did, or that ended it, with the money,
+    and whether it is accepted from then on."""
+    being, before = _Being(), None
+    for step in steps:
+        being.take(step)
+        after = being.accepted()
+        if after != before:
+            if before is not None:
+                yield step, before, False
+            if after is not None:
+                yield step, after, True
+        before = after
+
+
+class _Being:
+    """A life while its steps are taken."""
+
+    def __init__(self) -> None:
+        self._seen = True
+        self._money: Money | None = None
+        self._accepted: Step | None = None
+        self._assigned: Step | None = None
+        self._settled: Step | None = None
+        self._because = "No run has seen it yet."
+        self._closed_by: tuple[str, ...] = ()
+
+    def take(self, step: Step) -> None:
+        """Go one step on."""
+        if step.kind in ("opened", "changed", "reopened"):
+            self._saw(step)
+        elif step.kind == "closed":
+            self._closed(step)
+        elif step.kind == "assigned":
+            self._assigned = step if step.value else None
+        elif step.kind == "accepted":
+            self._decided(step, "accepted")
+        elif step.kind == "settled":
+            self._decided(step, f"decided to {step.value}")
+        elif step.kind == "matched":
+            self._because = f"{step.by} matched it with {step.value}; the next run will use that."
+        elif step.kind == "unmatched":
+            self._because = f"{step.by} took back its match with {step.value}: {step.reason}"
+
+    def _saw(self, step: Step) -> None:
+        accepted = self._accepted
+        if step.kind == "opened":
+            self._because = f"Run {step.run} saw it first."
+        elif step.kind == "reopened":
+            self._because = f"Run {step.run} saw it again, after it had closed."
+            self._accepted = self._settled = None
+        elif accepted is not None and accepted.money != step.money:
+            self._because = (
+                f"It was accepted at {accepted.money}, and run {step.run} saw {step.money}."
+            )
+            self._accepted = self._settled = None
+        self._seen, self._closed_by, self._money = True, (), step.money
+
+    def _closed(self, step: Step) -> None:
+        self._seen, self._closed_by = False, step.cites
+        why = f"what came since closed it: {', '.join(step.cites)}" if step.cites else _NOTHING_SAID
+        self._because = f"Run {step.run} no longer saw it; {why}."
+
+    def _decided(self, step: Step, did: str) -> None:
+        """The last word counts, if it was about the money that runs have seen."""
+        self._because = f"{_people(step)} {did} {step.money}: {step.reason}"
+        if self._money not in (None, step.money):  # the run was at work when the person looked
+            self._because = f"{_people(step)} {did} {step.money}, and a run has seen {self._money}."
+            return
+        self._accepted = None if step.value == "refund" else step
+        if step.kind == "settled":
+            self._settled = step
+
+    def accepted(self) -> Money | None:
+        """What is accepted of what runs see."""
+        return self._accepted.money if self._seen and self._accepted is not None else None
+
+    def now(self) -> Life:
+        """Where it stands."""
+        assignee = None if self._assigned is None else self._assigned.value
+        state: State = "open" if assignee is None else "assigned"
+        if not self._seen:
+            state = "closed"
+        elif self.accepted() is not None:
+            state = "accepted"
+        settled = None if self._settled is None else self._settled.value
+        return Life(
+            state=state,
+            assignee=assignee,
+            settling=next((each for each in SETTLINGS if each == settled), None),
+            because=self._because,
+            closed_by=self._closed_by,
+        )
+
+
+_NOTHING_SAID: Final = (
+    "nothing was said of it since: time has passed, or what belongs to it was found elsewhere"
+)
+
+
+def _people(step: Step) -> str:
+    return f"{step.by} and {step.second}" if step.second else str(step.by)
+
+
+# --- A break in one line of text, to be kept and read again ---------------------------------------
+
+
+def break_text(found: Break) -> str:
+    """All that a run saw of it, as JSON. Equal breaks give equal text."""
+    parts: list[Any] = [
+        found.cause,
+        found.order,
+        found.payment,
+        found.subject,
+        (found.money.minor, found.money.currency),
+        found.since,
+        found.cites,
+        _facts_json(found.facts),
+        [
+            (c.line, c.reference, (c.money.minor, c.money.currency), c.apart, _facts_json(c.facts))
+            for c in found.candidates
+        ],
+    ]
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def break_in(text: str) -> Break:
+    """The break that `break_text` wrote."""
+    cause, order, payment, subject, money, since, cites, facts, candidates = json.loads(text)
+    return Break(
+        cause=cause,
+        order=order,
+        payment=payment,
+        subject=subject,
+        money=_money_in(money),
+        since=since,
+        cites=tuple(cites),
+        facts=_facts_in(facts),
+        candidates=tuple([_candidate_in(each) for each in candidates]),
+    )
+
+
+def _candidate_in(parts: list[Any]) -> Candidate:
+    line, reference, money, apart, facts = parts
+    return Candidate(
+        line=line,
+        reference=reference,
+        money=_money_in(money),
+        apart=apart,
+        facts=_facts_in(facts),
+    )
+
+
+def _facts_json(facts: Facts) -> list[Any]:
+    """Money becomes a pair; every other value is its own."""
+    return [
+        (name, (value.minor, value.currency) if isinstance(value, Money) else value)
+        for name, value in facts
+    ]
+
+
+def _facts_in(parts: list[Any]) -> Facts:
+    return tuple(
+        [(name, _money_in(value) if isinstance(value, list) else value) for name, value in parts]
+    )
+
+
+def _money_in(pair: list[Any]) -> Money:
+    return Money(minor=pair[0], currency=pair[1])
+
+
+# --- the words for every break --------------------------------------------------------------------
+
+
+SENTENCES: Final[dict[BreakCause, str]] = {
+    "paid_not_in_book": "{captured} was received, and the order book does not have the order",
+    "book_paid_not_received": "The order book says {status} for {booked}, and no payment is known",
+    "book_unpaid_but_received": "{captured} was received, and the order book says {status}",
+    "amount_differs": "{captured} was captured, and the {against} says {told}: {difference} apart",
+    "off_by_minor_unit": "{captured} was captured, and the {against} says {told}, which differs by "
+    "the factor {factor}: major units were taken for minor units, or the other way round",
+    "currency_differs": "{captured} was captured, and the {against} says {told}: another currency",
+    "paid_twice": "Paid more than once: {owed} of the {captured} captured is owed back",
+    "overpaid": "{owed} of what was captured is beyond what the order costs, and owed back",
+    "refund_not_in_book": "{refunded} was given back, and the order book has {booked_refund} of it",
+    "refund_not_received": "The order book speaks of a refund, and none has come for all of it",
+    "not_settled": "{captured} was captured, and no statement that reaches beyond {due_at} holds "
+    "it",
+    "settled_never_notified": "The statement has a {kind} of {settled} of which no webhook told us",
+    "fee_unexpected": "The provider took a fee of {fee}; {expected_fee} was expected",
+    "late_money": "{captured} was received after the order had been {why}",
+    "unresolved": "The ledger of the order is unresolved; captured so far: {captured}",
+    "payment_in_doubt": "The order is paid, and a further payment of it is in doubt, of up to "
+    "{at_stake}",
+    "ambiguous": "{captured} was captured, and several lines or orders fit it equally well",
+}
+
+NEXT_STEPS: Final[dict[BreakCause, str]] = {
+    "paid_not_in_book": "Add the order to the book, or match it with one of the candidates, or "
+    "refund it",
+    "book_paid_not_received": "Ask the provider for the payment; if there is none, correct the "
+    "book or match it with one of the candidates",
+    "book_unpaid_but_received": "Mark the order as paid in the book, or refund the payment",
+    "amount_differs": "Find out which amount is right, then correct the book or ask the provider",
+    "off_by_minor_unit": "Check in which unit the amount is written, in the import's mapping "
+    "and in the provider's profile, and correct it there",
+    "currency_differs": "Find out which currency was agreed, then correct the book or ask the "
+    "provider",
+    "paid_twice": "Refund the surplus to the customer",
+    "overpaid": "Refund the surplus to the customer",
+    "refund_not_in_book": "Enter what went back in the book, as a refund or as a lost dispute",
+    "refund_not_received": "Start the refund at the provider, or correct the book",
+    "not_settled": "Ask the provider when it pays this out, by the payment's reference",
+    "settled_never_notified": "Ask the provider to send the event again, and check that its "
+    "webhooks reach us",
+    "fee_unexpected": "Compare the fee with your contract and claim the difference, or correct the "
+    "expected fee",
+    "late_money": "Decide whether to accept the payment, then mark the order as paid, or refund it",
+    "unresolved": "Read the order's ledger and settle it with the provider; do not ship on it",
+    "payment_in_doubt": "Read the order's ledger and ask the provider what that payment brought; "
+    "refund it if it came",
+    "ambiguous": "Look at the lines and match by hand the two that belong together",
+}
+
+APART: Final[dict[str, str]] = {
+    "separators": "digits differ only by separators",
+    "characters": "reference differs in {characters}",
+    "reference": "another reference",
+    "factor": "amount {factor} times {sense}: minor units?",
+    "amount": "amount differs by {difference}",
+    "currency": "another currency",
+    "date": "{beyond_us} outside the window",
+    "fits": "fits, as others do",
+    "nothing": "nothing keeps it apart but the key",
+}
+
+_WHY: Final = {"canceled": "canceled", "given_up": "given up as expired or timed out"}
+
+
+def break_sentence(found: Break) -> str:
+    """What differs, as one sentence with its full stop."""
+    facts = [
+        (name, _WHY.get(str(value), value) if name == "why" else value)
+        for name, value in found.facts
+    ]
+    facts += [("told", value) for name, value in found.facts if name in ("booked", "settled")]
+    sentence = filled(SENTENCES[found.cause], tuple(facts)) + "."
+    if any(name == "in_doubt" for name, _ in found.facts):
+        sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)
+    if ("searched", False) in found.facts:
+        sentence += " No partner was looked for beyond its reference: too much was left over."
+    return sentence
+
+
+def next_step(found: Break) -> str:
+    """What a person should do about it, as one sentence with its full stop."""
+    return NEXT_STEPS[found.cause] + "."
+
+
+def apart_words(candidate: Candidate) -> str:
+    """The one field that keeps a near miss apart: `amount 100 times larger: minor units?`."""
+    facts = tuple(
+        (name, "one character" if (name, value) == ("characters", 1) else
+         f"{value} characters" if name == "characters" else value)
+        for name, value in candidate.facts
+    )  # fmt: skip
+    return filled(APART[candidate.apart], facts)

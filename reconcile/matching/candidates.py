@@ -19,7 +19,7 @@ from reconcile.instants import DAY, Duration, Instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.books import match_key
 from reconcile.matching.breaks import Candidate
-from reconcile.matching.terms import CENTS, factor_between
+from reconcile.matching.rules import CENTS, factor_between
 from reconcile.money import Money
 
 NEIGHBOURS: Final = 4

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Literal
 
-from reconcile.matching.decision import Decision, Match
+from reconcile.matching.judge import Decision, Match
 from reconcile.money import Money
 from reconcile.values import frozen
 

@@ -13,8 +13,9 @@ has not passed, or there is nothing to compare with) or `break`, whose buckets a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Final, Literal, TypeVar, get_args
 
 from reconcile.instants import Instant
@@ -198,3 +199,23 @@ def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...
 def _plus(one: Counted, other: Counted) -> Counted:
     summed = [each.name for each in fields(one) if each.name in _SUMMED]
     return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in summed})
+
+
+# --- control totals as text, to be kept with their run and read again -----------------------------
+
+
+def control_text(control: Control) -> str:
+    """As JSON that `control_in` reads again."""
+    return json.dumps(asdict(control), separators=(",", ":"))
+
+
+def control_in(text: str) -> Control:
+    """The totals that `control_text` wrote."""
+    given = json.loads(text)
+    return Control(
+        as_of=given["as_of"],
+        lines=tuple(ControlLine(**each) for each in given["lines"]),
+        read=tuple(Read(**each) for each in given["read"]),
+        breaks=tuple(BreakTotal(**each) for each in given["breaks"]),
+        unsearched=given["unsearched"],
+    )

@@ -12,15 +12,22 @@ from typing import Final
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST
-from reconcile.matching.decision import Decision, MatchKind
 from reconcile.matching.funds import Capture, Funds, captures_of, funds_of
-from reconcile.matching.judge import Pair, Verdict, amounts_fit, judge, judge_alone, judge_unpaid
+from reconcile.matching.judge import (
+    Decision,
+    MatchKind,
+    Pair,
+    Verdict,
+    amounts_fit,
+    judge,
+    judge_alone,
+    judge_unpaid,
+)
 from reconcile.matching.lines import Lines, claims, lines_of
-from reconcile.matching.merge import Group
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, subject_of
+from reconcile.matching.rules import Terms
 from reconcile.matching.settling import Settling, never_notified
-from reconcile.matching.tally import Tally
-from reconcile.matching.terms import Terms
+from reconcile.matching.tally import Group, Tally
 from reconcile.matching.unmatched import Left, keep
 from reconcile.money import Money
 

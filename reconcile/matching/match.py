@@ -1,6 +1,6 @@
 """Ledgers, order book and statements side by side: what agrees, what differs, and why.
 
-Leaves out: reading and storing. Three streams of rows go in, in key order (`match_rows`); matches
+Leaves out: reading and storing. Three streams of rows go in, in key order (`rows`); matches
 and breaks come out as they are decided, and the control totals at the end. Memory does not grow
 with the streams: what agrees is counted and forgotten, and what is left over is bounded in number.
 
@@ -16,18 +16,148 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from reconcile.instants import Instant
+from reconcile.matching.candidates import Entry, Index, entry_of
 from reconcile.matching.control import Control
-from reconcile.matching.decision import MATCH_KINDS, Decision, Match, MatchKind
-from reconcile.matching.end import second_look
+from reconcile.matching.fallback import WAYS, Rest
+from reconcile.matching.funds import Capture, funds_of
 from reconcile.matching.group import Deciding
-from reconcile.matching.merge import Plain, merge
+from reconcile.matching.judge import MATCH_KINDS, Decision, Match, MatchKind, Pair, judge
+from reconcile.matching.lines import claims, lines_of
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
-from reconcile.matching.rules import Coverage, HandMatch, MatchRules
-from reconcile.matching.tally import Tally
-from reconcile.matching.terms import Terms
+from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
+from reconcile.matching.tally import Plain, Tally, merge
 from reconcile.matching.unmatched import Left
+
+# --- what stays alone at last ---------------------------------------------------------------------
+
+
+def second_look(deciding: Deciding) -> Iterator[Decision]:
+    """Everything that was put aside, decided."""
+    rest = Rest(deciding.left)
+    for way in WAYS:
+        way(rest, deciding)
+        rest.put_back(deciding.left)
+        yield from deciding.tally.told()
+    yield from End(rest, deciding).decide()
+
+
+class End:
+    """The rows that stay alone, and what each is searched among."""
+
+    def __init__(self, rest: Rest, deciding: Deciding) -> None:
+        self._rest, self._deciding = rest, deciding
+        self._window = deciding.terms.rules.date_window
+        self._booked: dict[str, tuple[BookRow, ...]] = {
+            rows[0].key: rows for rows in rest.book.values()
+        }
+        self._orders = [_of_order(row) for row in rest.orders.values()]
+        self._settled = {row.key for row in rest.lines.values() if row.key}
+
+    def decide(self) -> Iterator[Decision]:
+        """A decision for each row."""
+        for step in (self._end_orders, self._end_book, self._end_lines, self._end_captures):
+            for _ in step():
+                yield from self._deciding.tally.told()
+
+    # What is alone is searched among what was alone when the end began: the indexes are made
+    # once, and before anything is taken out.
+
+    @cached_property
+    def _books(self) -> Index:
+        return Index([_of_book(rows) for rows in self._rest.book.values()])
+
+    @cached_property
+    def _moneys(self) -> Index:
+        return Index(self._orders)
+
+    @cached_property
+    def _lines(self) -> Index:
+        return Index([_of_line(row) for row in self._rest.lines.values()])
+
+    @cached_property
+    def _captures(self) -> Index:
+        return Index([_of_capture(each) for each in self._rest.captures.values()])
+
+    def _end_orders(self) -> Iterator[None]:
+        for row in list(self._rest.orders.values()):
+            funds = funds_of([row])
+            rows = self._booked.pop(row.key, None)
+            if rows is not None:
+                lines = lines_of(rows)
+                verdict = judge(Pair(funds, lines, self._deciding.terms))
+                self._deciding.place(verdict, funds=funds, lines=lines)
+                del self._rest.book[rows[0].line_id]
+            else:
+                near = self._books.nearest(_of_order(row), window=self._window)
+                self._deciding.end_order(funds, candidates=near)
+            yield
+
+    def _end_book(self) -> Iterator[None]:
+        tally = self._deciding.tally
+        for rows in self._rest.book.values():
+            if not claims(rows[0]):
+                tally.place_book(rows, "nothing_due")
+            elif rows[0].key in self._settled:
+                # The break of the statement line tells of this money: one difference, one break.
+                tally.place_book(rows, "settled_never_notified")
+            else:
+                near = self._moneys.nearest(_of_book(rows), window=self._window)
+                self._deciding.end_book(lines_of(rows), candidates=near)
+            yield
+
+    def _end_lines(self) -> Iterator[None]:
+        for row in self._rest.lines.values():
+            near = self._captures.nearest(_of_line(row), window=self._window)
+            self._deciding.end_line(row, candidates=near)
+            yield
+
+    def _end_captures(self) -> Iterator[None]:
+        for capture in self._rest.captures.values():
+            near = self._lines.nearest(_of_capture(capture), window=self._window)
+            self._deciding.end_capture(capture, candidates=near)
+            yield
+
+
+def _of_order(row: TakingRow) -> Entry:
+    funds = funds_of([row])
+    return entry_of(
+        row.order, names=[row.order], minor=funds.worth, currency=funds.currency, at=funds.at
+    )
+
+
+def _of_book(rows: tuple[BookRow, ...]) -> Entry:
+    lines = lines_of(rows)
+    return entry_of(
+        rows[0].line_id,
+        names=[lines.reference],
+        minor=lines.charge,
+        currency=lines.currency,
+        at=lines.placed_at,
+    )
+
+
+def _of_line(row: StatementRow) -> Entry:
+    names = [row.payment, row.order]
+    return entry_of(
+        row.line_id, names=names, minor=row.gross, currency=row.currency, at=row.settled_at
+    )
+
+
+def _of_capture(capture: Capture) -> Entry:
+    return entry_of(
+        capture.order,
+        names=[capture.payment, capture.order],
+        minor=capture.minor,
+        currency=capture.currency,
+        at=capture.at,
+    )
+
+
+# --- ledgers, order book and statements side by side ----------------------------------------------
+
 
 __all__ = ["MATCH_KINDS", "Decision", "Match", "MatchKind", "Matching", "Part"]
 

@@ -7,10 +7,13 @@ kind of match.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
-from reconcile.matching.rows import name_of
+from reconcile.matching.control import Waiting
+from reconcile.matching.rows import StatementRow, TakingRow, name_of
+from reconcile.money import exponent_of
 from reconcile.values import frozen
 
 _OF_A_CAPTURE: Final = frozenset(("not_settled", "ambiguous"))
@@ -110,3 +113,115 @@ def hand_match(cause: str, *, order: str | None, subject: str | None, given: str
     one = order if cause in _OF_A_CAPTURE else subject or order
     assert one is not None, "every break is about a line or an order"
     return HandMatch(one=one, other=name_of(given))
+
+
+# --- rules, coverage and decisions of people, as one matching asks for them -----------------------
+
+
+CENTS: Final = 100
+"""A currency without decimals is mistaken by the hundred that most others have."""
+
+
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+class Terms:
+    """What one matching goes by."""
+
+    def __init__(
+        self,
+        *,
+        rules: MatchRules,
+        as_of: Instant,
+        coverage: Coverage,
+        hands: Iterable[HandMatch] = (),
+    ) -> None:
+        self.rules, self.as_of, self.coverage = rules, as_of, coverage
+        self._tolerances = {each.currency: each.minor for each in rules.tolerances}
+        self._fees = {(each.source, each.currency): each for each in rules.fees}
+        self._reaches = {each.source: each.span for each in coverage.statements}
+        self._hands: dict[str, frozenset[str]] = {}
+        for hand in hands:
+            for one, other in ((hand.one, hand.other), (hand.other, hand.one)):
+                self._hands[one] = self.partners(one) | {other}
+
+    @property
+    def any_fees(self) -> bool:
+        """Whether any fee is expected at all."""
+        return bool(self._fees)
+
+    @property
+    def any_hands(self) -> bool:
+        """Whether people have matched anything."""
+        return bool(self._hands)
+
+    def partners(self, name: str) -> frozenset[str]:
+        """What people said belongs together with this line or order."""
+        return self._hands.get(name, _NOBODY)
+
+    def within(self, difference: int, currency: str) -> bool:
+        """Whether a rule lets two amounts of the currency that differ by this much be one."""
+        return abs(difference) <= self._tolerances.get(currency, 0)
+
+    def tolerance(self, currency: str) -> int:
+        """By how much two amounts of the currency may differ, in minor units."""
+        return self._tolerances.get(currency, 0)
+
+    def expected_fee(self, gross: int, *, source: str, currency: str) -> tuple[int, int] | None:
+        """The fee for a payment, rounded half up, and its tolerance; None where none is known."""
+        rule = self._fees.get((source, currency))
+        if rule is None:
+            return None
+        return (gross * rule.per_million + 500_000) // 1_000_000 + rule.fixed, rule.tolerance
+
+    def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
+        """Whether the line's fee is the expected one, or none is known."""
+        found = self.expected_fee(line.gross, source=taking.source, currency=line.currency)
+        return found is None or abs(line.fee - found[0]) <= found[1]
+
+    def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
+        """Why money of this date need not be in the book; None if it must be."""
+        span = self.coverage.book
+        if span is None or opened_at < span.since:
+            return "not_covered"
+        if at > span.until or at + self.rules.book_margin > self.as_of:
+            return "awaiting_book"
+        return None
+
+    def book_lags(self, at: Instant) -> bool:
+        """Whether the book may still lag behind what happened at `at`."""
+        return at + self.rules.book_margin > self.as_of
+
+    def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
+        """Why a line that says paid need not have its money; None if it must have it."""
+        if placed_at is None:
+            return None
+        if self.coverage.takings is not None and placed_at < self.coverage.takings:
+            return "not_covered"
+        return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
+
+    def settles(self, line_source: str, source: str) -> bool:
+        """Whether a statement's line may be of a payment of this source: of its own, of one that
+        has no statements and so may share them, or of any where nobody knows whose it is."""
+        return not line_source or line_source == source or source not in self._reaches
+
+    def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
+        """Why money captured at `at` need not be in a statement; None if it must be.
+
+        It must be where the margin has passed, and a statement that reaches beyond it is there.
+        """
+        span = self._reaches.get(source)
+        if span is None or at < span.since:
+            return "not_covered"
+        due = at + self.rules.settle_margin
+        return "awaiting_settlement" if due > min(span.until, self.as_of) else None
+
+
+def factor_between(one: int, other: int, currency: str) -> int | None:
+    """By which factor the two differ if someone took major units for minor ones, else None."""
+    if one == 0 or other == 0:
+        return None
+    for factor in sorted({int(10 ** exponent_of(currency)), CENTS} - {1}):
+        if one == other * factor or other == one * factor:
+            return factor
+    return None

@@ -15,11 +15,11 @@ from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Facts
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST
-from reconcile.matching.decision import Match, MatchKind
 from reconcile.matching.funds import Capture, Funds, Return
+from reconcile.matching.judge import Match, MatchKind
 from reconcile.matching.rows import StatementRow, subject_of
+from reconcile.matching.rules import Terms, factor_between
 from reconcile.matching.tally import Tally
-from reconcile.matching.terms import Terms, factor_between
 from reconcile.money import Money
 
 Told = TypeVar("Told")

@@ -6,11 +6,16 @@ order; nothing here is kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Final
+
 from reconcile.instants import Instant
-from reconcile.ledger.ledger import Outcome
-from reconcile.matching.books import StatementLine
+from reconcile.ledger.ledger import EntryKind, Outcome
+from reconcile.matching.books import StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import Break
-from reconcile.matching.ledger_lines import Taking
+from reconcile.matching.ledger_lines import Taken, Taking
+from reconcile.matching.rows import StatementRow
 from reconcile.values import frozen
 
 
@@ -49,3 +54,146 @@ class ChangeSeen:
     before: Outcome
     after: Outcome
     because: tuple[str, ...]
+
+
+# --- orders and statement lines in key order, brought together order by order ---------------------
+
+
+def merged(takings: Iterable[Taking], rows: Iterable[StatementRow]) -> Iterator[OrderSeen]:
+    """Every taking once and every line once; both streams ascend by key."""
+    orders = groupby(takings, key=lambda taking: taking.key)
+    lines = groupby(rows, key=lambda row: row.key)
+    order, line = next(orders, None), next(lines, None)
+    while order is not None or line is not None:
+        if order is None or (line is not None and line[0] < order[0]):
+            assert line is not None
+            yield from (OrderSeen(taking=None, lines=(line_of(row),)) for row in line[1])
+            line = next(lines, None)
+        elif line is None or order[0] < line[0]:
+            yield from (OrderSeen(taking=taking) for taking in order[1])
+            order = next(orders, None)
+        else:
+            yield from _together(list(order[1]), list(line[1]))
+            order, line = next(orders, None), next(lines, None)
+
+
+def _together(takings: list[Taking], rows: list[StatementRow]) -> Iterator[OrderSeen]:
+    """Orders whose references are written differently have one key: a line goes to the one that
+    knows its payment, else to the one whose reference it has, else to the first."""
+    shares: list[list[StatementLine]] = [[] for _ in takings]
+    for row in rows:
+        shares[_place(takings, row)].append(line_of(row))
+    for taking, share in zip(takings, shares, strict=True):
+        yield OrderSeen(taking=taking, lines=tuple(share))
+
+
+def _place(takings: list[Taking], row: StatementRow) -> int:
+    for place, taking in enumerate(takings):
+        if any(payment == row.payment for _, payment in taking.payments):
+            return place
+    named = [place for place, taking in enumerate(takings) if taking.order == row.order]
+    return named[0] if named else 0
+
+
+def line_of(row: StatementRow) -> StatementLine:
+    """The line of a row."""
+    return StatementLine(
+        line_id=row.line_id,
+        payment=row.payment,
+        order=row.order,
+        kind=row.kind,
+        currency=row.currency,
+        gross=row.gross,
+        fee=row.fee,
+        net=row.net,
+        settled_at=row.settled_at,
+        payout=row.payout,
+    )
+
+
+# --- statement lines beside the movements that they settle ----------------------------------------
+
+
+_SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
+    "payment": ("captured",),
+    "refund": ("refunded", "reversed"),
+    "dispute": ("dispute_lost",),
+    "fee": (),
+}
+
+
+@frozen
+class Settled:
+    """A statement line and the movements that it settles; none where the ledger has none.
+
+    gross, fee, net  as they change the merchant's balance: see `signed`
+    """
+
+    line: StatementLine
+    taken: tuple[Taken, ...]
+    gross: int
+    fee: int
+    net: int
+
+
+def settled(seen: OrderSeen) -> tuple[Settled, ...]:
+    """Every line of the order, each with its movements: of those of its payment that no line has,
+    the one with its amount, else all if they add up to it, else the first. A line for which
+    nothing is left is a further part of the first movement of its payment."""
+    if not seen.lines:
+        return ()
+    left = [] if seen.taking is None else list(seen.taking.taken)
+    claimed: list[Taken] = []
+    found = []
+    for line in seen.lines:
+        gross, fee, net = signed(line)
+        fresh, taken = _beside(line, left, claimed, gross)
+        left = [each for each in left if each not in fresh]
+        claimed += fresh
+        found.append(Settled(line=line, taken=taken, gross=gross, fee=fee, net=net))
+    return tuple(found)
+
+
+def _beside(
+    line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
+) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
+    """The movements of the line that no line had before, and its movements. A negative payment is
+    what some providers write for a refund or a reversal, else it corrects what came."""
+    kinds = [_SETTLES[line.kind]]
+    if line.kind == "payment" and gross < 0:
+        kinds.insert(0, _SETTLES["refund"])
+    for each in kinds:
+        fresh = _chosen([one for one in left if _fits(line, one, each)], gross)
+        taken = fresh or tuple([one for one in claimed if _fits(line, one, each)][:1])
+        if taken:
+            return fresh, taken
+    return (), ()
+
+
+def _chosen(fitting: list[Taken], gross: int) -> tuple[Taken, ...]:
+    for each in fitting:
+        if each.minor == gross:
+            return (each,)
+    if sum([each.minor for each in fitting]) == gross:
+        return tuple(fitting)
+    return tuple(fitting[:1])
+
+
+def _fits(line: StatementLine, taken: Taken, kinds: tuple[EntryKind, ...]) -> bool:
+    return (
+        taken.kind in kinds
+        and taken.currency == line.currency
+        and (line.payment is None or match_key(line.payment) == match_key(taken.payment))
+    )
+
+
+def signed(line: StatementLine) -> tuple[int, int, int]:
+    """Gross, fee and net as they change the merchant's balance: a refund is negative, whichever
+    sign the provider gives it, and a line that is only a fee has no gross. A dispute keeps its
+    sign: it takes money, or gives it back once it is won."""
+    if line.kind == "fee":
+        cost = -line.net if line.fee else abs(line.gross or line.net)
+        return 0, cost, -cost
+    if line.kind == "refund" and line.gross > 0:
+        return -line.gross, line.fee, -line.gross - line.fee
+    return line.gross, line.fee, line.net

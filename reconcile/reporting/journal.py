@@ -22,11 +22,9 @@ from typing import Final, Literal, get_args
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
-from reconcile.matching.breaks import Break, BreakCause
-from reconcile.matching.breaks_life import Step, acceptances
+from reconcile.matching.breaks import Break, BreakCause, Step, acceptances
 from reconcile.matching.ledger_lines import Taken
-from reconcile.reporting.input import OrderSeen
-from reconcile.reporting.settled import Settled, settled
+from reconcile.reporting.input import OrderSeen, Settled, settled
 from reconcile.values import frozen
 
 Role = Literal["clearing", "bank", "sales", "refunds", "disputes", "fees", "write_offs"]

@@ -6,17 +6,17 @@ but for the lists, which are bounded.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
-from reconcile.instants import Instant
-from reconcile.ledger.ledger import Outcome
+from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind
+from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.matching.ledger_lines import Taken, Taking
-from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen
-from reconcile.reporting.lists import Bounded, BreakSums, ChangeSums
-from reconcile.reporting.money_section import FLOW_OF, DelaySums, FeeSums, LateSums, MoneySums
+from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen, Settled, settled
 from reconcile.reporting.orders import (
     NO_CURRENCY,
     ControlSums,
@@ -26,8 +26,22 @@ from reconcile.reporting.orders import (
     standing,
 )
 from reconcile.reporting.report import (
+    AGES,
+    FLOWS,
+    Age,
+    BreakLine,
+    BreakRow,
+    ChangeLine,
+    ChangeRow,
+    ControlRow,
+    DelayRow,
+    FeeRow,
     Flow,
+    FlowRow,
+    LateLine,
+    LateRow,
     MatchingRow,
+    MoneyRow,
     NoOrder,
     Note,
     PeriodReport,
@@ -35,8 +49,356 @@ from reconcile.reporting.report import (
     Tie,
     Unlisted,
 )
-from reconcile.reporting.settled import Settled, settled
-from reconcile.reporting.ties import ties
+
+# --- lists that end at a bound, and breaks and changes of outcome, which are counted and listed ---
+
+
+Line = TypeVar("Line")
+
+_AGES: Final[tuple[Duration, ...]] = (DAY, 7 * DAY, 30 * DAY, 90 * DAY)
+"""Upper ends of the age classes but the last."""
+
+
+class Bounded(Generic[Line]):
+    """The first `bound` of all lines in the order of `key`, and how many came in all.
+
+    Memory is that of twice the bound: what is too much is let go once it has doubled.
+    """
+
+    def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
+        self.bound = bound
+        self.seen = 0
+        self._key = key
+        self._lines: list[Line] = []
+
+    def add(self, line: Line) -> None:
+        """One more."""
+        self.seen += 1
+        self._lines.append(line)
+        if len(self._lines) > 2 * self.bound:
+            self._lines = list(self.lines())
+
+    def lines(self) -> tuple[Line, ...]:
+        """Those that are kept, sorted."""
+        return tuple(sorted(self._lines, key=self._key)[: self.bound])
+
+
+class BreakSums:
+    """Breaks by cause, age, state and currency, and the oldest of them one by one."""
+
+    def __init__(self, bound: int, *, as_of: Instant) -> None:
+        self._as_of = as_of
+        self._counts: Counter[tuple[BreakCause, Age, str, str]] = Counter()
+        self._sums: Counter[tuple[BreakCause, Age, str, str]] = Counter()
+        self.lines: Bounded[BreakLine] = Bounded(
+            bound, key=lambda line: (line.since, line.identity)
+        )
+
+    def add(self, seen: BreakSeen) -> None:
+        """One break."""
+        found = seen.found
+        aged = max(self._as_of - found.since, 0)
+        key = (found.cause, AGES[bisect_left(_AGES, aged)], seen.state, found.money.currency)
+        self._counts[key] += 1
+        self._sums[key] += found.money.minor
+        self.lines.add(
+            BreakLine(
+                identity=found.identity,
+                cause=found.cause,
+                state=seen.state,
+                order=found.order,
+                payment=found.payment,
+                currency=found.money.currency,
+                sum=found.money.minor,
+                since=found.since,
+                age_days=aged // DAY,
+                sentence=seen.sentence,
+                next_step=seen.next_step,
+                cites=found.cites,
+            )
+        )
+
+    def rows(self) -> tuple[BreakRow, ...]:
+        """By cause and age, in the order of their vocabularies, then by state and currency."""
+        found = sorted(
+            self._counts, key=lambda key: (BREAK_CAUSES.index(key[0]), AGES.index(key[1]), key[2:])
+        )
+        return tuple(
+            BreakRow(
+                cause=cause,
+                age=age,
+                state=state,
+                currency=currency,
+                count=self._counts[cause, age, state, currency],
+                sum=self._sums[cause, age, state, currency],
+            )
+            for cause, age, state, currency in found
+        )
+
+
+class ChangeSums:
+    """Changed outcomes of earlier orders, and the first of them one by one."""
+
+    def __init__(self, bound: int) -> None:
+        self._counts: Counter[tuple[Outcome, Outcome]] = Counter()
+        self.lines: Bounded[ChangeLine] = Bounded(bound, key=lambda line: (line.at, line.order))
+
+    def add(self, seen: ChangeSeen) -> None:
+        """One order whose outcome changed."""
+        self._counts[seen.before, seen.after] += 1
+        self.lines.add(
+            ChangeLine(
+                order=seen.order,
+                at=seen.at,
+                before=seen.before,
+                after=seen.after,
+                because=" ".join(seen.because),
+            )
+        )
+
+    def rows(self) -> tuple[ChangeRow, ...]:
+        """By what it was and what it is."""
+        return tuple(
+            ChangeRow(before=before, after=after, count=self._counts[before, after])
+            for before, after in sorted(self._counts)
+        )
+
+
+# --- adds up money --------------------------------------------------------------------------------
+
+
+FLOW_OF: Final[dict[EntryKind, Flow]] = {
+    "captured": "captured",
+    "refunded": "refunded",
+    "reversed": "refunded",
+    "dispute_lost": "lost_in_disputes",
+}
+
+DELAYS: Final[tuple[Duration, ...]] = (
+    SECOND,
+    5 * SECOND,
+    30 * SECOND,
+    MINUTE,
+    5 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    6 * HOUR,
+    DAY,
+)
+"""Upper ends of the delay classes: from what nobody notices to what outlives a checkout."""
+
+
+class MoneySums:
+    """Movements and sums by currency and flow. What went back counts positive."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, Flow]] = Counter()
+        self._sums: Counter[tuple[str, Flow]] = Counter()
+
+    def add(self, currency: str, flow: Flow, minor: int) -> None:
+        """One movement, or one line."""
+        self._counts[currency, flow] += 1
+        self._sums[currency, flow] += minor
+
+    def currencies(self) -> list[str]:
+        """Those in which anything moved."""
+        return sorted({currency for currency, _ in self._counts})
+
+    def sum(self, currency: str, *flows: Flow) -> int:
+        """The sums of these flows together."""
+        return sum(self._sums[currency, flow] for flow in flows)
+
+    def net(self, currency: str) -> int:
+        """Captured less what went back, was lost, and was charged."""
+        gone = self.sum(currency, "refunded", "lost_in_disputes", "fees")
+        return self.sum(currency, "captured") - gone
+
+    def rows(self) -> tuple[MoneyRow, ...]:
+        """Every flow of every currency, in the order of the way."""
+        return tuple(self._row(currency, flow) for currency in self.currencies() for flow in FLOWS)
+
+    def _row(self, currency: str, flow: Flow) -> MoneyRow:
+        if flow == "net":
+            moved = sum(self._counts[currency, each] for each in dict.fromkeys(FLOW_OF.values()))
+            return MoneyRow(currency=currency, flow=flow, count=moved, sum=self.net(currency))
+        key = (currency, flow)
+        return MoneyRow(currency=currency, flow=flow, count=self._counts[key], sum=self._sums[key])
+
+
+class FeeSums:
+    """Statement lines by currency and kind."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._sums: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, each: Settled) -> None:
+        """One line placed in the period."""
+        key = (each.line.currency, each.line.kind)
+        self._counts[key] += 1
+        self._sums[(*key, "gross")] += each.gross
+        self._sums[(*key, "fee")] += each.fee
+        self._sums[(*key, "net")] += each.net
+
+    def rows(self) -> tuple[FeeRow, ...]:
+        """By currency and kind."""
+        return tuple(
+            FeeRow(
+                currency=currency,
+                kind=kind,
+                count=self._counts[currency, kind],
+                gross=self._sums[currency, kind, "gross"],
+                fee=self._sums[currency, kind, "fee"],
+                net=self._sums[currency, kind, "net"],
+            )
+            for currency, kind in sorted(self._counts)
+        )
+
+
+class DelaySums:
+    """Movements by how long they took to reach us."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(DELAYS) + 1)
+
+    def add(self, taken: Taken) -> None:
+        """One movement placed in the period."""
+        self._counts[bisect_left(DELAYS, taken.received_at - taken.at)] += 1
+
+    def rows(self) -> tuple[DelayRow, ...]:
+        """Every class, the empty ones too."""
+        return tuple(
+            DelayRow(up_to=up_to, movements=count)
+            for up_to, count in zip((*DELAYS, None), self._counts, strict=True)
+        )
+
+
+class LateSums:
+    """Movements of earlier months that became known in the period."""
+
+    def __init__(self, bound: int) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._sums: Counter[tuple[str, str, str]] = Counter()
+        self.lines: Bounded[LateLine] = Bounded(
+            bound, key=lambda line: (line.received_at, line.order, line.payment, line.cites)
+        )
+
+    def add(self, taking: Taking, taken: Taken) -> None:
+        """One such movement."""
+        key = (format_instant(taken.at)[:7], taken.kind, taken.currency)
+        self._counts[key] += 1
+        self._sums[key] += taken.minor
+        self.lines.add(
+            LateLine(
+                order=taking.order,
+                kind=taken.kind,
+                source=taken.source,
+                payment=taken.payment,
+                currency=taken.currency,
+                sum=taken.minor,
+                at=taken.at,
+                received_at=taken.received_at,
+                cites=taken.cites,
+            )
+        )
+
+    def rows(self) -> tuple[LateRow, ...]:
+        """By month, kind and currency."""
+        return tuple(
+            LateRow(
+                month=month,
+                kind=kind,
+                currency=currency,
+                count=self._counts[month, kind, currency],
+                sum=self._sums[month, kind, currency],
+            )
+            for month, kind, currency in sorted(self._counts)
+        )
+
+
+# --- what must be equal in a report, each with both its sides -------------------------------------
+
+
+def ties(
+    *,
+    flow: Sequence[FlowRow],
+    control: Sequence[ControlRow],
+    money: Sequence[MoneyRow],
+) -> tuple[Tie, ...]:
+    """Every equation of the period, by name, then by currency."""
+    found = [*_orders(flow), *_buckets(flow, control), *_placed(control, money), *_net(money)]
+    return tuple(found)
+
+
+def _orders(flow: Sequence[FlowRow]) -> Iterator[Tie]:
+    """Opening + new - closed = closing, in orders and in what they cost."""
+    for currency in dict.fromkeys(row.currency for row in flow):
+        own = {row.step: row for row in flow if row.currency == currency}
+        begun, closed = (own["opening"], own["new"]), own["closed"]
+        yield Tie(
+            name=f"orders in {currency}" if currency else "orders of unknown price",
+            currency=None,
+            left="opening + new − closed",
+            left_value=sum(row.count for row in begun) - closed.count,
+            right="closing",
+            right_value=own["closing"].count,
+        )
+        if currency is not None:
+            yield Tie(
+                name="price of orders",
+                currency=currency,
+                left="opening + new − closed",
+                left_value=sum(row.sum for row in begun) - closed.sum,
+                right="closing",
+                right_value=own["closing"].sum,
+            )
+
+
+def _buckets(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:
+    """Every order of the period stands in one bucket."""
+    entered = [row for row in flow if row.step in ("opening", "new", "other")]
+    yield Tie(
+        name="orders of the period",
+        currency=None,
+        left="all outcomes",
+        left_value=sum(row.count for row in control),
+        right="opening + new + other",
+        right_value=sum(row.count for row in entered),
+    )
+
+
+def _placed(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
+    """Money by outcome is all the money there is."""
+    for row in money:
+        if row.flow in ("captured", "refunded", "lost_in_disputes"):
+            name = "lost" if row.flow == "lost_in_disputes" else row.flow
+            own = [each for each in control if each.currency == row.currency]
+            yield Tie(
+                name=row.flow.replace("_", " "),
+                currency=row.currency,
+                left="all outcomes",
+                left_value=sum(getattr(each, name) for each in own),
+                right="all movements",
+                right_value=row.sum,
+            )
+
+
+def _net(money: Sequence[MoneyRow]) -> Iterator[Tie]:
+    """Captured - refunded - lost - fees = net, and net is what the statement leads to."""
+    for currency in dict.fromkeys(row.currency for row in money):
+        own = {row.flow: row.sum for row in money if row.currency == currency}
+        yield Tie(
+            name="net",
+            currency=currency,
+            left="captured − refunded − lost in disputes − fees",
+            left_value=own["captured"] - own["refunded"] - own["lost_in_disputes"] - own["fees"],
+            right="settled + not settled + differs − not notified",
+            right_value=own["settled"] + own["not_settled"] + own["differs"] - own["not_notified"],
+        )
+
+
+# --- adds a period up, one order, break or change at a time, and makes the report of it -----------
+
 
 BREAK_LINES_MAX: Final = 100_000
 """Breaks listed: what a person can still filter in a spreadsheet; about 100 MB of memory."""

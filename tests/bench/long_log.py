@@ -28,8 +28,7 @@ from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from app.sealing.leaf_store import Leaf
 from reconcile.ledger.policy import Policy
-from reconcile.transparency.merkle import Frontier, inclusion_holds, leaf_hash
-from reconcile.transparency.merkle_tiles import Tail
+from reconcile.transparency.merkle import Frontier, Tail, inclusion_holds, leaf_hash
 from tests.bench.machine import peak_rss_mib, rss_mib
 from tests.database.builders import SIGNER
 

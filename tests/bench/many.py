@@ -33,7 +33,7 @@ from app.sealing.leaf_store import DELIVERY, KINDS, leaf_of
 from app.sealing.log_queue_store import SWEPT
 from reconcile.instants import DAY, MILLISECOND, Instant
 from reconcile.ledger.events import Event
-from reconcile.transparency.merkle_tiles import Tail
+from reconcile.transparency.merkle import Tail
 from tests.bench import stored
 from tests.bench.generator import Generator
 from tests.bench.ingest import environment

@@ -28,8 +28,7 @@ from app.finance.reconcile_period import finish
 from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
 from app.receiving.store import Store
 from reconcile.matching.breaks import Break, Candidate
-from reconcile.matching.control import Control
-from reconcile.matching.control_text import control_text
+from reconcile.matching.control import Control, control_text
 from reconcile.money import Money
 from tests.database.builders import arrival, context, keep, rows, said
 from tests.database.contract_ledgers import paid, quiet

@@ -18,7 +18,7 @@ from app.receiving.store import Store
 from reconcile.instants import Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
-from reconcile.matching.ledger_lines_of import taking
+from reconcile.matching.ledger_lines import taking
 from reconcile.matching.rows import TakingRow, taking_row
 from reconcile.money import Money
 from tests.database.builders import SOURCES, arrival, context, keep, rows, said

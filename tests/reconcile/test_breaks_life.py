@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.matching.breaks_life import Life, Step, life
+from reconcile.matching.breaks import Life, Step, life
 from reconcile.money import Money
 
 

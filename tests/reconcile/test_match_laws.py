@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import FAMILIES, Control
-from reconcile.matching.decision import Decision, Match
+from reconcile.matching.judge import Decision, Match
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import book_row, statement_row, taking_row
 from reconcile.matching.tally import COUNT, Tally

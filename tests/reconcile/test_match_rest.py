@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reconcile.instants import DAY, HOUR
-from reconcile.matching.breaks import Break
-from reconcile.matching.breaks_words import apart_words
+from reconcile.matching.breaks import Break, apart_words
 from reconcile.matching.match import Match, Matching
 from reconcile.matching.rows import book_row, statement_row, taking_row
 from reconcile.matching.rules import MatchRules

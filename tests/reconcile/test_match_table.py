@@ -9,8 +9,7 @@ import pytest
 
 from reconcile.instants import DAY, HOUR
 from reconcile.matching.books import BookStatus
-from reconcile.matching.breaks import BREAK_CAUSES, Break
-from reconcile.matching.breaks_words import break_sentence, next_step
+from reconcile.matching.breaks import BREAK_CAUSES, Break, break_sentence, next_step
 from reconcile.matching.match import Match, Matching
 from reconcile.matching.rules import Coverage
 from reconcile.money import MAX_MINOR, Money

@@ -11,24 +11,22 @@ from hypothesis import strategies as st
 
 from reconcile.transparency.merkle import (
     EMPTY,
+    STEP,
+    WIDTH,
     Frontier,
     Hash,
+    Kept,
     Node,
+    Tail,
+    computed,
     consistency_holds,
     consistency_spans,
     inclusion_holds,
     inclusion_spans,
     leaf_hash,
+    needed,
     span_hash,
     subtree_hash,
-)
-from reconcile.transparency.merkle_tiles import (
-    STEP,
-    WIDTH,
-    Kept,
-    Tail,
-    computed,
-    needed,
     tail_ranges,
 )
 

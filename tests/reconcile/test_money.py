@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from iso4217 import Currency
 
-from reconcile.currencies import EXPONENTS
 from reconcile.money import (
+    EXPONENTS,
     MAX_MINOR,
     Money,
     MoneyError,

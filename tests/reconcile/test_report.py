@@ -9,21 +9,17 @@ from dataclasses import replace
 import pytest
 
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
+from reconcile.ledger.explain import REASON_SENTENCES
 from reconcile.ledger.ledger import FINDING_CODES
-from reconcile.ledger.reasons import REASON_SENTENCES
 from reconcile.matching.books import StatementLine
 from reconcile.matching.rows import StatementRow, statement_row
 from reconcile.money import Money
-from reconcile.reporting.document import report_document, report_of
-from reconcile.reporting.input import OrderSeen
+from reconcile.reporting.input import OrderSeen, merged, settled, signed
 from reconcile.reporting.journal import ROLES, transactions
-from reconcile.reporting.merge import merged
 from reconcile.reporting.orders import standing, stretches
-from reconcile.reporting.report import PeriodReport, Step
-from reconcile.reporting.settled import settled, signed
-from reconcile.reporting.tally import PeriodTally
-from reconcile.reporting.ties import ties
-from reconcile.reporting.words import FINDING_WORDS, REASON_WORDS
+from reconcile.reporting.report import FINDING_WORDS, REASON_WORDS, PeriodReport, Step
+from reconcile.reporting.tables import report_document, report_of
+from reconcile.reporting.tally import PeriodTally, ties
 from tests.finance.reports.samples import (
     END,
     START,

@@ -7,12 +7,11 @@ from functools import partial
 import pytest
 
 from reconcile.instants import Instant, format_instant
-from reconcile.ledger.explain import explain, ledger_document
+from reconcile.ledger.explain import REASON_SENTENCES, UNFILLED, explain, ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import FINDING_CODES, OUTCOMES, Ledger
 from reconcile.ledger.policy import Policy
-from reconcile.ledger.reasons import REASON_SENTENCES, UNFILLED
 from tests.reconcile import laws
 from tests.reconcile.scenario_table import Expectation, Scenario, all_scenarios, read
 

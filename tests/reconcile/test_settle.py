@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from reconcile.instants import DAY, HOUR, SECOND, Duration
-from reconcile.ledger.fold import fold
+from reconcile.ledger.fold import FINAL, closed_at, fold, is_settled, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.policy import Policy
-from reconcile.ledger.settle import FINAL, closed_at, is_settled, last_heard
 from reconcile.money import Money
 from tests.reconcile.build import T, delivery, event, history, record, seconds
 

@@ -14,10 +14,8 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Balance, EntryKind, Facts
 from reconcile.ledger.policy import Policy
 from reconcile.matching.books import BookLine, match_key
-from reconcile.matching.breaks import Break, Candidate
-from reconcile.matching.breaks_text import break_in, break_text
-from reconcile.matching.ledger_lines import Doubted, Taken, Taking
-from reconcile.matching.ledger_lines_of import taking, taking_in, taking_text
+from reconcile.matching.breaks import Break, Candidate, break_in, break_text
+from reconcile.matching.ledger_lines import Doubted, Taken, Taking, taking, taking_in, taking_text
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import book_row, taking_row
 from reconcile.matching.rules import Coverage, MatchRules

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from reconcile.reporting.document import report_document
 from reconcile.reporting.report import PeriodReport
+from reconcile.reporting.tables import report_document
 
 
 def render(report: PeriodReport) -> bytes:

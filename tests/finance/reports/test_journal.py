@@ -17,8 +17,7 @@ import pytest
 from app.core.cells import plain_text
 from app.core.errors import ConfigurationError
 from app.finance.reports.journal import DEFAULTS, JournalFormat, accounts_of, head, writer
-from reconcile.matching.breaks import BREAK_CAUSES, Break
-from reconcile.matching.breaks_life import Step
+from reconcile.matching.breaks import BREAK_CAUSES, Break, Step
 from reconcile.matching.rows import statement_row
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money
