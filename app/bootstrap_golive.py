@@ -35,8 +35,8 @@ from app.monitoring.watchdog import Watched, alarms
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
 from app.privacy.replay_erasures import journal_state
-from app.providers.probe import PROBE_LIMIT_S, look
 from app.providers.profile import load_profile
+from app.providers.provider_client import PROBE_LIMIT_S, look
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.phone_store import a_note

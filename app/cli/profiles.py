@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(help="A shipped profile's name, or the path
 @group.command("list")
 def list_profiles(form: FormatOption = Format.table) -> None:
     """List the profiles that are shipped."""
-    from app.providers.read_profiles import list_profiles
+    from app.providers.profile import list_profiles
 
     emit(list_profiles(), columns=COLUMNS, form=form)
 
@@ -26,7 +26,7 @@ def list_profiles(form: FormatOption = Format.table) -> None:
 @group.command("show")
 def show(name: Name, form: FormatOption = Format.table) -> None:
     """Show everything a profile says, defaults included, and what its facts rest on."""
-    from app.providers.read_profiles import rows_of, show_profile
+    from app.providers.profile import rows_of, show_profile
 
     shown = show_profile(name)
     if form in (Format.json, Format.jsonl):
@@ -42,7 +42,7 @@ def check(
     form: DocumentOption = Format.table,
 ) -> None:
     """Tell every mistake of a profile file by line. Exit code 1 where there is one."""
-    from app.providers.read_profiles import check_profile
+    from app.providers.profile import check_profile
 
     problems = check_profile(file)
     if form is not Format.table:

@@ -16,7 +16,7 @@ from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.facts import DatabaseFacts
 from app.privacy.replay_erasures import JournalState
-from app.providers.probe import Sight
+from app.providers.provider_client import Sight
 from app.providers.schemes import TOKENS
 from app.providers.sections import Profile
 from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant

@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.forms import parse_pairs
 from app.providers.paths import EACH, MAX_ITEMS, Path, find, slices
-from app.providers.request import first
+from app.providers.request import first, parse_pairs
 from app.providers.sections import RequestRule
 
 

@@ -13,14 +13,19 @@ from typing import Any, Final
 
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.amounts import amount_unit, read_amount
 from app.providers.dates import DATES
-from app.providers.facts import Facts
-from app.providers.fields import Find, compile_locations, order_named, required_text
-from app.providers.reader import GIVES_BACK, MEANT_AS_SAID, STATES_NO_SUM, is_only_a_sum
+from app.providers.fields import Facts, Find, compile_locations, order_named, required_text
+from app.providers.reader import (
+    GIVES_BACK,
+    MEANT_AS_SAID,
+    STATES_NO_SUM,
+    Words,
+    amount_unit,
+    is_only_a_sum,
+    read_amount,
+)
 from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
-from app.providers.words import Words
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL

@@ -6,17 +6,20 @@ its keyed digest leaves here, and the number itself when a person looks at one d
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
 
 from app.core.phone_key import PhoneKey
 from app.core.reading import NOBODYS, Belonging, Reading, Unreadable
-from app.providers.amounts import amount_unit, read_amount
 from app.providers.dates import DATES
 from app.providers.documents import DOCUMENTS, Item, items_of
-from app.providers.facts import Facts
 from app.providers.fields import (
     MAX_TEXT,
+    Facts,
     Find,
     as_text,
     compile_locations,
@@ -29,12 +32,121 @@ from app.providers.fields import (
 from app.providers.paths import compile_path
 from app.providers.phones import phone_digits
 from app.providers.request import Headers
-from app.providers.sections import AmountsRule, Locations, Profile
-from app.providers.words import Words
+from app.providers.sections import AmountsRule, Claims, Locations, Profile
 from reconcile.instants import Instant
 from reconcile.ledger.events import ClaimKind, Event, Standing
-from reconcile.money import Money
+from reconcile.money import Money, MoneyError, from_major, money
 from reconcile.values import maker
+
+# --- amounts as providers write them, made exact or refused ---------------------------------------
+
+
+AmountUnit = Callable[[Any, str], Money]
+"""(the value as parsed, its currency) → money, or MoneyError."""
+
+AMOUNTS_REMEMBERED: Final = 1_024
+"""Amounts kept in memory as read, about 300 kB."""
+
+_NUMBERS: Final = frozenset({Decimal, int, str})
+_CURRENCY = re.compile(r"[A-Z]{3}")  # all that ISO 4217 has are of this form
+_ILL_FORMED: Final = "is not a code of three capital letters"
+# Decimal() itself would also take full-width digits, "1_000" and "1e9".
+_DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
+_WHOLE_TEXT = re.compile(r"[0-9]{1,19}")
+
+
+def _major(value: Any, currency: str) -> Money:
+    if type(value) is str and _DECIMAL_TEXT.fullmatch(value):
+        return from_major(value, currency)
+    if type(value) is Decimal or type(value) is int:
+        return from_major(value, currency)
+    raise MoneyError("the amount is not a number or a decimal text")
+
+
+def _minor(value: Any, currency: str) -> Money:
+    if type(value) is str and _WHOLE_TEXT.fullmatch(value):
+        return money(int(value), currency)
+    if type(value) is int:
+        return money(value, currency)
+    raise MoneyError("the amount is not a whole number of minor units")
+
+
+AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _minor}
+
+
+def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
+    """The unit of a profile; `decimals` are those of currencies that it counts in its own way."""
+    unit, own = AMOUNT_UNITS[name], dict(decimals)
+    if not own:
+        return unit
+
+    def read(value: Any, currency: str) -> Money:
+        if currency not in own:
+            return unit(value, currency)
+        digits = str(value)
+        if type(value) not in (int, str) or not _WHOLE_TEXT.fullmatch(digits):
+            raise MoneyError("the amount is not a whole number of minor units")
+        return from_major(Decimal(digits).scaleb(-own[currency]), currency)
+
+    return read
+
+
+def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
+    """Exact money of zero or more. `name` is the amount's own name, for the sentence."""
+    if currency is None:
+        raise Unreadable(f"{name} has no currency")
+    if type(currency) is not str:
+        raise Unreadable(f"the currency of {name} {_ILL_FORMED}")
+    if type(value) not in _NUMBERS:
+        raise Unreadable(f"{name} cannot be read exactly: it is not a number or a decimal text")
+    try:
+        return _remembered(read, value, currency)
+    except MoneyError as error:
+        if not _CURRENCY.fullmatch(currency):
+            raise Unreadable(f"the currency of {name} {_ILL_FORMED}") from None
+        raise Unreadable(f"{name} {error}") from None
+
+
+# Prices repeat, and most events state one amount twice. `typed` keeps 1500 apart from "1500".
+@lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
+def _remembered(read: AmountUnit, value: Decimal | int | str, currency: str) -> Money:
+    """Raises MoneyError with what is to be said of the amount."""
+    try:
+        amount = read(value, currency)
+    except MoneyError as error:
+        raise MoneyError(f"cannot be read exactly: {error}") from None
+    if amount.minor < 0:
+        raise MoneyError("is negative")
+    return amount
+
+
+# --- what a provider's words mean -----------------------------------------------------------------
+
+
+class Words:
+    """The claims of a profile. `otherwise`: what words that it does not name mean."""
+
+    __slots__ = ("_exact", "_otherwise", "_prefixes")
+
+    def __init__(self, claims: Claims, *, otherwise: ClaimKind = "unrecognized") -> None:
+        self._otherwise = otherwise
+        self._exact = {word: meaning for word, meaning in claims if not word.endswith("*")}
+        prefixes = [(word[:-1], meaning) for word, meaning in claims if word.endswith("*")]
+        self._prefixes = sorted(prefixes, key=lambda each: -len(each[0]))
+
+    def meaning(self, word: str) -> ClaimKind:
+        """What the word says of an attempt."""
+        exact = self._exact.get(word)
+        if exact is not None:
+            return exact
+        for prefix, meaning in self._prefixes:
+            if word.startswith(prefix):
+                return meaning
+        return self._otherwise
+
+
+# --- from a verified body to events ---------------------------------------------------------------
+
 
 GIVES_BACK: Final[frozenset[ClaimKind]] = frozenset(
     {

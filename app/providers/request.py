@@ -7,13 +7,48 @@ but to parse first: strictly, and what cannot be parsed has no members.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, unquote_to_bytes, urlsplit
 
 from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
-from app.providers.forms import Pairs, parse_pairs
+
+# --- forms and queries ----------------------------------------------------------------------------
+
+
+MAX_FIELDS: Final = 1_000
+"""Fields of one form or query; the largest that a provider sends has about sixty."""
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+def parse_pairs(text: bytes) -> Pairs:
+    """Every name with its value, decoded. More than MAX_FIELDS are as good as none: empty."""
+    if text.count(b"&") >= MAX_FIELDS:
+        return []
+    entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)
+    return [(_decoded(name), _decoded(value)) for name, _, value in entries]
+
+
+def _decoded(text: bytes) -> bytes:
+    if b"%" not in text and b"+" not in text:
+        return text
+    return unquote_to_bytes(text.replace(b"+", b" "))
+
+
+def php_urlencode(value: bytes) -> bytes:
+    """As PHP's `urlencode`: blanks as `+`, and all but letters, digits, `-`, `_` and `.` coded."""
+    return quote_plus(value).replace("~", "%7E").encode("ascii")
+
+
+def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """`k=v&k=v` in PHP's spelling."""
+    return b"&".join(php_urlencode(name) + b"=" + php_urlencode(value) for name, value in pairs)
+
+
+# --- one request as its signature sees it ---------------------------------------------------------
+
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Raw headers as ASGI gives them: lower-case names, in the order they came, repeats kept."""

@@ -2,17 +2,312 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from app.core.toml_file import Mistake, Values
-from app.providers.ambiguity import Joins
-from app.providers.coverage import PRICES, Coverage, what_counts
 from app.providers.formats import FORMATS
-from app.providers.rules_fetch_back import fetch_back_is_safe, handshake_is_safe
+from app.providers.paths import EACH, Path, Where, compile_path
+from app.providers.questions import REFERENCES
 from app.providers.schemes import NAMED, SCHEMES, UNSIGNED
-from app.providers.template import compile_template
+from app.providers.template import (
+    Group,
+    Reference,
+    Token,
+    compile_template,
+    read_template,
+    references,
+)
+
+# --- which locations of a profile its signature covers --------------------------------------------
+
+
+_WHOLE_BODY: Final = frozenset(
+    {"body", "body_or_query", "form_received", "form_sorted", "form_joined"}
+)
+_WHOLE_QUERY: Final = frozenset({"url", "body_or_query"})
+_PREFIXES: Final = frozenset({"raw", "compact", "canonical"})
+_OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
+_TOO_WEAK: Final = frozenset({"crc32"})
+
+PRICES: Final = {
+    "payment": ("payment_currency",),
+    "refund": ("refund_currency",),
+    "refunded_total": ("refund_currency", "payment_currency"),
+    "order": ("order_currency",),
+}
+"""The amounts of a profile, each with the keys of its currency, of which the first counts."""
+
+
+class Coverage:
+    """What one profile signs.
+
+    signed    the references of the signed content; None where a named verifier sees to it
+    items     the path of the events in the body, empty where the body is the event
+    per_item  whether each event carries its own signature
+    """
+
+    def __init__(self, signed: str | None, *, items: str | None, per_item: bool) -> None:
+        found = [] if signed is None else references(read_template(signed))
+        self._everything = signed is None
+        self._signed = [each for each in found if not _TOO_WEAK & set(each.filters)]
+        self._items: Path = compile_path(items, each=True) if items and not per_item else ()
+
+    def covers(self, location: str) -> bool:
+        """Whether nothing at this location can be changed without the signature failing."""
+        if self._everything:
+            return True
+        if "{" in location:
+            named = references(read_template(location))
+            return all(self._covers(each.name, each.argument) for each in named)
+        kind, _, name = location.partition(":")
+        return self._covers(kind, name)
+
+    def covers_body(self) -> bool:
+        """Whether the whole body is covered."""
+        return self._everything or any(_is_whole_body(each) for each in self._signed)
+
+    def _covers(self, kind: str, name: str) -> bool:
+        if kind == "text" or (kind in _OF_BODY and self.covers_body()):
+            return True
+        if kind in ("json", "root"):
+            path = compile_path(name)
+            return self._covers_path(self._items + path if kind == "json" else path)
+        if kind == "query" and any(_is_whole_query(each) for each in self._signed):
+            return True
+        return any(each.name == kind and each.argument == name for each in self._signed)
+
+    def _covers_path(self, path: Path) -> bool:
+        if EACH in path:
+            return False
+        for place, step in enumerate(path):
+            if isinstance(step, Where) and not self._is_signed(path):
+                # Of one object: both the member that is asked and what is then taken are signed.
+                asked = (*path[:place], step.name)
+                return self._covers_path(asked) and self._covers_path(
+                    path[:place] + path[place + 1 :]
+                )
+        return self._is_signed(path)
+
+    def _is_signed(self, path: Path) -> bool:
+        for each in self._signed:
+            if each.name in _PREFIXES | {"json"} and each.argument:
+                signed = compile_path(each.argument)
+                if path == signed or (each.name in _PREFIXES and path[: len(signed)] == signed):
+                    return True
+        return False
+
+
+def _is_whole_body(reference: Reference) -> bool:
+    return reference.name in _WHOLE_BODY or (reference.name in _PREFIXES and not reference.argument)
+
+
+def _is_whole_query(reference: Reference) -> bool:
+    return reference.name in _WHOLE_QUERY or (reference.name == "query" and not reference.argument)
+
+
+def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """The keys whose value decides what an event is worth, each with its locations."""
+    for key in ("kind", "order", "session", "payment", "movement", "capture"):
+        yield f"event.{key}", values["event"][key]
+    for amount, currencies in PRICES.items():
+        if values["amounts"][amount]:
+            for key in (amount, *currencies):
+                yield f"amounts.{key}", values["amounts"][key]
+
+
+# --- joins of signed content where nobody can tell how far one field goes and where the next begins
+
+
+_JOINS_ITS_FIELDS: Final = frozenset({"form_joined", "values"})
+"""References that are a join in themselves: of texts whose names and ends are not signed."""
+
+_FIXED_LENGTH: Final = ("md5_hex", "sha1_hex", "sha256_hex", "sha384_hex", "sha512_hex",
+                        "sha256_base64", "sha512_base64")  # fmt: skip
+_DOCUMENTS: Final = frozenset({"body", "compact", "canonical"})
+_WHOLE: Final = _DOCUMENTS | {"body_or_query", "form_received", "form_sorted", "ts"}
+_MEMBERS: Final = frozenset({"raw", "compact", "canonical"})
+_NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
+
+
+class Joins:
+    """The joins of one profile's signed content. `values` are those of the whole file."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._json = values["request"]["body"] == "json"
+        timestamp = values["timestamp"]
+        self._digits = timestamp is not None and timestamp["unit"] not in ("iso8601", "any")
+        self._counting = frozenset(_counting(values))
+
+    def ambiguous(self, signed: str) -> str | None:
+        """The first ambiguous join, as a sentence calls it; None where there is none."""
+        tokens = read_template(signed)
+        for each in references(tokens):
+            if each.name in _JOINS_ITS_FIELDS:
+                return f"the fields of {{{each.text}}}"
+        for left, right in _neighbours(tokens):
+            if (self._counts(left) or self._counts(right)) and not self._is_told(left, right):
+                return f"{{{left.text}}} and {{{right.text}}}"
+        return None
+
+    def _is_told(self, left: Reference, right: Reference) -> bool:
+        """Whether the one always ends, or the other always begins, where everyone can see it."""
+        if self._is_closed(left) or self._is_closed(right) or left.name == "method":
+            return True
+        return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
+
+    def _is_closed(self, reference: Reference) -> bool:
+        """Whether its bounds are in itself: a secret, a digest, or the JSON document, of which no
+        part, and nothing longer, is a document too."""
+        if reference.filters:
+            return reference.filters[-1] in _FIXED_LENGTH
+        document = self._json and reference.name in _DOCUMENTS and not reference.argument
+        return reference.name == "secret" or document
+
+    def _counts(self, reference: Reference) -> bool:
+        if reference.name in _MEMBERS and reference.argument:
+            return True
+        return reference.name in _WHOLE or reference.text in self._counting
+
+
+def _counting(values: dict[str, Any]) -> Iterator[str]:
+    """The references whose value decides what an event is worth, as signed content writes them."""
+    for _, locations in what_counts(values):
+        for location in locations:
+            if "{" in location:
+                yield from (each.text for each in references(read_template(location)))
+            else:
+                yield location
+
+
+def _neighbours(tokens: tuple[Token, ...]) -> Iterator[tuple[Reference, Reference]]:
+    """Every two references that may stand side by side, with no literal between them."""
+    found: list[tuple[Reference, Reference]] = []
+    _walk(tokens, set(), found)
+    yield from dict.fromkeys(found)
+
+
+def _walk(
+    tokens: tuple[Token, ...], before: set[Reference], found: list[tuple[Reference, Reference]]
+) -> set[Reference]:
+    """The references that what follows may stand beside."""
+    for token in tokens:
+        if isinstance(token, str):
+            before = set()
+        elif isinstance(token, Group):  # it may vanish as a whole
+            before = before | _walk(token.tokens, before, found)
+        else:
+            found.extend((each, token) for each in sorted(before, key=lambda each: each.text))
+            before = {token} | (before if token.optional else set())
+    return before
+
+
+# --- what must hold in the two sections that make us speak ----------------------------------------
+
+
+_REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
+_CREDENTIAL: Final = re.compile(r"credential:[a-z0-9_]{1,40}")
+_AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
+
+
+def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
+    """The host is fixed, the credential is named, and what counts can be found in the answer."""
+    rule = values["fetch_back"]
+    if (rule is None) != (values["confirm"] is None):
+        yield Mistake("fetch_back", 'belongs with confirm = "fetch_back", and with nothing else')
+    if rule is None:
+        return
+    for key in ("url", "sandbox_url", "token_url", "sandbox_token_url"):
+        several = rule[key] if type(rule[key]) is tuple else (rule[key],)
+        for address in several:
+            if address is not None and (fault := _address_fault(address, key)):
+                yield Mistake(f"fetch_back.{key}", fault)
+    texts = {"body": rule["body"] or "", "token_body": rule["token_body"]}
+    texts |= {f'headers."{name}"': value for name, value in rule["headers"]}
+    for key, text in texts.items():
+        if fault := _reference_fault(text, credentials=True):
+            yield Mistake(f"fetch_back.{key}", fault)
+    if rule["body"] is not None and rule["method"] != "POST":
+        yield Mistake("fetch_back.body", "means nothing with method GET")
+    if not _AUTH.fullmatch(rule["auth"]):
+        yield Mistake("fetch_back.auth", "must be none, bearer, basic, header:NAME or oauth")
+    # An access token may be asked for with a body that holds the credentials.
+    in_body = rule["auth"] == "oauth" and "{credential:" in rule["token_body"]
+    if not in_body and (rule["credential"] is None) != (rule["auth"] == "none"):
+        yield Mistake("fetch_back.credential", "belongs with every auth but none")
+    if (rule["token_url"] is None) != (rule["auth"] != "oauth"):
+        yield Mistake("fetch_back.token_url", "belongs with auth oauth, and with nothing else")
+    if rule["dated_as_event"] and (rule["occurred_at"] or not values["event"]["occurred_at"]):
+        yield Mistake(
+            "fetch_back.dated_as_event", "needs event.occurred_at, and no fetch_back.occurred_at"
+        )
+    if values["signature"]["mac"] == UNSIGNED and values["event"]["items"]:
+        yield Mistake("event.items", "means many questions for one request that anyone can send")
+    for key in ("order", "session"):
+        if values["event"][key] and not rule[key] and not _asked_by(rule, key):
+            yield Mistake(
+                f"fetch_back.{key}",
+                f"is missing: anyone could write another {key} beside a true payment",
+            )
+    for key in ("amount", "refund", "refunded_total"):
+        if rule[key] and not rule["currency"]:
+            yield Mistake("fetch_back.currency", f"is missing; fetch_back.{key} needs it")
+
+
+def _asked_by(rule: Values, key: str) -> bool:
+    """Whether every question names this reference, so that the answer is about no other."""
+    reference = f"{{{key}}}"
+    asked = (*rule["url"], *rule["sandbox_url"])
+    return all(reference in each for each in asked) or reference in (rule["body"] or "")
+
+
+def _address_fault(text: str, key: str) -> str | None:
+    try:
+        parts = urlsplit(text)
+        fixed = bool(parts.hostname) and "{" not in parts.netloc and "@" not in parts.netloc
+    except ValueError:
+        return "is not an address"
+    if parts.scheme != "https" or not fixed:
+        return "must begin with https:// and a fixed host"
+    if "token" in key and "{" in text:
+        return "must be a fixed address"
+    return _reference_fault(text)
+
+
+def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
+    # A JSON body has braces of its own; a reference is one of our words in braces. An address is
+    # kept and shown, so no credential may stand in it.
+    for name in _REFERENCE.findall(text):
+        if name.startswith("credential:"):
+            if not credentials:
+                return "must not hold a credential; put it into a header or the body"
+            if not _CREDENTIAL.fullmatch(name):
+                return "has a credential whose name is not lower case letters, digits or _"
+        if re.fullmatch(r"[a-z_]+", name) and name not in REFERENCES:
+            return f"has an unknown reference; known are {{{'}, {'.join(REFERENCES)}}}"
+    return None
+
+
+def handshake_is_safe(values: Values) -> Iterable[Mistake]:
+    """Nothing is echoed to a stranger but what the profile names, and never by accident."""
+    rule = values["handshake"]
+    if rule is None:
+        return
+    if (rule["equals"] is None) != rule["equals_secret"]:
+        yield Mistake("handshake.equals", "is needed, or equals_secret = true, but not both")
+    if rule["method"] == "GET" and not rule["equals_secret"]:
+        yield Mistake("handshake.equals_secret", "must be true with method GET, which is unsigned")
+    if rule["method"] == "POST" and values["signature"]["mac"] == UNSIGNED:
+        yield Mistake("handshake.method", "POST is answered to signed requests only")
+    if rule["method"] == "OPTIONS" and not rule["answer"].startswith("header:"):
+        yield Mistake("handshake.answer", "must be header:NAME with method OPTIONS")
+
+
+# --- what must hold between keys of a profile file, and the defaults that depend on other keys ----
+
 
 _BASIC: Final = {"where": "header:authorization", "format": "scheme", "prefix": "Basic"}
 _ENCODINGS: Final = {"token": "text", "basic": "base64"}

@@ -2,24 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hmac
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from app.core.errors import ConfigurationError
 from app.core.phone_key import PhoneKey
 from app.core.reading import Belonging, Reading, Unreadable
-from app.providers.answers import Handshake, Reply, compile_acknowledgement
-from app.providers.ending import ALL_ENDED, Ending
+from app.providers.documents import DOCUMENTS
 from app.providers.fetched import AnswerReader
+from app.providers.fields import Facts, compile_locations
 from app.providers.fields import event_id as checked_id
-from app.providers.judging import Judge, compile_judge
 from app.providers.named.contract import Arrived, Secrets, Signed
 from app.providers.reader import Reader
 from app.providers.refusal import Reason, Refusal
 from app.providers.request import Headers
 from app.providers.schemes import TOKENS, UNSIGNED
-from app.providers.sections import Profile
+from app.providers.sections import HandshakeRule, Profile
+from app.providers.signing import Judge, compile_judge
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
+
+# --- what a provider wants to hear ----------------------------------------------------------------
+
+
+_ECHO: Final = re.compile(r"[!-~]{1,255}")
+"""What may be echoed: no blank, no line break, nothing that could become markup unnoticed."""
+
+
+class Reply(NamedTuple):
+    """An answer of the provider's own form."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
+Acknowledge = Callable[[Headers, bytes, str], Reply]
+"""(headers, body, url) of an accepted delivery → its acknowledgement."""
+
+
+def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
+    """None where the provider is content with any body."""
+    rule = profile.acknowledgement
+    if rule.body is None and not rule.fields:
+        return None
+    media = (b"content-type", rule.type.encode("ascii"))
+    if rule.body is not None:
+        constant = Reply(rule.status, (media,), rule.body.encode("utf-8"))
+        return lambda headers, body, url: constant
+    fields = [(name, _field(value)) for name, value in rule.fields]
+
+    def acknowledge(headers: Headers, body: bytes, url: str) -> Reply:
+        facts = facts_of(profile, headers, body, url)
+        answer = {name: _looked_up(find, facts) for name, find in fields}
+        return Reply(rule.status, (media,), json.dumps(answer, default=str).encode("ascii"))
+
+    return acknowledge
+
+
+def _field(value: Any) -> Callable[[Facts], Any]:
+    return compile_locations(value) if type(value) is tuple else lambda facts: value
+
+
+def _looked_up(find: Callable[[Facts], Any], facts: Facts) -> Any:
+    # The delivery is stored already: what cannot be echoed must not undo that.
+    try:
+        return find(facts)
+    except Unreadable:
+        return None
+
+
+def facts_of(profile: Profile, headers: Headers, body: bytes, url: str) -> Facts:
+    """What locations of the whole request look at; of a body that cannot be read, nothing."""
+    try:
+        document = DOCUMENTS[profile.request.body](profile.request, body)
+    except Unreadable:
+        document = {}
+    return Facts(document, root=document, headers=headers, body=body, url=url, digest="")
+
+
+class Handshake:
+    """Answers what a provider asks before it sends, and nothing else.
+
+    A GET is answered where it brings one of the secrets, an OPTIONS where it comes from the origin
+    that the profile names, a POST only once it was verified.
+
+    after_verification  whether a request must have been verified before it is answered
+    """
+
+    def __init__(self, profile: Profile, rule: HandshakeRule, secrets: Sequence[str]) -> None:
+        self._method = rule.method
+        self.after_verification = rule.method == "POST"
+        self._profile = profile
+        self._when, self._echo = compile_locations(rule.when), compile_locations(rule.echo)
+        wanted = secrets if rule.equals_secret else [rule.equals or ""]
+        self._wanted = [each.encode("utf-8") for each in wanted]
+        self._kind, _, self._name = rule.answer.partition(":")
+
+    def answer(self, headers: Headers, body: bytes, *, method: str, url: str) -> Reply | None:
+        """None where the request is no handshake. Never raises."""
+        if method != self._method:
+            return None
+        facts = facts_of(self._profile, headers, body, url)
+        asked, echo = _looked_up(self._when, facts), _looked_up(self._echo, facts)
+        if type(asked) is not str or type(echo) is not str or not _ECHO.fullmatch(echo):
+            return None
+        given = asked.encode("utf-8", "surrogatepass")
+        if not any(hmac.compare_digest(each, given) for each in self._wanted):
+            return None
+        if self._kind == "header":
+            return Reply(200, ((self._name.encode("ascii"), echo.encode("ascii")),), b"")
+        text = json.dumps({self._name: echo}) if self._kind == "json" else echo
+        media = b"application/json" if self._kind == "json" else b"text/plain"
+        return Reply(200, ((b"content-type", media),), text.encode("ascii"))
+
+
+# --- secrets that end -----------------------------------------------------------------------------
+
+
+ALL_ENDED: Final = Refusal(
+    "signature_mismatch", "Every secret of the source has ended; configure the provider's new one."
+)
+
+
+class Ending:
+    """The judges of one source over time. Slots, so that nothing prints a secret."""
+
+    __slots__ = ("_ends", "_judges", "_name", "_profile", "_secrets")
+
+    def __init__(
+        self, name: str, profile: Profile, *, secrets: Secrets, ends: Mapping[str, Instant]
+    ) -> None:
+        self._name = name
+        self._profile = profile
+        self._secrets = tuple(secrets.listed)
+        self._ends = dict(ends)
+        self._judges: dict[tuple[str, ...], Judge] = {}
+
+    def judge_at(self, now: Instant) -> Judge | None:
+        """With the secrets that are valid at `now`, compiled once; None where none is."""
+        valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
+        if not valid:
+            return None
+        if valid not in self._judges:
+            self._judges[valid] = compile_judge(
+                self._name, self._profile, Secrets(listed=valid), strict=True
+            )
+        return self._judges[valid]
+
+
+# --- A source -------------------------------------------------------------------------------------
+
 
 __all__ = ["Reason", "Refusal", "Reply", "Signed", "Source"]
 

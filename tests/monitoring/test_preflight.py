@@ -20,8 +20,8 @@ from app.monitoring.preflight import (
     of_reach,
     of_secret_file,
 )
-from app.providers.probe import Sight, date_of
 from app.providers.profile import load_profile, shipped_profiles
+from app.providers.provider_client import Sight, date_of
 from reconcile.instants import DAY, SECOND
 from tests.reconcile.build import T
 

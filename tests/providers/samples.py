@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from app.providers.grammar import read_template, references
 from app.providers.paths import EACH, Path, Step, Where, compile_path
 from app.providers.schemes import SCHEMES
 from app.providers.sections import Profile
 from app.providers.source import Source
+from app.providers.template import read_template, references
 
 _SECRETS = {
     "text": "k" * 32,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from app.providers.profile import load_profile, shipped_profiles
-from app.providers.words import Words
+from app.providers.reader import Words
 from reconcile.ledger.movements import speaks_of_money_going_back
 from tests.providers.test_payloads import LINES
 

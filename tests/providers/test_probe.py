@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from app.core.http import outgoing_client
-from app.providers.probe import Sight, look
+from app.providers.provider_client import Sight, look
 from reconcile.instants import DAY, SECOND
 from tests.reconcile.build import T
 

@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.providers.fingerprints import key_identities
-from app.providers.profile import load_profile, shipped_profiles
-from app.providers.read_profiles import list_profiles, show_profile
+from app.providers.profile import list_profiles, load_profile, shipped_profiles, show_profile
 from app.providers.source import Source
 from tests.providers.builders import CHECKOUT, MINIMAL, NOW, SECRET, body_of, toml
 from tests.providers.samples import private_key
