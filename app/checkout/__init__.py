@@ -1,7 +1,6 @@
 """Opening a checkout session at the payment service, once and only once. See README.md."""
 
 __all__ = (
-    "answer",
     "ask_session",
     "checkout_result",
     "client",

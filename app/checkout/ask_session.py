@@ -12,7 +12,6 @@ from typing import Final
 import structlog
 
 from app.access.operators import SERVICE_AUTHOR
-from app.checkout.answer import ComeAgain, Denied, Judged, Unclear
 from app.checkout.client import CheckoutClient
 from app.checkout.faults import CheckoutBusyError, CheckoutDeniedError
 from app.checkout.payment import (
@@ -25,6 +24,7 @@ from app.checkout.payment import (
     payment_with,
     record_kind,
 )
+from app.checkout.request import ComeAgain, Denied, Judged, Unclear
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import (

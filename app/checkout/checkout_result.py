@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from app.checkout.answer import Opened, Refused
 from app.checkout.ask_session import KEY_TOO_OLD
 from app.checkout.faults import PaymentNotOverError
 from app.checkout.payment import Answered, Payment
+from app.checkout.request import Opened, Refused
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record

@@ -22,10 +22,19 @@ import anyio
 import httpx2
 import structlog
 
-from app.checkout.answer import ComeAgain, Denied, Heard, Judged, Unclear, judge
 from app.checkout.faults import CheckoutBusyError
 from app.checkout.mask import Mask
-from app.checkout.request import AnswerForm, is_web_address, phone_in
+from app.checkout.request import (
+    AnswerForm,
+    ComeAgain,
+    Denied,
+    Heard,
+    Judged,
+    Unclear,
+    is_web_address,
+    judge,
+    phone_in,
+)
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
 

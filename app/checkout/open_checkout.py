@@ -16,7 +16,6 @@ import anyio
 import structlog
 
 from app.access.operators import OWNER
-from app.checkout.answer import kept_checkout_url
 from app.checkout.ask_session import (
     KEY_TOO_OLD,
     ask_and_record,
@@ -47,7 +46,7 @@ from app.checkout.payment import (
     intent_details,
     payment_of,
 )
-from app.checkout.request import CheckoutRequest, SoundRequest, body_of, checked
+from app.checkout.request import CheckoutRequest, SoundRequest, body_of, checked, kept_checkout_url
 from app.core.errors import NotFoundError, TallyhookError
 from app.core.ids import new_id
 from app.orders.pending_session_store import Unanswered, note_unanswered, unanswered

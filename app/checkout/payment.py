@@ -11,10 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from app.checkout.answer import Opened, Refused, Unclear
 from app.checkout.faults import CheckoutConflictError
 from app.checkout.mask import Mask
-from app.checkout.request import SoundRequest, digest_of, phone_in, without_query
+from app.checkout.request import (
+    Opened,
+    Refused,
+    SoundRequest,
+    Unclear,
+    digest_of,
+    phone_in,
+    without_query,
+)
 from reconcile.canonical import canonical_json
 from reconcile.instants import Duration, Instant
 from reconcile.ledger.records import STILL_ASKING, Record, RecordKind

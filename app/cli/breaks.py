@@ -42,7 +42,7 @@ def list_breaks(
     from app.cli.output import print_items
     from app.cli.running import with_context
     from app.core.errors import UsageError
-    from app.finance.read_breaks import finished_runs
+    from app.finance.break_acts import finished_runs
     from reconcile.matching.breaks import BREAK_CAUSES, STATES
 
     for word, words in ((cause, BREAK_CAUSES), (state, STATES)):
@@ -66,7 +66,7 @@ def list_breaks(
 async def _documents(
     context: AppContext, causes: list[str], states: tuple[str, ...], assignee: str | None
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    from app.finance.read_breaks import living_breaks
+    from app.finance.break_acts import living_breaks
 
     now = context.clock.now()
     async for found in living_breaks(context, causes=causes):
@@ -81,7 +81,7 @@ async def _documents(
 def show(name: Name, form: DocumentOption = Format.table) -> None:
     """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
     from app.cli.running import with_context
-    from app.finance.read_breaks import SeenBreak, one_break
+    from app.finance.break_acts import SeenBreak, one_break
 
     async def work(context: AppContext) -> tuple[SeenBreak, int]:
         return await one_break(context, name), context.clock.now()

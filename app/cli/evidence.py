@@ -47,7 +47,7 @@ def build(
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
     from app.bootstrap_evidence import evidence_providers, signer_of
     from app.cli.running import with_context
-    from app.evidence.build_evidence import Built, Request, build_evidence
+    from app.evidence.bundle import Built, Request, build_evidence
     from reconcile.instants import format_instant
 
     asked = _reason(with_personal_data, reason)

@@ -13,8 +13,7 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.finance.import_kinds import Imported
-    from app.finance.imports import Request
+    from app.finance.imports import Imported, Request
     from app.receiving.context import AppContext
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]

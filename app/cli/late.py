@@ -32,7 +32,7 @@ def list_late(
     """List late money as the last run saw it, each with a proposed action and where it stands."""
     from app.cli.output import print_items
     from app.cli.running import with_context
-    from app.finance.read_breaks import finished_runs
+    from app.finance.break_acts import finished_runs
 
     async def work(context: AppContext) -> int | None:
         left_out = await print_items(_documents(context, everything), columns=COLUMNS, form=form)

@@ -26,7 +26,7 @@ from app.cli.output import (
     shown,
 )
 from app.core.text import counted
-from app.finance.read_breaks import breaks_of_run
+from app.finance.break_acts import breaks_of_run
 from app.finance.reconcile_period import BUILT_IN, Ran, run_document
 from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
@@ -158,7 +158,7 @@ def show(
 ) -> None:
     """Show a run again: its totals, and each break that it saw with where that stands now."""
     from app.cli.running import with_context
-    from app.finance.read_breaks import finished_run
+    from app.finance.break_acts import finished_run
     from app.finance.reconcile_period import ran
 
     async def work(context: AppContext) -> Ran:
@@ -178,7 +178,7 @@ def list_runs(
 ) -> None:
     """List runs, newest first."""
     from app.cli.running import with_context
-    from app.finance.read_breaks import finished_runs
+    from app.finance.break_acts import finished_runs
     from reconcile.instants import format_instant
 
     def shown(instant: int | None) -> str | None:
@@ -287,7 +287,7 @@ def save(
 def _text_of(file: Path) -> str:
     """The text of a file of rules that has no mistake; mistakes are told with the file's name."""
     from app.core.errors import ConfigurationError
-    from app.finance.rule_file import MAX_BYTES, read_rules
+    from app.finance.match_rules import MAX_BYTES, read_rules
 
     try:
         with file.open("rb") as opened:

@@ -10,7 +10,7 @@ seen, and U+FFFD, which an event may bring as any other. Nothing here turns byte
 into U+FFFD: they are refused where they come in, else several references would become one.
 
 Leaves out: ids of events (`app.providers.fields`), which are narrower, and how a cell of a file is
-read (`app.finance.files.words`), which drops blanks around it and refuses what is a formula.
+read (`app.finance.files.books`), which drops blanks around it and refuses what is a formula.
 """
 
 from __future__ import annotations

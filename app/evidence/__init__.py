@@ -1,11 +1,10 @@
 """What proves itself to strangers: the evidence key, and the two forms in which it signs."""
 
 __all__ = (
-    "build_evidence",
+    "bundle",
     "evidence_key",
     "gather_evidence",
     "prove_sealed",
-    "pseudonyms",
     "seal",
     "tell_scenario",
     "verify",

@@ -11,10 +11,9 @@ from pathlib import Path
 from app.access.operators import note_deed, permitted
 from app.core.errors import ConfigurationError
 from app.core.ids import new_id, new_secret
-from app.evidence.checkpoint import verifier_key
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, write_key
 from app.evidence.minisign import public_key_line
-from app.evidence.seal import Signer
+from app.evidence.seal import Signer, verifier_key
 from app.receiving.context import AppContext
 from app.sealing.log_store import Identity, add_key, begin_log, identity
 from reconcile.instants import Instant

@@ -13,7 +13,7 @@ from typing import Any, Final
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
-from app.evidence.checkpoint import Checkpoint, read_checkpoint
+from app.evidence.seal import Checkpoint, read_checkpoint
 from app.receiving.context import AppContext
 from app.sealing.leaf_store import Members
 from app.sealing.log_store import (

@@ -15,8 +15,8 @@ from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.evidence import minisign
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
-from app.evidence.checkpoint import NotACheckpoint, note_holds, read_checkpoint
 from app.evidence.keys import PublicKey
+from app.evidence.seal import NotACheckpoint, note_holds, read_checkpoint
 from app.evidence.verify import (
     MANIFEST,
     MAX_BYTES,

@@ -1,22 +1,19 @@
 """Order books and statements: imported, matched with ledgers, reported, and months closed."""
 
 __all__ = (
-    "book_phone_store",
+    "book_line_store",
     "break_acts",
     "close_period",
     "closed_periods",
-    "import_kinds",
     "imports",
     "ledger_line_store",
     "ledger_lines",
     "match_rules",
-    "read_breaks",
     "read_lines",
     "reconcile_period",
     "reconcile_rows",
     "report_period",
     "reports.journal",
     "reports.render",
-    "rule_file",
     "verify_periods",
 )

@@ -2,20 +2,544 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any, Final
 
-from app.core.errors import NotFoundError, UsageError
-from app.finance.files.books import BookForm
+import anyio
+import anyio.lowlevel
+
+from app.access.operator_store import Operator
+from app.access.operators import Action, author_of_import, note_deed, permitted
+from app.core.errors import NotFoundError, StoreUnavailable, UsageError
+from app.core.text import printable
+from app.database.engine import Connection
+from app.finance.book_line_store import compare_book, write_book
+from app.finance.files.books import REFERENCES, BookForm, Form, Understanding
 from app.finance.files.mapping import MAX_BYTES, Fields, FileMapping, read_mapping
+from app.finance.files.opening import digest_of, open_table
 from app.finance.files.statements import StatementForm
-from app.finance.files.tables import rejects_beside
-from app.finance.import_file import import_file
-from app.finance.import_kinds import BOOK, STATEMENT, Imported, Progress, Wanted
-from app.finance.import_store import Import, ImportKind
+from app.finance.files.tables import (
+    Problem,
+    Refused,
+    refuse_to_replace,
+    rejects_beside,
+    write_rejects,
+)
+from app.finance.import_store import (
+    Import,
+    ImportKind,
+    Staged,
+    Written,
+    begin_import,
+    go_on,
+    publish_import,
+    stretches,
+    under_way,
+    undo_stretch,
+)
 from app.finance.import_store import imports as stored_imports
+from app.finance.statement_store import compare_statement, write_statement
+from app.orders.order_facts import Reference, ReferenceTaken, named, refuse_taken
+from app.orders.record_store import add_records, owners_of, records_of
 from app.receiving.context import AppContext
+from app.receiving.pace import Pace
+
+# --- what can be imported, how it is asked for, and what became of it -----------------------------
+
+
+MAX_PROBLEMS: Final = 100
+"""Problems that are told; the others are counted."""
+
+Write = Callable[..., Awaitable[Written]]
+
+Progress = Callable[[int, int | None], None]
+"""(rows so far, rows in all): first as they are read, when nobody knows how many there are, then
+as they are written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What can be imported.
+
+    order           of the columns in which the store wants the rows
+    identity        columns in which at most `at_most` rows of a file may be equal, the first ones
+    names           the field of the file that a row too many is told of; where only one row may be,
+                    a column that every good row has, too
+    compare, write  what the store does with staged rows
+    """
+
+    name: ImportKind
+    action: Action
+    order: Sequence[str]
+    identity: Sequence[str]
+    at_most: int
+    names: str
+    compare: Write
+    write: Write
+
+    def too_many(self, other: int) -> str:
+        """What a row is told that is equal to another one, of row `other`."""
+        if self.at_most == 1:
+            return f"row {other:,} has the same one, and a book says one thing of each"
+        return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
+
+
+def _lines(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows of a book without what its orders were paid by, which is no part of a line."""
+    return [row[: -len(REFERENCES)] for row in rows]
+
+
+async def _compare_lines(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> Written:
+    return await compare_book(connection, _lines(rows))
+
+
+async def _write_lines(
+    connection: Connection, rows: Sequence[tuple[Any, ...]], *, number: int
+) -> Written:
+    return await write_book(connection, _lines(rows), number=number)
+
+
+BOOK: Final = Kind(
+    name="book",
+    action="records_imported",
+    order=("match_key", "kind"),
+    identity=("match_key", "kind"),
+    at_most=1,
+    names="reference",
+    compare=_compare_lines,
+    write=_write_lines,
+)
+
+STATEMENT: Final = Kind(
+    name="statement",
+    action="statement_imported",
+    order=("subject", "kind", "source"),
+    identity=("subject", "kind"),
+    at_most=2_000,  # each is compared with those that are known
+    names="payment_reference",
+    compare=compare_statement,
+    write=write_statement,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which file is to be imported, and how.
+
+    rejects  where rows that are not taken go when the good ones are; None: nothing is taken unless
+             every row is good
+    """
+
+    path: Path
+    mapping: FileMapping
+    form: Form
+    kind: Kind
+    dry_run: bool = False
+    rejects: Path | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """What became of a file. Problems beyond MAX_PROBLEMS are only counted.
+
+    refused  whether it could not be read to its end: then nothing is taken, whatever was asked
+    number   of the import; None where nothing was imported
+    rejects  the name of the file to which the rejected rows went
+    rows     the first rows as understood, in a dry run
+    passed_over  columns that nothing was read from, as the heading names them
+    """
+
+    file: str
+    sha256: str = ""
+    read: int = 0
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    rejected: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    found: int = 0
+    refused: bool = False
+    number: int | None = None
+    rejects: str | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> int:
+        """How many problems are not among `problems`."""
+        return self.found - len(self.problems)
+
+    def note(self, problems: Sequence[Problem]) -> None:
+        """Keep what is told, count the rest."""
+        self.found += len(problems)
+        self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
+
+    def count(self, written: Written) -> None:
+        """Add what the store says of some rows."""
+        self.new += written.new
+        self.changed += written.changed
+        self.unchanged += written.unchanged
+
+
+# --- imports an order book or a statement from a file ---------------------------------------------
+
+
+FIRST_ROWS, MOST_ROWS = 500, 4_000
+"""Rows in the first transaction, and in any."""
+
+SILENT_S: Final = 5.0
+"""An import that writes nothing for so long was killed."""
+
+Rows = list[tuple[Any, ...]]
+
+
+def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
+    """Rows in order, without their numbers, as many at a time as fit in a transaction then; rows
+    of one key or subject are not parted."""
+    held: Rows = []
+    for rows in staged.in_order():
+        held += [row[1:] for row in rows]
+        while end := _end(held, pace.size):
+            yield held[:end]
+            held = held[end:]
+    while held:
+        end = _end(held, pace.size) or len(held)
+        yield held[:end]
+        held = held[end:]
+
+
+def _end(rows: Rows, size: int) -> int:
+    """Where to part rows of which a first part may have this size; 0: not before more is read."""
+    if len(rows) <= size:
+        return 0
+    ends = chain(range(size, 0, -1), range(size + 1, len(rows)))
+    return next((end for end in ends if rows[end - 1][0] != rows[end][0]), 0)
+
+
+async def write_and_publish(
+    context: AppContext,
+    wanted: Wanted,
+    staged: Staged,
+    done: Imported,
+    *,
+    who: Operator,
+    progress: Progress,
+) -> None:
+    """Write what was staged, and complete `done`. Raises StoreUnavailable as the store does, and
+    where another import took this one for killed."""
+    await _wait_for_others(context)
+    begun = await _begin(context, wanted, done, who)
+    written, pace = 0, Pace(first=FIRST_ROWS, most=MOST_ROWS)
+    for rows in chunks(staged, pace):
+        async with pace.writing(context.store, pieces=len(rows)) as connection:
+            written += len(rows)
+            await _still_ours(connection, begun, written)
+            done.count(await wanted.kind.write(connection, rows, number=begun.number))
+        progress(written, done.read - done.rejected)
+    async with context.store.writing() as connection:
+        await _still_ours(connection, begun, written)
+        await _publish(connection, replace(begun, **_counts(done)), context=context, who=who)
+    done.number = begun.number
+
+
+async def _wait_for_others(context: AppContext) -> None:
+    """Until no import is under way, or the one that is has been silent for long."""
+    before = await _under_way(context)
+    while before is not None:
+        await anyio.sleep(SILENT_S)
+        now = await _under_way(context)
+        if now == before:
+            return
+        before = now
+
+
+async def _under_way(context: AppContext) -> Import | None:
+    async with context.store.reading() as connection:
+        return await under_way(connection)
+
+
+async def _begin(context: AppContext, wanted: Wanted, done: Imported, who: Operator) -> Import:
+    new = Import(
+        kind=wanted.kind.name,
+        file=done.file,
+        sha256=done.sha256,
+        who=who.name,
+        started_at=context.clock.now(),
+    )
+    async with context.store.writing() as connection:
+        begun, another = await begin_import(connection, new)
+    if another:
+        await _undo(context, begun)
+    return begun
+
+
+async def _undo(context: AppContext, begun: Import) -> None:
+    """Take back what a killed import wrote. It may have been of either kind: whoever is killed
+    while undoing leaves no word of what was to be undone."""
+    looked = 0
+    for kind in (BOOK.name, STATEMENT.name):
+        async with context.store.reading() as connection:
+            ends = [end async for end in stretches(connection, kind)]
+        after: str | None = None
+        for end in ends:
+            async with context.store.writing() as connection:
+                looked -= 1
+                await _still_ours(connection, begun, looked)
+                await undo_stretch(connection, kind, after=after, to=end)
+            after = end
+
+
+async def _still_ours(connection: Connection, begun: Import, written: int) -> None:
+    if not await go_on(connection, begun, written=written):
+        raise StoreUnavailable(
+            "another import began, for this one had been silent for long; nothing was imported: "
+            "import the file again"
+        )
+
+
+def _counts(done: Imported) -> dict[str, Any]:
+    names = ("read", "new", "changed", "unchanged", "rejected")
+    return {name: getattr(done, name) for name in names}
+
+
+async def _publish(
+    connection: Connection, done: Import, *, context: AppContext, who: Operator
+) -> None:
+    at = await publish_import(connection, done, now=context.clock.now())
+    counts = {name: getattr(done, name) for name in ("read", "new", "changed", "rejected")}
+    await note_deed(
+        connection,
+        who,
+        action=(BOOK if done.kind == BOOK.name else STATEMENT).action,
+        subject=done.file,
+        at=at,
+        facts={"import": done.number, "sha256": done.sha256, **counts},
+    )
+
+
+FIRST_ORDERS, MOST_ORDERS = 20, 200
+"""Orders named in the first transaction, and in any."""
+
+_ORDER = 3
+"""The place of the reference in a staged row: after its number, key and kind."""
+
+Unfit = tuple[int, str]
+"""The number of a row, and why it cannot be taken."""
+
+
+async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
+    """Rows that name what another row names, or what belongs to another order."""
+    found: dict[int, str] = {}
+    for kind in ("session", "payment"):
+        for first, number in staged.crowded(("source", kind), at_most=1):
+            if first != number:
+                found[number] = f"names the {kind} that row {first:,} names: it pays one order"
+                found.setdefault(first, f"names the {kind} that row {number:,} names, too")
+    for rows in staged.having("source"):
+        async with context.store.reading() as connection:
+            references = [_triple(each) for row in rows for each in _references(row)]
+            owners = await owners_of(connection, references, lasting=False)
+        for row in rows:
+            for each in _references(row):
+                owner = owners.get(_triple(each))
+                if owner is not None and owner != row[_ORDER]:
+                    found.setdefault(row[0], f"{each.name} belongs to order {owner}")
+    return sorted(found.items())
+
+
+async def name_references(context: AppContext, staged: Staged, *, number: int) -> list[Unfit]:
+    """Write down what the rows name. Returns those that others were faster with."""
+    unfit: list[Unfit] = []
+    author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
+    for rows in staged.having("source"):
+        while rows:
+            part, rows = rows[: pace.size], rows[pace.size :]
+            async with pace.writing(context.store, pieces=len(part)) as connection:
+                for row in part:
+                    order, references = row[_ORDER], list(_references(row))
+                    try:
+                        await refuse_taken(connection, order, references)
+                    except ReferenceTaken as error:
+                        unfit.append((row[0], f"{error.reference.name} belongs to {error.order}"))
+                        continue
+                    known = await records_of(connection, order)
+                    earlier = max([record.recorded_at for record in known], default=-1)
+                    now = max(context.clock.now(), earlier + 1)
+                    fresh = named(known, order, references, now=now, author=author)
+                    await add_records(connection, fresh)
+            context.store.evidence_arrived.set()
+    return unfit
+
+
+def _references(row: Sequence[Any]) -> Iterator[Reference]:
+    source, session, payment = row[-len(REFERENCES) :]
+    if session is not None:
+        yield Reference(source=source, session=session)
+    if payment is not None:
+        yield Reference(source=source, payment=payment)
+
+
+def _triple(each: Reference) -> tuple[str, str | None, str | None]:
+    return each.source, each.session, each.payment
+
+
+SHOWN: Final = 5
+"""Rows that are shown as they were understood."""
+
+
+async def import_file(
+    context: AppContext, wanted: Wanted, *, by: str | None, progress: Progress
+) -> Imported:
+    """Import it, or find out what an import would do. `progress` is told how far it is.
+
+    Raises NotFoundError for a file that is not there, UsageError for who may not.
+    """
+    async with context.store.reading() as connection:
+        who = await permitted(connection, by=by, action=wanted.kind.action)
+    if wanted.rejects is not None:
+        refuse_to_replace(wanted.rejects)
+    with closing(_Reading(wanted, progress)) as reading:
+        await reading.read()
+        done = reading.done
+        if wanted.kind is BOOK:
+            reading.leave_out(await unfit_references(context, reading.staged))
+        if wanted.dry_run:
+            async with context.store.reading() as connection:
+                for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
+                    done.count(await wanted.kind.compare(connection, rows))
+        elif not done.found or (wanted.rejects is not None and not done.refused):
+            reading.set_aside()
+            await write_and_publish(
+                context, wanted, reading.staged, done, who=who, progress=progress
+            )
+            if wanted.kind is BOOK and done.number is not None:
+                unfit = await name_references(context, reading.staged, number=done.number)
+                reading.tell_unfit(unfit)
+    done.problems.sort(key=lambda problem: problem.row)
+    return done
+
+
+class _Reading:
+    """Steps 2 to 4: one file, its rows that are clear, and the problems of the others."""
+
+    def __init__(self, wanted: Wanted, progress: Progress) -> None:
+        self._wanted, self._progress = wanted, progress
+        # A name on the disk is bytes: not always text that can be kept, or shown.
+        self.done = Imported(file=printable(wanted.path.name))
+        self.staged = Staged(("number", *wanted.form.STAGED), order=(*wanted.kind.order, "number"))
+        self._problems = Staged(("row", "named", "sentence"), order=("row",))
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self.staged.close()
+        self._problems.close()
+
+    async def read(self) -> None:
+        """Stage every row that is clear and fits the others."""
+        try:
+            self._sign()
+            understanding = await self._read_rows()
+            self._sign()
+        except Refused as refused:
+            self.done.refused = True
+            self._note([refused.problem])
+        except OSError as error:
+            name = self._wanted.path.name
+            raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+        else:
+            self._look(understanding)
+
+    def _sign(self) -> None:
+        """Remember which content it is. Raises Refused where it became another one."""
+        digest = digest_of(self._wanted.path)
+        if self.done.sha256 not in ("", digest):
+            raise Refused(1, "the file changed while it was read: import it again")
+        self.done.sha256 = digest
+
+    async def _read_rows(self) -> Understanding:
+        wanted, done = self._wanted, self.done
+        table = open_table(wanted.path, wanted.mapping, wanted.form.FIELDS)
+        understanding = Understanding(table, wanted.form, wanted.mapping)
+        done.passed_over = understanding.passed_over()
+        for batch in table.batches():
+            found = understanding.batch(batch)
+            self.staged.add(found.rows)
+            if wanted.kind.at_most == 1:
+                self.staged.add(map(self._claim, found.unclear))
+            self._note(found.problems)
+            done.read += found.read
+            done.rejected += found.read - len(found.rows)
+            if wanted.dry_run:
+                shown = found.rows[: SHOWN - len(done.rows)]
+                done.rows += [wanted.form.shown(row) for row in shown]
+            self._progress(done.read, None)
+            await anyio.lowlevel.checkpoint()
+        if not done.read:
+            raise Refused(table.heading_row, "the file has a heading and no rows")
+        return understanding
+
+    def _claim(self, row: Sequence[Any]) -> Sequence[Any]:
+        """What a row that is not clear speaks of. Once put right it may be the true one of two."""
+        said = 1 + len(self._wanted.kind.identity)
+        return (*row[:said], *(None,) * (len(row) - said))
+
+    def _look(self, understanding: Understanding) -> None:
+        """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
+        kind, before = self._wanted.kind, None
+        column = understanding.name_of(kind.names)
+        for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
+            if first == row:
+                before = row
+                continue
+            pairs = [(row, first)] if before is None else [(before, row), (row, first)]
+            before = None
+            self._note(
+                [
+                    Problem(row=one, column=column, sentence=kind.too_many(other))
+                    for one, other in pairs
+                ]
+            )
+        self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
+        if kind.at_most == 1:
+            self.staged.drop_without(kind.names)
+        self.done.rejected = self.done.read - self.staged.count()
+
+    def leave_out(self, unfit: Sequence[Unfit]) -> None:
+        """Take none of these rows: what they name pays another order."""
+        if unfit:
+            self.tell_unfit(unfit)
+            self.staged.drop(number for number, _ in unfit)
+            self.done.rejected = self.done.read - self.staged.count()
+
+    def tell_unfit(self, unfit: Sequence[Unfit]) -> None:
+        """Note why these rows, or what they name, are not taken."""
+        self._note([Problem(row=row, column=None, sentence=said) for row, said in unfit])
+
+    def _note(self, problems: Sequence[Problem]) -> None:
+        self.done.note(problems)
+        if self._wanted.rejects is not None:
+            self._problems.add((each.row, each.column, each.sentence) for each in problems)
+
+    def set_aside(self) -> None:
+        """Write the rows that are not taken into a file of their own, if there are any."""
+        wanted = self._wanted
+        if wanted.rejects is None or not self.done.found:
+            return
+        table = open_table(wanted.path, wanted.mapping, wanted.form.FIELDS)
+        problems = (
+            Problem(row=row, column=column, sentence=sentence)
+            for rows in self._problems.in_order()
+            for row, column, sentence in rows
+        )
+        write_rejects(wanted.rejects, table, problems)
+        self.done.rejects = printable(wanted.rejects.name)
+
+
+# --- order books and statements -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,16 @@ the one wait for the other, on one connection and thus on one snapshot.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util import await_only
 
-from app.finance.import_store import newest_published
-from app.finance.line_version_store import KNOWN
+from app.finance.import_store import KNOWN, newest_published
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.rules import Coverage, Reach, Span
 
@@ -89,3 +90,56 @@ def _span(first: Instant | None, last: Instant | None, as_of: Instant) -> Span:
     if first is None or last is None:
         return Span(since=EARLIEST, until=as_of)
     return Span(since=first, until=last)
+
+
+# --- the rules of matching that were saved, as their files said -----------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRules:
+    """One saved set: its number, from 1, who saved it when, and the file's text."""
+
+    number: int
+    at: Instant
+    who: str
+    digest: str
+    toml: str
+
+
+async def rules_in_force(
+    connection: AsyncConnection, *, as_of: Instant | None = None
+) -> SavedRules | None:
+    """The set that was saved last, or last by an instant; None: none ever was."""
+    where = "" if as_of is None else "WHERE at <= :as_of "
+    rows = await connection.execute(
+        text(
+            f"SELECT number, at, who, digest, toml FROM match_rules {where}"  # noqa: S608
+            "ORDER BY number DESC LIMIT 1"
+        ),
+        {} if as_of is None else {"as_of": as_of},
+    )
+    found = rows.first()
+    if found is None:
+        return None
+    number, at, who, digest, toml = found
+    return SavedRules(number=number, at=at, who=who, digest=digest, toml=toml)
+
+
+async def add_rules(connection: AsyncConnection, *, at: Instant, who: str, toml: str) -> SavedRules:
+    """Save a set after all others."""
+    last = await rules_in_force(connection)
+    saved = SavedRules(
+        number=1 if last is None else last.number + 1,
+        at=at,
+        who=who,
+        digest=hashlib.sha256(toml.encode()).hexdigest(),
+        toml=toml,
+    )
+    await connection.execute(
+        text(
+            "INSERT INTO match_rules (number, at, who, digest, toml) "
+            "VALUES (:number, :at, :who, :digest, :toml)"
+        ),
+        {name: getattr(saved, name) for name in ("number", "at", "who", "digest", "toml")},
+    )
+    return saved

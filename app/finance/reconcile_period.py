@@ -14,10 +14,9 @@ from typing import Any, Final
 from app.core.errors import UsageError
 from app.finance.break_store import decided_breaks, deciding_alone, steps_of
 from app.finance.ledger_lines import refresh_takings
-from app.finance.matching_store import in_step, wait_for
+from app.finance.match_rules import Rules, read_rules
+from app.finance.matching_store import SavedRules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
-from app.finance.rule_file import Rules, read_rules
-from app.finance.rule_store import SavedRules, rules_in_force
 from app.finance.run_store import (
     AT_ONCE,
     Run,

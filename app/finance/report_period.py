@@ -17,11 +17,10 @@ from app.core.text import counted
 from app.finance.break_store import latest_seen, steps_of
 from app.finance.closed_periods import CLOSING_BASIS, stated_before
 from app.finance.ledger_line_store import whole_takings
-from app.finance.matching_store import in_step, rows_of, wait_for
+from app.finance.match_rules import Rules, read_rules
+from app.finance.matching_store import in_step, rows_of, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.finance.reporting_store import accepted_breaks, changed_outcomes
-from app.finance.rule_file import Rules, read_rules
-from app.finance.rule_store import rules_in_force
 from app.finance.statement_store import statement_rows
 from app.receiving.context import AppContext
 from reconcile.instants import Instant

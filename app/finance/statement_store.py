@@ -25,9 +25,7 @@ from app.database.statements import (
     select_rows,
     stream,
 )
-from app.finance.import_store import newest_published
-from app.finance.line_version_store import KNOWN, Written, supersede
-from app.finance.staging_store import Staged
+from app.finance.import_store import KNOWN, Staged, Written, newest_published, supersede
 from reconcile.instants import Instant
 from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.lines import Moved, paired

@@ -20,7 +20,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.masking import hint_pattern, masked_phone, written_pattern
 from app.database.engine import Connection
 from app.database.statements import run
-from app.finance.book_phone_store import LineKey, empty_lines, lines_with
+from app.finance.book_line_store import LineKey, empty_lines, lines_with
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.pending_session_store import unanswered_of

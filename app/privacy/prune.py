@@ -25,7 +25,7 @@ from app.access.operator_store import Operator
 from app.access.operators import SERVICE, note_deed, who_may
 from app.core.errors import StoreUnavailable
 from app.evidence.seal import Signer, seal_all
-from app.finance.book_phone_store import LineKey, empty_lines, old_lines
+from app.finance.book_line_store import LineKey, empty_lines, old_lines
 from app.orders.history_store import gather
 from app.orders.retention_store import (
     drop_rejections,

@@ -18,7 +18,7 @@ import httpx2
 
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, UnreachableError, UsageError
-from app.evidence.pseudonyms import FORMAT, Piece, dated
+from app.evidence.tell_scenario import FORMAT, Piece, dated
 from app.providers.profile import read_profile
 from app.providers.source import Source
 from app.sandbox.webhook_sender import USER_AGENT, Sleep

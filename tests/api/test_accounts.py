@@ -12,9 +12,9 @@ import pytest
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
-from app.evidence.build_evidence import Request, build_evidence
+from app.evidence.bundle import Request, build_evidence
 from app.evidence.verify_evidence import verify_evidence
-from app.finance.files.forms import Understanding
+from app.finance.files.books import Understanding
 from app.finance.files.mapping import read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.statements import StatementForm

@@ -19,7 +19,7 @@ from sqlalchemy.engine import Engine
 
 from app.access.operators import trail
 from app.core.errors import NotFoundError, UsageError
-from app.finance.read_breaks import living_breaks, one_break
+from app.finance.break_acts import living_breaks, one_break
 from app.finance.read_lines import list_book, list_statement
 from app.orders.delivery_log import list_deliveries, show_delivery
 from app.orders.find_orders import find_orders

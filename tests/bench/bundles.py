@@ -11,7 +11,7 @@ from time import perf_counter
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config.load import load_settings
 from app.core.logs import configure_logging
-from app.evidence.build_evidence import Built, Request, build_evidence
+from app.evidence.bundle import Built, Request, build_evidence
 from app.evidence.verify_evidence import verify_evidence
 from tests.api.driving import driving, environ
 from tests.bench.report import Figure

@@ -22,8 +22,8 @@ from typing import Any
 
 from app.core.clock import SystemClock
 from app.core.ids import seeded_chance
-from app.evidence.checkpoint import Checkpoint, signed_checkpoint
 from app.evidence.prove_sealed import proofs_of
+from app.evidence.seal import Checkpoint, signed_checkpoint
 from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from app.sealing.leaf_store import Leaf

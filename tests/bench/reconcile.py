@@ -16,7 +16,7 @@ from typing import Any
 
 from app.cli.running import run_loop
 from app.core.clock import SetClock
-from app.finance.read_breaks import breaks_of_run
+from app.finance.break_acts import breaks_of_run
 from app.finance.reconcile_period import Asked, reconcile_period
 from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.checkout.answer import (
+from app.checkout.mask import Mask
+from app.checkout.request import (
+    AnswerForm,
     ComeAgain,
     Denied,
     Heard,
@@ -17,11 +19,11 @@ from app.checkout.answer import (
     Opened,
     Refused,
     Unclear,
+    form_of,
     judge,
     kept_checkout_url,
+    token_is_foreign,
 )
-from app.checkout.mask import Mask
-from app.checkout.request import AnswerForm, form_of, token_is_foreign
 from app.providers.paths import compile_path
 from app.providers.profile import load_profile
 from reconcile.instants import SECOND, parse_instant

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.checkout.answer import Heard, Judged
 from app.checkout.checkout_result import CheckoutResult
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import open_checkout
+from app.checkout.request import Heard, Judged
 from app.core.errors import StoreUnavailable
 from app.orders.pending_session_store import let_go_all
 from app.receiving.context import AppContext

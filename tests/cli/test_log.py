@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.evidence.checkpoint import read_checkpoint
+from app.evidence.seal import read_checkpoint
 from reconcile.canonical import canonical_json
 from reconcile.transparency.merkle import consistency_holds, inclusion_holds, leaf_hash
 from tests.api.driving import driving, of_order

@@ -11,8 +11,8 @@ import pytest
 from app.checkout.faults import CheckoutRequestError
 from app.checkout.request import checked
 from app.core.references import fault_of, is_reference
+from app.finance.files.books import read_references
 from app.finance.files.tables import Unclear
-from app.finance.files.words import read_references
 from tests.api.driving import Driver, driving, of_order
 from tests.checkout.service import asked
 from tests.cli.test_commands import Run, run

@@ -13,17 +13,20 @@ from app.access.audit_store import deeds
 from app.access.operators import register_operator
 from app.core.errors import UsageError
 from app.finance.break_acts import (
+    SeenBreak,
     accept_break,
     assign_break,
+    breaks_of_run,
     comment_break,
     late_document,
     late_items,
+    living_breaks,
+    one_break,
     settle_late,
 )
 from app.finance.break_store import steps_of
 from app.finance.ledger_lines import refresh_takings
 from app.finance.match_rules import save_rules
-from app.finance.read_breaks import SeenBreak, breaks_of_run, living_breaks, one_break
 from app.finance.reconcile_period import finish
 from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
 from app.receiving.store import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from app.evidence.build_evidence import Request, build_evidence
+from app.evidence.bundle import Request, build_evidence
 from app.evidence.dossier_store import arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.gather_evidence import Providers
 from app.evidence.verify_evidence import verify_evidence

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.finance import import_file
-from app.finance.book_line_store import book_lines_of, book_rows, compare_book, write_book
-from app.finance.book_phone_store import LineKey, empty_lines, lines_with, old_lines
-from app.finance.import_kinds import Imported
+from app.finance import imports as importing
+from app.finance.book_line_store import (
+    LineKey,
+    book_lines_of,
+    book_rows,
+    compare_book,
+    empty_lines,
+    lines_with,
+    old_lines,
+    write_book,
+)
 from app.finance.import_store import Import, begin_import, go_on, imports, under_way
-from app.finance.imports import Request, import_book, import_statement
+from app.finance.imports import Imported, Request, import_book, import_statement
 from app.finance.statement_store import statement_lines_of, statement_rows
 from app.receiving.store import Store
 from reconcile.instants import LATEST
@@ -102,7 +109,7 @@ class ImportContract:
         self, store: Store, tmp_path: Path, monkeypatch: Any
     ) -> None:
         """Neither what it adds nor what it supersedes; the next one undoes it, and stops it."""
-        monkeypatch.setattr(import_file, "SILENT_S", 0.01)
+        monkeypatch.setattr(importing, "SILENT_S", 0.01)
         await book(store, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
         known = await streamed(store, book_rows)
         killed = Import(kind="book", file="k", sha256="0", who="x", started_at=seconds(5))
@@ -130,7 +137,7 @@ class ImportContract:
     ) -> None:
         """Some at a time, whatever the killed import was of."""
         monkeypatch.setattr("app.finance.import_store.UNDOING", 3)
-        monkeypatch.setattr(import_file, "SILENT_S", 0.01)
+        monkeypatch.setattr(importing, "SILENT_S", 0.01)
         await statement(store, tmp_path, *(f"p{n},,1.00,,KES,,refund" for n in range(10)))
         known = await rows(store, "SELECT * FROM statement_lines ORDER BY subject")
         async with store.writing() as connection:

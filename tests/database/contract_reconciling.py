@@ -11,7 +11,7 @@ import pytest
 from app.core.clock import SetClock
 from app.database.engine import Connection
 from app.database.statements import insert_rows, run
-from app.finance.read_breaks import breaks_of_run, finished_run, living_breaks
+from app.finance.break_acts import breaks_of_run, finished_run, living_breaks
 from app.finance.reconcile_period import Asked, Ran, ran, reconcile_period
 from app.receiving.context import AppContext
 from app.receiving.store import Store

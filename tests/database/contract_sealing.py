@@ -11,9 +11,8 @@ import pytest
 
 from app.access.audit_store import Deed, add_deed
 from app.core.errors import NotFoundError
-from app.evidence.checkpoint import verified_checkpoint
 from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
-from app.evidence.seal import Sealer, seal_all
+from app.evidence.seal import Sealer, seal_all, verified_checkpoint
 from app.evidence.verify_log import verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet

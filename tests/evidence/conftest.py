@@ -17,8 +17,7 @@ import rfc8785
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config.load import load_settings
 from app.evidence import minisign
-from app.evidence.build_evidence import Request, build_evidence
-from app.evidence.bundle import ABOUT, KEY, KEY_PEM
+from app.evidence.bundle import ABOUT, KEY, KEY_PEM, Request, build_evidence
 from app.evidence.keys import EvidenceKey, write_key
 from app.evidence.verify import MANIFEST, SIGNATURE, pack, unpack
 from tests.api.driving import Driver, driving, environ

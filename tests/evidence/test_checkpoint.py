@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from app.evidence.checkpoint import (
+from app.evidence.keys import EvidenceKey, PublicKey
+from app.evidence.seal import (
     Checkpoint,
     NotACheckpoint,
     note_holds,
@@ -18,7 +19,6 @@ from app.evidence.checkpoint import (
     verified_checkpoint,
     verifier_key,
 )
-from app.evidence.keys import EvidenceKey, PublicKey
 
 PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 NOTE = (

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config.load import load_settings
-from app.evidence.build_evidence import Request, build_evidence
+from app.evidence.bundle import Request, build_evidence
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.providers.fingerprints import public_key

@@ -13,8 +13,15 @@ from app.bootstrap_evidence import evidence_providers
 from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, UsageError
-from app.evidence.pseudonyms import StandIns, dated, form_of, moment_of, written
-from app.evidence.tell_scenario import Scenario, tell_scenario
+from app.evidence.tell_scenario import (
+    Scenario,
+    StandIns,
+    dated,
+    form_of,
+    moment_of,
+    tell_scenario,
+    written,
+)
 from app.providers.profile import load_profile
 from app.providers.unverified import ProfileReader
 from app.sandbox.playing import Stage, plain, play, read_script

@@ -14,7 +14,7 @@ import pytest
 
 from app.access.audit_store import Deed, add_deed
 from app.core.errors import NotFoundError, UsageError
-from app.evidence.checkpoint import Checkpoint, read_checkpoint, signed_checkpoint
+from app.evidence.seal import Checkpoint, read_checkpoint, signed_checkpoint
 from app.evidence.verify_log import Verified, verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet

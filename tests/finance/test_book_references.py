@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.finance.import_kinds import Imported
-from app.finance.imports import Request, import_book
+from app.finance.imports import Imported, Request, import_book
 from app.orders.refold import refold_until_quiet
 from app.receiving.context import AppContext
 from reconcile.money import Money

@@ -13,11 +13,10 @@ import pytest
 from app.access.audit_store import deeds
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
-from app.finance import import_file, import_kinds, imports
+from app.finance import imports
 from app.finance.files.tables import BATCH
-from app.finance.import_kinds import BOOK, Imported
 from app.finance.import_store import Import, begin_import
-from app.finance.imports import Request, import_book, import_statement, past_imports
+from app.finance.imports import BOOK, Imported, Request, import_book, import_statement, past_imports
 from app.finance.read_lines import list_book, list_statement
 from app.receiving.context import AppContext
 from tests.database.builders import context as context_of
@@ -171,7 +170,7 @@ async def test_lines_of_json_that_are_none_are_rows_like_any_other(
 async def test_too_many_rows_of_one_payment_are_a_problem(
     context: AppContext, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(import_kinds.STATEMENT, at_most=2)
+    few = replace(imports.STATEMENT, at_most=2)
     monkeypatch.setattr(imports, "STATEMENT", few)
     lines = ["p1,1.00,KES", *["p2,1.00,KES"] * 3]
     put(path, "payment_reference,gross,currency\n" + "\n".join(lines))
@@ -187,8 +186,8 @@ async def test_rows_of_one_payment_are_written_together(
     context: AppContext, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the later ones of several equal refunds would be taken for the earlier ones."""
-    monkeypatch.setattr("app.finance.staging_store.AT_ONCE", 3)
-    monkeypatch.setattr(import_file, "MOST_ROWS", 3)
+    monkeypatch.setattr("app.finance.import_store.AT_ONCE", 3)
+    monkeypatch.setattr(imports, "MOST_ROWS", 3)
     lines = [f"p{n},-1.00,KES,refund" for n in range(3) for _ in range(4)]
     put(path, "payment_reference,gross,currency,type\n" + "\n".join(lines))
     for new, unchanged in ((12, 0), (0, 12)):
@@ -286,9 +285,9 @@ async def test_an_import_that_ends_half_way_has_imported_nothing_and_the_next_on
     context: AppContext, path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """Wherever it ends: between parts, and what it superseded is in force again."""
-    monkeypatch.setattr("app.finance.staging_store.AT_ONCE", 3)
-    monkeypatch.setattr(import_file, "MOST_ROWS", 3)
-    monkeypatch.setattr(import_file, "SILENT_S", 0.01)
+    monkeypatch.setattr("app.finance.import_store.AT_ONCE", 3)
+    monkeypatch.setattr(imports, "MOST_ROWS", 3)
+    monkeypatch.setattr(imports, "SILENT_S", 0.01)
     before = "".join(f"R{n},1.00,KES,paid\n" for n in range(6))
     put(path, HEADING + before)
     await import_book(context, Request(path=path))
@@ -315,14 +314,14 @@ async def test_an_import_waits_for_one_that_is_alive(
 
     async def sleep(seconds: float) -> None:
         nonlocal waited
-        if seconds != import_file.SILENT_S:
+        if seconds != imports.SILENT_S:
             return
         waited += 1
         if waited <= 3:
             async with context.store.writing() as connection:
-                await import_file.go_on(connection, begun, written=waited)
+                await imports.go_on(connection, begun, written=waited)
 
-    monkeypatch.setattr(import_file.anyio, "sleep", sleep)
+    monkeypatch.setattr(imports.anyio, "sleep", sleep)
     put(path, HEADING + GOOD)
     assert (await import_book(context, Request(path=path))).new == 2
     assert waited == 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.finance import rule_file
-from app.finance.rule_file import MAX_BYTES, read_rules
+from app.finance import match_rules
+from app.finance.match_rules import MAX_BYTES, read_rules
 from reconcile.instants import DAY, HOUR
 from reconcile.matching.rules import ExpectedFee, MatchRules, Tolerance
 
@@ -37,7 +37,7 @@ flat = 2
 
 def test_the_example_in_the_docstring_is_what_it_says() -> None:
     """Every rule that is explained there, with its exact value."""
-    example = (rule_file.__doc__ or "").partition("\n\n")[2]
+    example = (match_rules.__doc__ or "").partition("\n\n")[2]
     rules = read_rules(example)
     assert rules.match == MatchRules(
         currency="KES",

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.finance.import_file import chunks
-from app.finance.staging_store import Staged
+from app.finance.import_store import Staged
+from app.finance.imports import chunks
 from app.receiving import pace
 from app.receiving.pace import SHORT_S, Pace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.sandbox.truth import Happening, outcome_of
+from app.sandbox.provider import Happening, outcome_of
 from reconcile.money import Money
 from tests.sandbox.harness import world
 

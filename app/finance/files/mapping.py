@@ -16,20 +16,271 @@ bezahlt = "paid"
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import tzinfo
-from typing import Annotated, Any, Final, Literal
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Annotated, Any, Final, Literal, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
 from app.core.toml_file import EMPTY, Mistake, Table, Values, read_toml
-from app.finance.files.amounts import DECIMAL_MARKS, THOUSANDS_MARKS, Marks, read_currencies
-from app.finance.files.csv_table import DELIMITERS
-from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
-from app.finance.files.tables import Unclear
-from app.finance.files.text import known_encoding
+from app.finance.files.csv_table import DELIMITERS, known_encoding
+from app.finance.files.tables import Moment, Number, Unclear, quoted
+from reconcile.instants import LATEST, MILLISECOND, SECOND, Instant, parse_instant
+from reconcile.money import MAX_MINOR, MoneyError, exponent_of
+
+# --- amounts in major units, exact, with the marks that were declared and no others ---------------
+
+
+DECIMAL_MARKS: Final = (".", ",")
+
+THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f")
+"""None, and those in use: the last are blanks that keep a number together."""
+
+_CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
+_MARKS: Final = re.compile(r"[.,'’ \u00a0\u202f]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """What divides the decimals from the whole, and what groups its thousands."""
+
+    decimal: str = "."
+    thousands: str = ""
+
+
+class Amounts:
+    """Reads cells as minor units."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._decimal, self._thousands = marks.decimal, marks.thousands
+        grouped = ""
+        if marks.thousands:  # in India two digits stand between the marks that follow the last
+            mark = re.escape(marks.thousands)
+            grouped = f"[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|"
+        self._pattern = re.compile(
+            f"(-?)({grouped}[0-9]{{1,30}})(?:{re.escape(marks.decimal)}([0-9]{{1,60}}))?"
+        )
+
+    def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
+        """Minor units of each cell in its currency. Raises Unclear."""
+        return self._in_full(cells, currencies) or [
+            self._minor(cell, exponent_of(currency))
+            for cell, currency in zip(cells, currencies, strict=True)
+        ]
+
+    def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
+        """The same where all are of one currency and written with all of its decimals and no other
+        mark, as most files do; a million of them feels the difference."""
+        exponent = exponent_of(currencies[0])
+        if self._decimal != "." or not exponent or len(set(currencies)) > 1:
+            return None
+        together = "\n".join(cells)
+        amount = rf"[0-9]{{1,15}}\.[0-9]{{{exponent}}}"
+        if not re.fullmatch(rf"{amount}(?:\n{amount})*", together):
+            return None
+        found = [int(digits) for digits in together.replace(".", "").split("\n")]
+        return found if len(found) == len(cells) else None
+
+    def optional(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int | None]:
+        """The same; None for empty cells."""
+        return [
+            self._minor(cell, exponent_of(currency)) if cell.strip() else None
+            for cell, currency in zip(cells, currencies, strict=True)
+        ]
+
+    def _minor(self, cell: str, exponent: int) -> int:
+        pattern = _CANONICAL if type(cell) is Number else self._pattern
+        match = pattern.fullmatch(cell) or pattern.fullmatch(cell.strip())
+        if match is None:
+            raise Unclear(self._why_not(cell.strip()))
+        sign, whole, decimals = match.groups("")
+        if self._thousands and type(cell) is not Number:
+            whole = whole.replace(self._thousands, "")
+        if len(decimals) > exponent:
+            if len(decimals) == 3 or decimals[exponent:].strip("0"):
+                raise Unclear(
+                    f"has more decimals than its currency, which has {exponent}: if the mark groups"
+                    ' thousands, declare thousands = "." and decimal = "," in a mapping'
+                )
+            decimals = decimals[:exponent]
+        minor = int(whole + decimals.ljust(exponent, "0"))
+        if minor > MAX_MINOR:
+            raise Unclear("does not fit in 64 bits of minor units")
+        return -minor if sign else minor
+
+    def _why_not(self, text: str) -> str:
+        if not text:
+            return "is empty"
+        if text.startswith("="):
+            return "is a formula: put its value there"
+        if text.startswith("(") and text.endswith(")"):
+            return "is in brackets: write a negative amount with a minus sign, such as -1.00"
+        if _MARKS.search(text) and not re.search(r"[^-0-9.,'’ \u00a0\u202f]", text):
+            return (
+                f"{quoted(text)} can be read in two ways: declare in a mapping what marks decimals "
+                'and thousands, such as decimal = "," and thousands = "."'
+            )
+        return f"{quoted(text)} is not an amount such as 1500.00"
+
+
+def read_currencies(cells: Sequence[str]) -> list[str]:
+    """ISO 4217 codes, in capital letters. Raises Unclear."""
+    plain = [cell.strip().upper() for cell in cells]
+    for code in set(plain):
+        try:
+            exponent_of(code)
+        except MoneyError:
+            what = f"{quoted(code)} is not a currency code" if code else "is empty"
+            raise Unclear(f"{what}: write one of ISO 4217, such as KES") from None
+    return plain
+
+
+# --- dates as files write them --------------------------------------------------------------------
+
+
+DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms"]
+DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
+
+REMEMBERED: Final = 100_000
+"""Dates kept as read, about 10 MB: most files repeat theirs."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK: Final = timedelta(microseconds=1)
+
+_ISO: Final = re.compile(
+    r"(\d{4})([-/.])(\d\d?)\2(\d\d?)"
+    r"(?:[T ](\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s?(Z|[+-]\d\d:?\d\d)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_SLASHED: Final = re.compile(
+    r"(\d\d?)([-/.])(\d\d?)\2(\d{4})"
+    r"(?:,?\s+(\d\d?):(\d\d)(?::(\d\d))?(?:\s?([AP])\.?M\.?)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
+_OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
+
+
+def zone_of(name: str) -> tzinfo:
+    """`+03:00`, or a name such as `Africa/Nairobi`. Raises UsageError."""
+    offset = _OFFSET.fullmatch(name)
+    if name in ("Z", "UTC"):
+        return UTC
+    if offset is not None:
+        return _offset(offset)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(
+            f"{name[:40]!r} is no time zone; say one such as +03:00 or Africa/Nairobi"
+        ) from None
+
+
+def _offset(match: re.Match[str]) -> tzinfo:
+    minutes = int(match[2]) * 60 + int(match[3])
+    return timezone(timedelta(minutes=minutes if match[1] == "+" else -minutes))
+
+
+class Dates:
+    """Reads cells as instants. Where an hour comes twice, as in autumn, the first one is meant."""
+
+    def __init__(self, form: DateForm, zone: tzinfo) -> None:
+        self._zone = zone
+        forms: dict[DateForm, Callable[[str], Instant]] = {
+            "iso": self._iso,
+            "day_first": self._day_first,
+            "month_first": self._month_first,
+            "unix_s": lambda text: _since_epoch(text, SECOND),
+            "unix_ms": lambda text: _since_epoch(text, MILLISECOND),
+        }
+        self._read = forms[form]
+        self._known: dict[str, Instant | None] = {"": None}
+
+    def read(self, cells: Sequence[str]) -> list[Instant | None]:
+        """The instant of each cell; None for empty ones. Raises Unclear."""
+        known = self._known
+        try:
+            return [known[cell] for cell in cells]
+        except KeyError:
+            if len(known) > REMEMBERED:
+                known.clear()
+            for cell in cells:
+                if cell not in known:
+                    known[cell] = self._one(cell)
+        return [known[cell] for cell in cells]
+
+    def _one(self, cell: str) -> Instant | None:
+        text = cell.strip()
+        if not text:
+            return None
+        return self._iso(text) if type(cell) is Moment else self._read(text)
+
+    def _iso(self, text: str) -> Instant:
+        match = _ISO.fullmatch(text)
+        if match is None:
+            if _SLASHED.fullmatch(text) is not None:
+                raise Unclear(
+                    "could begin with the day or with the month: declare "
+                    'dates = "day_first" or dates = "month_first" in a mapping'
+                )
+            raise Unclear(f"{quoted(text)} is not a date such as 2026-11-20 or 2026-11-20T10:00Z")
+        year, _, month, day, hour, minute, second, fraction, zone = match.groups()
+        instant = self._instant(
+            (int(year), int(month), int(day)),
+            (int(hour or 0), int(minute or 0), int(second or 0)),
+            zone,
+        )
+        return instant + int((fraction or "").ljust(6, "0")[:6])
+
+    def _day_first(self, text: str) -> Instant:
+        return self._slashed(text, day=1, month=3)
+
+    def _month_first(self, text: str) -> Instant:
+        return self._slashed(text, day=3, month=1)
+
+    def _slashed(self, text: str, *, day: int, month: int) -> Instant:
+        match = _SLASHED.fullmatch(text)
+        if match is None:
+            if _ISO.fullmatch(text) is not None:
+                return self._iso(text)
+            raise Unclear(f"{quoted(text)} is not a date in the declared form")
+        hour, half = int(match[5] or 0), match[8]
+        if half is not None:
+            if not 1 <= hour <= 12:
+                raise Unclear("has an hour that no clock of twelve hours shows")
+            hour = hour % 12 + (12 if half in "Pp" else 0)
+        date = (int(match[4]), int(match[month]), int(match[day]))
+        return self._instant(date, (hour, int(match[6] or 0), int(match[7] or 0)), None)
+
+    def _instant(
+        self, date: tuple[int, int, int], time: tuple[int, int, int], zone: str | None
+    ) -> Instant:
+        try:
+            if zone is not None:
+                day, clock = "{:04}-{:02}-{:02}".format(*date), "{:02}:{:02}:{:02}".format(*time)
+                offset = zone.upper() if len(zone) == 1 else f"{zone[:3]}:{zone[-2:]}"
+                return parse_instant(f"{day}T{clock}{offset}")
+            moment = datetime(*date, *time, tzinfo=self._zone)
+            instant = (moment - _EPOCH) // _TICK
+        except (ValueError, OverflowError):
+            raise Unclear("is no day and time of the calendar") from None
+        if not 0 <= instant <= LATEST:
+            raise Unclear("lies outside the years 1970 to 9999")
+        return instant
+
+
+def _since_epoch(text: str, unit: int) -> Instant:
+    if not _NUMBER.fullmatch(text) or int(text) * unit > LATEST:
+        raise Unclear("is not a whole number of seconds or milliseconds since 1970")
+    return int(text) * unit
+
+
+# --- what a merchant says about a file ------------------------------------------------------------
+
 
 MAX_BYTES: Final = 64 * 1024
 """Bytes of a mapping file; a page of it has two thousand."""

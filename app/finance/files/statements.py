@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.finance.files.amounts import Amounts, read_currencies
-from app.finance.files.dates import Dates
-from app.finance.files.forms import WHOLE_ROW, Attempt, Cells, Columns, with_default
-from app.finance.files.mapping import Fields, FileMapping
+from app.finance.files.books import (
+    WHOLE_ROW,
+    Attempt,
+    Cells,
+    Columns,
+    Words,
+    read_optional_references,
+    with_default,
+)
+from app.finance.files.mapping import Amounts, Dates, Fields, FileMapping, read_currencies
 from app.finance.files.tables import Unclear
-from app.finance.files.words import Words, read_optional_references
 from reconcile.instants import format_instant
 from reconcile.matching.books import STATEMENT_KINDS, match_keys
 from reconcile.money import Money, to_json

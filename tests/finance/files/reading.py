@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from app.finance.files.books import BookForm
-from app.finance.files.forms import Form, Understanding
+from app.finance.files.books import BookForm, Form, Understanding
 from app.finance.files.mapping import FileMapping, read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.statements import StatementForm

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import UsageError
-from app.finance.files.dates import DateForm, Dates, zone_of
+from app.finance.files.mapping import DateForm, Dates, zone_of
 from app.finance.files.tables import Moment, Unclear
 from reconcile.instants import format_instant, parse_instant
 

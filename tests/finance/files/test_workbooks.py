@@ -13,7 +13,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from app.finance.files import xlsx_table
+from app.finance.files import opening
 from tests.finance.files.reading import book
 
 SHEET = "xl/worksheets/sheet1.xml"
@@ -161,7 +161,7 @@ def test_many_parts_and_odd_packing_are_refused(
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("odd", b"x", zipfile.ZIP_LZMA)
     assert "packed as no spreadsheet program does" in refusal(file.getvalue(), tmp_path)
-    monkeypatch.setattr(xlsx_table, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(opening, "MAX_ENTRIES", 3)
     assert "more than 3 parts" in refusal(workbook(["A", 1, "KES"]), tmp_path)
 
 
