@@ -75,9 +75,21 @@ def upgrade(
 
 
 @group.command("check")
-def check(form: DocumentOption = Format.table) -> None:
-    """Check that every layer of the store is what the one below it gives: the file, the bodies and
-    their digests, the index, the ledgers. Names the first rows that do not fit."""
+def check(
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Also read every stored body and fold every order again, and compare: finds an "
+            "event or a ledger that is not what its body or its history gives. Takes some ten "
+            "times as long.",
+        ),
+    ] = False,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Check that every layer of the store fits the one below it: the file, the bodies and their
+    digests, events, links, ledgers, revisions, the log. Names the first rows that do not fit. Takes
+    about a minute for each five million deliveries where the disk keeps up."""
     from app.bootstrap_keys import known_phone_key
     from app.bootstrap_sources import compile_sources, retention_of
     from app.cli.running import with_desk
@@ -85,7 +97,7 @@ def check(form: DocumentOption = Format.table) -> None:
     from app.operations.keeping.check_store import check_store
 
     settings = load_settings()
-    sources = compile_sources(settings, phone_digests=known_phone_key(settings))
+    sources = compile_sources(settings, phone_digests=known_phone_key(settings)) if deep else None
     retention = retention_of(settings, {})
     phones_go = retention is not None and retention.phones is not None
     with progress_ahead("checking") as (ahead, advance):

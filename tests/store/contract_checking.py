@@ -39,5 +39,6 @@ class CheckingContract:
         await refresh_takings(at, progress=quiet)
         await tell(store, [tagged(part, tag) for part in again])
         await refold_until_quiet(at, limit=500, progress=quiet)
-        report = await check_store(at, sources=SOURCES, progress=quiet)
-        assert [each for each in report.problems if not of_the_builders(each)] == []
+        for sources in (None, SOURCES):
+            report = await check_store(at, sources=sources, progress=quiet)
+            assert [each for each in report.problems if not of_the_builders(each)] == []

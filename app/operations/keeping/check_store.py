@@ -1,24 +1,32 @@
-"""Checks the store against itself: each layer is built again from the one that it rests on.
+"""Checks the store against itself, in one of two forms.
 
     1 the file       SQLite's own check, indexes included, and every object of the schema, which is
                      as the migrations make it; the rest needs a database that can be read
     2 bodies         have the digest and size that their delivery was acknowledged with
-    3 index          events, links, contests and verdicts are what the bodies give, as in `reindex`;
-                     customers whom bodies name are found by their numbers
-    4 ledgers        cached and published ones are what the histories give, as in `refold --all`;
-                     and takings, where they are cached and not behind; the counters of orders
-                     are what a full count of the ledgers gives
+    3 index          events, links, contests and verdicts fit deliveries, records and each other
+    4 ledgers        whatever is not due has one, by the rules of now, which is what was published
+                     last; the counters of orders are what a full count of the ledgers gives
     5 due marks      every order comes up when its ledger changes next
-    6 erasures       their journal can be read, is this database's, and was carried out in it
+    6 the log        every row has its leaf or waits for one, and every leaf its row
+    7 erasures       their journal can be read, is this database's, and was carried out in it
 
-On one snapshot, while the service runs. Orders that are due are not compared: their mark says that
-their ledger is behind. None is where orders were folded by another policy than ours, or are to be
-folded anew: that is one problem, not one of each order.
+Without `sources` all of it is proved by sets of rows, and no body is read as its profile reads it.
+With them, each layer is built again from the one that it rests on, as well:
+
+    3 index          is what the bodies give, as in `reindex`; customers whom bodies name are found
+                     by their numbers
+    4 ledgers        cached and published ones are what the histories give, as in `refold --all`;
+                     and takings, where they are cached and not behind
+
+On one snapshot, while the service runs; the file is checked beside it. Orders that are due are not
+compared: their mark says that their ledger is behind. None is where orders were folded by another
+policy than ours, or are to be folded anew: that is one problem, not one of each order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -48,6 +56,20 @@ from app.store.folding.due_marks import Due, marks_of
 from app.store.folding.folded_by import noted_policy, rules_of
 from app.store.folding.histories import gather, scan
 from app.store.folding.indexing import index_again
+from app.store.folding.layers import (
+    Step,
+    count_bodies,
+    count_orders,
+    odd_bodies,
+    odd_wholes,
+    prove_deliveries,
+    prove_index,
+    prove_log,
+    prove_marks,
+    prove_orders,
+    prove_revisions,
+    rows_to_prove,
+)
 from app.store.folding.ledgers import latest_positions, ledger_row
 from app.store.folding.published import feed_gaps
 from app.store.folding.tallies import differing_tallies
@@ -73,8 +95,12 @@ _READ: Final = frozenset(("stored", "duplicate_with_different_body"))
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What was looked at, and what does not fit: `found` problems, the first of them told."""
+    """What was looked at, and what does not fit: `found` problems, the first of them told.
 
+    deep  whether bodies were read and orders folded again
+    """
+
+    deep: bool = False
     bodies: int = 0
     pruned: int = 0
     orders: int = 0
@@ -86,11 +112,13 @@ class Report:
         verdict = counted(self.found, "problem") if self.found else "all is as it should be"
         gone = f", {counted(self.pruned, 'body', 'bodies')} pruned" if self.pruned else ""
         looked = f"{counted(self.bodies, 'body', 'bodies')} and {counted(self.orders, 'ledger')}"
-        return f"{looked} checked{gone}: {verdict}"
+        checked = "read and folded again" if self.deep else "checked"
+        return f"{looked} {checked}{gone}: {verdict}"
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
         return {
+            "deep": self.deep,
             "bodies": self.bodies,
             "pruned": self.pruned,
             "orders": self.orders,
@@ -108,17 +136,19 @@ class Report:
 async def check_store(
     desk: Desk,
     *,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, Source] | None = None,
     phones_go: bool = False,
     progress: Callable[[int], None],
     ahead: Callable[[int], None] = lambda rows: None,
 ) -> Report:
     """Check everything. Raises ConfigurationError where the source of a delivery is missing.
 
+    sources    those of the stored deliveries, to read every body and fold every order again; None:
+               neither
     phones_go  whether digests of phone numbers are let go by themselves: one that is not there is
                then no problem
     progress   is called with how many rows were checked since it was called last
-    ahead      is called once, with about how many there are, when the file has been checked
+    ahead      is called once, with about how many there are, before the first is checked
     """
     return await _Check(desk, sources, progress, ahead, phones_go=phones_go).run()
 
@@ -135,7 +165,7 @@ class _Check:
     def __init__(
         self,
         desk: Desk,
-        sources: Mapping[str, Source],
+        sources: Mapping[str, Source] | None,
         progress: Callable[[int], None],
         ahead: Callable[[int], None],
         *,
@@ -146,7 +176,7 @@ class _Check:
         self._phones_go = phones_go
         self._sources = sources
         self._progress = progress
-        self._report = Report()
+        self._report = Report(deep=sources is not None)
         self._others = False
         self._rules = rules_of(policy_text(desk.policy))
         self._now: Instant = desk.clock.now()
@@ -154,15 +184,41 @@ class _Check:
         self._claimed = self._now + (CLAIM if desk.store.shared else 0)
 
     async def run(self) -> Report:
-        self._add(await self._damage() or await self._desk.store.strange_objects())  # 1
-        self._add(await self._inbox())
-        if not self._report.found:
-            async with self._desk.store.reading() as connection:
-                self._ahead(await rows_to_check(connection))
-                await self._index(connection)  # 2, 3
-                await self._ledgers(connection)  # 4, 5
-            await self._erasures()  # 6
+        file = asyncio.ensure_future(self._damage())  # 1, in a thread of its own
+        try:
+            await self._fitting()
+        except Exception:
+            if not await file:
+                raise
+        except asyncio.CancelledError:
+            file.cancel()
+            raise
+        damaged = await file
+        if damaged:  # what else was found rests on it
+            self._report = Report(deep=self._report.deep)
+            self._add(damaged)
         return self._report
+
+    async def _fitting(self) -> None:
+        self._add(await self._desk.store.strange_objects())
+        self._add(await self._inbox())
+        if self._report.found:
+            return
+        async with self._desk.store.reading() as connection:
+            if self._sources is None:
+                await self._prove(connection)  # 2 to 5
+            else:
+                self._ahead(await rows_to_check(connection))
+                await self._index(connection, self._sources)  # 2, 3
+                await self._ledgers(connection)  # 4, 5
+            self._add(await lonely_duplicates(connection))
+            self._add(await odd_wholes(connection))
+            async for sentences in prove_revisions(connection):
+                self._add(sentences)
+            self._add(await feed_gaps(connection))
+            self._add(await differing_tallies(connection))
+            self._add(await prove_log(connection, limit=MAX_PROBLEMS))  # 6
+        await self._erasures()  # 7
 
     async def _damage(self) -> list[str]:
         try:
@@ -200,14 +256,40 @@ class _Check:
                 "the service and run `tallyhook db restored`"
             )
 
+    # --- by sets of rows ----------------------------------------------------------------------
+
+    async def _prove(self, connection: Any) -> None:
+        self._ahead(await rows_to_prove(connection))
+        await self._digests(connection)  # 2
+        await self._go_through(prove_deliveries(connection))  # 2, 3
+        await self._go_through(prove_index(connection))  # 3
+        await self._look_at_policy(connection)
+        self._add(await prove_marks(connection))  # 5
+        if not self._others:
+            proving = prove_orders(connection, claimed=self._claimed, rules=self._rules)
+            await self._go_through(proving)  # 4, 5
+        self._report.bodies, self._report.pruned = await count_bodies(connection)
+        self._report.orders = await count_orders(connection)
+
+    async def _digests(self, connection: Any) -> None:
+        async for bodies in odd_bodies(connection):
+            for odd in bodies:
+                if digest_of(odd.body, read_headers(odd.headers).url) != odd.digest:
+                    self._report.add(f"the body of {odd.delivery_id} does not have its digest")
+
+    async def _go_through(self, steps: AsyncIterator[Step]) -> None:
+        async for rows, sentences in steps:
+            self._add(sentences)
+            self._progress(rows)
+
     # --- (2) bodies and (3) index ----------------------------------------------------------------
 
-    async def _index(self, connection: Any) -> None:
+    async def _index(self, connection: Any, sources: Mapping[str, Source]) -> None:
         environment = self._desk.store.environment
         async with scratch_index(connection) as scratch:
             async for deliveries in raw_deliveries(connection, at_once=AT_ONCE):
                 rereads = [
-                    read_again(delivery, self._sources, environment=environment)
+                    read_again(delivery, sources, environment=environment)
                     for delivery in deliveries
                 ]
                 verdicts = await index_again(scratch, rereads, now=self._now)
@@ -223,8 +305,6 @@ class _Check:
                 f"{counted(missing, 'customer is', 'customers are')} not found by the phone number "
                 "that a body names; `tallyhook reindex` notes them"
             )
-        for delivery in await lonely_duplicates(connection, limit=MAX_PROBLEMS):
-            self._report.add(f"{delivery} is a redelivery of an event that is not in the index")
 
     def _check_delivery(self, delivery: RawDelivery, verdict: str, event_id: str | None) -> None:
         name, body = delivery.delivery_id, delivery.body
@@ -245,16 +325,17 @@ class _Check:
     # --- (4) ledgers and (5) due marks -----------------------------------------------------------
 
     async def _ledgers(self, connection: Any) -> None:
-        noted = await noted_policy(connection)
-        if noted is not None and noted != policy_text(self._desk.policy):
-            self._others = True
-            self._report.add(_OTHER_POLICY)
+        await self._look_at_policy(connection)
         async for histories in scan(connection):
             await self._compare(connection, histories)
         async for orders in ledgers_without_history(connection):
             await self._compare(connection, list((await gather(connection, orders)).values()))
-        self._add(await feed_gaps(connection))
-        self._add(await differing_tallies(connection))
+
+    async def _look_at_policy(self, connection: Any) -> None:
+        noted = await noted_policy(connection)
+        if noted is not None and noted != policy_text(self._desk.policy):
+            self._others = True
+            self._report.add(_OTHER_POLICY)
 
     async def _compare(self, connection: Any, histories: Sequence[History]) -> None:
         orders = [history.order for history in histories]

@@ -186,9 +186,11 @@ def test_the_store(run: Run, filled: dict[str, str]) -> None:
     checked = run("db", "check", "--format", "json")
     assert (checked.code, checked.document) == (
         0,
-        {"bodies": 3, "pruned": 0, "orders": 2, "found": 0, "problems": []},
+        {"deep": False, "bodies": 3, "pruned": 0, "orders": 2, "found": 0, "problems": []},
     )
-    assert "all is as it should be" in run("db", "check").out
+    assert "3 bodies and 2 ledgers checked: all is as it should be" in run("db", "check").out
+    deep = run("db", "check", "--deep", "--format", "json")
+    assert (deep.code, deep.document) == (0, {**checked.document, "deep": True})
     for words in (["--all"], ["ORD-1", "O-1"]):
         proved = run("prove", *words, "--shuffles", "20", "--format", "json")
         assert proved.code == 0

@@ -27,6 +27,11 @@ async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
     return await check_store(driver.desk, sources=sources, phones_go=phones_go, progress=quiet)
 
 
+async def proved(driver: Driver) -> Report:
+    """What the check finds that reads no body and folds no order."""
+    return await check_store(driver.desk, progress=quiet)
+
+
 async def plant(driver: Driver, *statements: str) -> None:
     """Change what is stored behind the service's back, as one who holds the file can."""
     async with driver.service.store.writing() as connection:
@@ -243,3 +248,116 @@ async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_p
         (problem,) = (await checked(driver)).problems
         assert problem.startswith("2 customers are not found by the phone number that a body names")
         assert (await checked(driver, phones_go=True)).problems == []
+
+
+# What the form that reads nothing again says of the same damage, where it says anything else.
+PROVED: dict[str, list[str]] = {
+    "a verdict": ["the verdict of", "does not fit its event"],
+    "an event id of a delivery": ["the event e9 of dlv_", "is missing in the index"],
+    "an amount in the index": [],
+    "an event under another order": ["the event e1 names ORD-1, and is kept under O-2"],
+    "an event without its order": ["the event e1 names ORD-1, and is kept under no order"],
+    "an event that is missing": ["the event e2 of dlv_", "is missing in the index"],
+    "a link to another order": ["the link pay_1 of O-2 is in the index, and nothing gives it"],
+    "an outcome": ["the ledger of ORD-1 is not what was last published of it"],
+    "findings": ["the counter of orders with the finding same_id_different_body is 1"],
+    "fulfillable": ["the ledger of ORD-1 is not what was last published of it"],
+    "what was published": ["the ledger of ORD-1 is not what was last published of it"],
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+async def test_what_is_found_without_reading_a_body_again(driver: Driver, name: str) -> None:
+    """All of it, but for what only a body or a history can tell; and nothing before."""
+    assert (await proved(driver)).problems == []
+    sql, words = PLANTED[name]
+    await plant(driver, sql)
+    problems = (await proved(driver)).problems
+    wanted = PROVED.get(name, words)
+    found = [each for each in problems if all(word in each for word in wanted)]
+    assert bool(found) == bool(wanted), problems
+
+
+BETWEEN_LAYERS = {
+    "the size of a body": (
+        "UPDATE deliveries SET size=size+1 WHERE event_id='e2'",
+        "does not have its size",
+    ),
+    "a verdict that is none": (
+        "UPDATE deliveries SET verdict='lost' WHERE event_id='e3'",
+        "does not fit its event",
+    ),
+    "a whole body that is missing": (
+        "UPDATE deliveries SET envelope='x' WHERE event_id='e3'",
+        "the whole body that dlv_",
+    ),
+    "a link that an orphan waits for": (
+        "INSERT INTO links VALUES ('p3', 'payment', 'shop', 'O-2')",
+        "the event e3 of no order has a link to one",
+    ),
+    "an orphan that was put under an order": (
+        "UPDATE events SET order_key='O-2' WHERE event_id='e3'",
+        "the event e3 of O-2 names no order, and has no link to it",
+    ),
+    "a ledger of other rules": (
+        "UPDATE ledgers SET rules='x' WHERE order_key='O-2'",
+        "the ledger of O-2 was folded by other rules",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN_LAYERS)
+async def test_rows_that_do_not_fit_the_layer_beneath_are_named(driver: Driver, name: str) -> None:
+    sql, words = BETWEEN_LAYERS[name]
+    await plant(driver, sql)
+    problems = (await proved(driver)).problems
+    assert any(words in problem for problem in problems), problems
+
+
+IN_BOTH: dict[str, tuple[str, ...]] = {
+    "what a revision says of the one before it": (
+        "UPDATE revisions SET before_outcome='failed' WHERE seq=1",
+        "revision 1 of ORD-1 does not follow the one before it",
+    ),
+    "a whole body of several events": (
+        "INSERT INTO envelopes VALUES ('x', x'00')",
+        "the whole body x does not have its digest",
+    ),
+    "a row that nobody seals": (
+        "INSERT OR REPLACE INTO meta VALUES ('sealed ids delivery', '')",
+        "DELETE FROM unsealed",
+        "has no leaf in the log, and waits for none",
+    ),
+    "a leaf of nothing": (
+        "INSERT INTO log_leaves VALUES (0, 'delivery', 'dlv_x', '{}', x'00')",
+        "the log has 1 leaf, and the rows that are there have 0",
+    ),
+    "a leaf that is missing": (
+        "INSERT INTO log_leaves SELECT 1, 'delivery', id, '{}', x'00' FROM deliveries LIMIT 1",
+        "leaves of the log are missing",
+    ),
+    "a hash of the log": (
+        "INSERT INTO log_nodes VALUES (8, 0, x'00')",
+        "hashes of the log are missing, or too many",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_BOTH)
+async def test_what_both_forms_find(driver: Driver, name: str) -> None:
+    """Revisions, whole bodies and the log are looked at in the same way."""
+    assert (await proved(driver)).problems == []
+    *planted, words = IN_BOTH[name]
+    await plant(driver, *planted)
+    for report in (await proved(driver), await checked(driver)):
+        assert any(words in problem for problem in report.problems), report.problems
+
+
+async def test_the_two_forms_say_what_they_looked_at(driver: Driver) -> None:
+    ahead: list[int] = []
+    steps: list[int] = []
+    report = await check_store(driver.desk, progress=steps.append, ahead=ahead.append)
+    assert [sum(steps)] == ahead
+    assert report.sentence() == "8 bodies and 6 ledgers checked: all is as it should be"
+    again = (await checked(driver)).sentence()
+    assert again == "8 bodies and 6 ledgers read and folded again: all is as it should be"
