@@ -27,6 +27,7 @@ from app.config import load_settings
 from app.operations.desk import Desk
 from app.operations.folding.rebuild import refold_all
 from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.store.folding.histories import scan
 from reconcile.canonical import canonical_json
@@ -131,12 +132,16 @@ async def rebuilt(folder: Path) -> None:
     settings = load_settings(environ(folder))
     sources = compile_sources(settings)
     async with open_desk(settings, purpose="alone") as desk:
-        assert (await check_store(desk, sources=sources, progress=quiet)).problems == []
+        assert (
+            await check_store(desk, again=Again(sources=lambda: sources), progress=quiet)
+        ).problems == []
         await refold_until_quiet(desk, limit=500, progress=quiet)
         before = await ledgers(desk)
         await refold_all(desk, progress=quiet)
         assert await ledgers(desk) == before
-        assert (await check_store(desk, sources=sources, progress=quiet)).problems == []
+        assert (
+            await check_store(desk, again=Again(sources=lambda: sources), progress=quiet)
+        ).problems == []
 
 
 async def ledgers(desk: Desk) -> tuple[list[bytes], list[Any]]:

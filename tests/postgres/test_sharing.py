@@ -14,6 +14,7 @@ from sqlalchemy import text
 from app.operations.desk import Desk
 from app.operations.folding import refold
 from app.operations.folding.refold import CLAIM, refold_due
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.operations.orders.read_orders import explain_order
 from app.store.arrivals.intake import Arrival, keep_arrivals, mark_due
@@ -235,7 +236,9 @@ async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
         )  # fmt: skip
         while await refold_due(desk(stores[0], at=1 + CLAIM // SECOND), limit=300):
             pass
-        report = await check_store(desk(stores[0], at=2), sources=SOURCES, progress=quiet)
+        report = await check_store(
+            desk(stores[0], at=2), again=Again(sources=lambda: SOURCES), progress=quiet
+        )
         assert report.orders == 150
         assert [problem for problem in report.problems if "ledger" in problem] == []
 

@@ -22,6 +22,7 @@ from app.operations.evidence.evidence_key import open_signer
 from app.operations.evidence.seal import seal_all
 from app.operations.evidence.verify_log import verify_log
 from app.operations.folding.rebuild import refold_all
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.operations.orders.read_feed import Published, read_feed
 from app.providers.source import Source
@@ -142,7 +143,7 @@ async def _column(connection: Any, sql: str) -> list[Any]:
 
 async def _rebuilt(desk: Desk, sources: Mapping[str, Source], published: int) -> list[str]:
     """The caches are what the histories give; rebuilding them all publishes nothing."""
-    report = await check_store(desk, sources=sources, progress=lambda _: None)
+    report = await check_store(desk, again=Again(sources=lambda: sources), progress=lambda _: None)
     found = [f"the store: {problem}" for problem in report.problems]
     await refold_all(desk, progress=lambda _: None)
     again = await read_feed(desk, after=published, limit=100, wait_s=0)

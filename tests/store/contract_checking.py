@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 
 from app.operations.finance.takings import refresh_takings
 from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.store.store import Store
 from reconcile.events import Event
@@ -39,6 +40,6 @@ class CheckingContract:
         await refresh_takings(at, progress=quiet)
         await tell(store, [tagged(part, tag) for part in again])
         await refold_until_quiet(at, limit=500, progress=quiet)
-        for sources in (None, SOURCES):
-            report = await check_store(at, sources=sources, progress=quiet)
+        for again in (None, Again(sources=lambda: SOURCES)):
+            report = await check_store(at, again=again, progress=quiet)
             assert [each for each in report.problems if not of_the_builders(each)] == []

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.operations.folding.refold import refold_until_quiet
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.store.arrivals.intake import Arrival
 from app.store.folding.records import add_records, records_of
@@ -147,7 +148,9 @@ class HistoryContract:
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
         await tell(store, [said("n", "declined", payment="p"), said("m", "expired", session="s")])
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
-        report = await check_store(at, sources=SOURCES, progress=lambda count: None)
+        report = await check_store(
+            at, again=Again(sources=lambda: SOURCES), progress=lambda count: None
+        )
         assert [problem for problem in report.problems if "ledger" in problem] == []
         assert report.orders == 4
         listed = dict(await rows(store, "SELECT order_key, outcome FROM ledgers"))

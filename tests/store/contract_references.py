@@ -8,6 +8,7 @@ import pytest
 
 from app.operations.folding.refold import refold_until_quiet
 from app.operations.folding.reindex import reindex
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.operations.orders.tell_order import Reference, ReferenceTaken, Told, tell_order
 from app.operations.people.people import trail
@@ -64,7 +65,9 @@ class ReferenceContract:
         assert await rows(store, "SELECT order_key, outcome, fulfillable FROM ledgers") == [
             ("A", "succeeded", 1)
         ]
-        report = await check_store(at, sources=SOURCES, progress=lambda count: None)
+        report = await check_store(
+            at, again=Again(sources=lambda: SOURCES), progress=lambda count: None
+        )
         assert [each for each in report.problems if not of_the_builders(each)] == []
         links = await rows(store, "SELECT * FROM links ORDER BY kind")
         assert len(links) == 2

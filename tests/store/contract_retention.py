@@ -14,6 +14,7 @@ from app.operations.folding.prove import prove_orders
 from app.operations.folding.rebuild import refold_all
 from app.operations.folding.refold import refold_until_quiet
 from app.operations.folding.reindex import reindex
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.operations.keeping.prune import (
     Pruning,
@@ -196,7 +197,7 @@ class RetentionContract:
         assert (done.read, done.events, done.unreadable) == (3, 3, 0)
         await refold_all(then, progress=quiet)
         assert await dump(store, *TRUTH, "ledgers", leave_out=["row"]) == before
-        report = await check_store(then, sources=SOURCES, progress=quiet)
+        report = await check_store(then, again=Again(sources=lambda: SOURCES), progress=quiet)
         assert [each for each in report.problems if not of_the_builders(each)] == []
         assert (report.bodies, report.pruned) == (1, 2)
         proof = await prove_orders(then, None, shuffles=20, seed=1, progress=quiet)
@@ -214,7 +215,7 @@ class RetentionContract:
         ):
             async with store.writing() as connection:
                 await connection.exec_driver_sql(sql)
-            report = await check_store(then, sources=SOURCES, progress=quiet)
+            report = await check_store(then, again=Again(sources=lambda: SOURCES), progress=quiet)
             told = [each for each in report.problems if words is not None and words in each]
             assert len(told) == (words is not None), report.problems
 

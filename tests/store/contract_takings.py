@@ -11,6 +11,7 @@ from sqlalchemy import text
 from app.operations.finance import takings
 from app.operations.finance.takings import overlay_of, refresh_takings, takings_now, takings_then
 from app.operations.folding.rebuild import refold_all
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.store.finance.takings import KeyRange, flat_takings
 from app.store.folding.histories import scan
@@ -210,10 +211,10 @@ class TakingsContract:
         await refresh_takings(at, progress=quiet)
         async with store.writing() as connection:
             await connection.execute(text("UPDATE takings SET minor=minor+1 WHERE order_key='A 2'"))
-        report = await check_store(at, sources=SOURCES, progress=quiet)
+        report = await check_store(at, again=Again(sources=lambda: SOURCES), progress=quiet)
         told = [each for each in report.problems if "taking" in each]
         assert told == ["the taking of A 2 is not what its history gives"]
         await keep(store, arrival(paid("A 2"), at=9))
         await refold_all(at, progress=quiet)
-        report = await check_store(at, sources=SOURCES, progress=quiet)
+        report = await check_store(at, again=Again(sources=lambda: SOURCES), progress=quiet)
         assert not [each for each in report.problems if "taking" in each]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from app.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.operations.people.manage_tokens import issue_token
 from app.store.arrivals.framing import items_in
@@ -255,7 +256,9 @@ async def test_a_damaged_page_poisons(
         with pytest.raises(StorePoisoned, match=r"damaged; .*: put back a backup"):
             await keep(store, arrival(said("e2", order="A")))
         await refuses_for_good(store, known)
-        report = await check_store(desk(store), sources=SOURCES, progress=lambda count: None)
+        report = await check_store(
+            desk(store), again=Again(sources=lambda: SOURCES), progress=lambda count: None
+        )
         assert report.problems
 
 

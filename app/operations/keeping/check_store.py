@@ -10,8 +10,8 @@
     6 the log        every row has its leaf or waits for one, and every leaf its row
     7 erasures       their journal can be read, is this database's, and was carried out in it
 
-Without `sources` all of it is proved by sets of rows, and no body is read as its profile reads it.
-With them, each layer is built again from the one that it rests on, as well:
+By itself all of it is proved by sets of rows, and no body is read as its profile reads it.
+With `again`, each layer is built again from the one that it rests on, as well:
 
     3 index          is what the bodies give, as in `reindex`; customers whom bodies name are found
                      by their numbers
@@ -26,7 +26,7 @@ policy than ours, or are to be folded anew: that is one problem, not one of each
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,17 +34,13 @@ from app.errors import StorePoisoned
 from app.operations.deliveries.header_text import read_headers
 from app.operations.deliveries.judge_delivery import digest_of
 from app.operations.desk import Desk
-from app.operations.finance.takings import is_behind
-from app.operations.folding.refold import CLAIM, decided
-from app.operations.folding.reindex import read_again
+from app.operations.folding.rebuild import AHEAD, EVENTS_AT_ONCE, in_order
+from app.operations.keeping.check_again import Again, Doing, Orders, doing_again, waits_after
 from app.operations.keeping.replay_erasures import journal_state
-from app.providers.source import Source
 from app.store.arrivals.deliveries import RawDelivery, raw_deliveries
 from app.store.arrivals.inbox import count_set_aside
 from app.store.database.integrity import damage
-from app.store.finance.takings import Fresh, row_of, stored_takings
 from app.store.folding.comparing import (
-    cached_rows,
     differences,
     ledgers_without_history,
     lonely_duplicates,
@@ -52,9 +48,8 @@ from app.store.folding.comparing import (
     rows_to_check,
     scratch_index,
 )
-from app.store.folding.due_marks import Due, marks_of
 from app.store.folding.folded_by import noted_policy, rules_of
-from app.store.folding.histories import gather, scan
+from app.store.folding.histories import gather, ranges
 from app.store.folding.indexing import index_again
 from app.store.folding.layers import (
     Step,
@@ -70,18 +65,12 @@ from app.store.folding.layers import (
     prove_revisions,
     rows_to_prove,
 )
-from app.store.folding.ledgers import latest_positions, ledger_row
 from app.store.folding.published import feed_gaps
 from app.store.folding.tallies import differing_tallies
 from app.store.sql.statements import run
 from app.words import counted
-from reconcile.fold import fold
-from reconcile.history import History
 from reconcile.instants import Instant
-from reconcile.ledger import Ledger
 from reconcile.policy import policy_text
-from reconcile.revise import Position
-from reconcile.takings_of import taking
 
 AT_ONCE: Final = 500
 """Bodies in memory at a time."""
@@ -136,21 +125,20 @@ class Report:
 async def check_store(
     desk: Desk,
     *,
-    sources: Mapping[str, Source] | None = None,
+    again: Again | None = None,
     phones_go: bool = False,
     progress: Callable[[int], None],
     ahead: Callable[[int], None] = lambda rows: None,
 ) -> Report:
     """Check everything. Raises ConfigurationError where the source of a delivery is missing.
 
-    sources    those of the stored deliveries, to read every body and fold every order again; None:
-               neither
+    again      how every body is read and every order folded again; None: neither is
     phones_go  whether digests of phone numbers are let go by themselves: one that is not there is
                then no problem
     progress   is called with how many rows were checked since it was called last
     ahead      is called once, with about how many there are, before the first is checked
     """
-    return await _Check(desk, sources, progress, ahead, phones_go=phones_go).run()
+    return await _Check(desk, again, progress, ahead, phones_go=phones_go).run()
 
 
 _OTHER_POLICY: Final = (
@@ -165,7 +153,7 @@ class _Check:
     def __init__(
         self,
         desk: Desk,
-        sources: Mapping[str, Source] | None,
+        again: Again | None,
         progress: Callable[[int], None],
         ahead: Callable[[int], None],
         *,
@@ -174,14 +162,12 @@ class _Check:
         self._desk = desk
         self._ahead = ahead
         self._phones_go = phones_go
-        self._sources = sources
+        self._again = again
         self._progress = progress
-        self._report = Report(deep=sources is not None)
+        self._report = Report(deep=again is not None)
         self._others = False
         self._rules = rules_of(policy_text(desk.policy))
         self._now: Instant = desk.clock.now()
-        # An order that a worker has claimed is due, though its mark stands at the claim's end.
-        self._claimed = self._now + (CLAIM if desk.store.shared else 0)
 
     async def run(self) -> Report:
         file = asyncio.ensure_future(self._damage())  # 1, in a thread of its own
@@ -205,12 +191,13 @@ class _Check:
         if self._report.found:
             return
         async with self._desk.store.reading() as connection:
-            if self._sources is None:
-                await self._prove(connection)  # 2 to 5
-            else:
-                self._ahead(await rows_to_check(connection))
-                await self._index(connection, self._sources)  # 2, 3
-                await self._ledgers(connection)  # 4, 5
+            rows = await rows_to_prove(connection)
+            if self._again is not None:
+                rows += await rows_to_check(connection)
+            self._ahead(rows)
+            await self._prove(connection)  # 2 to 5
+            if self._again is not None:
+                await self._build_again(connection, self._again)
             self._add(await lonely_duplicates(connection))
             self._add(await odd_wholes(connection))
             async for sentences in prove_revisions(connection):
@@ -259,14 +246,15 @@ class _Check:
     # --- by sets of rows ----------------------------------------------------------------------
 
     async def _prove(self, connection: Any) -> None:
-        self._ahead(await rows_to_prove(connection))
         await self._digests(connection)  # 2
         await self._go_through(prove_deliveries(connection))  # 2, 3
         await self._go_through(prove_index(connection))  # 3
         await self._look_at_policy(connection)
         self._add(await prove_marks(connection))  # 5
         if not self._others:
-            proving = prove_orders(connection, claimed=self._claimed, rules=self._rules)
+            proving = prove_orders(
+                connection, claimed=waits_after(self._desk, self._now), rules=self._rules
+            )
             await self._go_through(proving)  # 4, 5
         self._report.bodies, self._report.pruned = await count_bodies(connection)
         self._report.orders = await count_orders(connection)
@@ -284,19 +272,21 @@ class _Check:
 
     # --- (2) bodies and (3) index ----------------------------------------------------------------
 
-    async def _index(self, connection: Any, sources: Mapping[str, Source]) -> None:
-        environment = self._desk.store.environment
+    async def _build_again(self, connection: Any, again: Again) -> None:
+        ahead = AHEAD * again.jobs
+        async with doing_again(self._desk, again, now=self._now) as doing:
+            await self._index(connection, doing, ahead)  # 3
+            await self._ledgers(connection, doing, ahead)  # 4
+
+    async def _index(self, connection: Any, doing: Doing, ahead: int) -> None:
         async with scratch_index(connection) as scratch:
-            async for deliveries in raw_deliveries(connection, at_once=AT_ONCE):
-                rereads = [
-                    read_again(delivery, sources, environment=environment)
-                    for delivery in deliveries
-                ]
+            bodies = raw_deliveries(connection, at_once=AT_ONCE)
+            async for rereads in in_order(bodies, doing.read, ahead=ahead):
                 verdicts = await index_again(scratch, rereads, now=self._now)
                 for reread, verdict in zip(rereads, verdicts, strict=True):
                     given = None if reread.event is None else reread.event.event_id
                     self._check_delivery(reread.delivery, verdict, given)
-                self._progress(len(deliveries))
+                self._progress(len(rereads))
             async for sentence in differences(connection, scratch, self._progress):
                 self._report.add(sentence)
             missing = 0 if self._phones_go else await phones_not_noted(connection, scratch)
@@ -307,99 +297,26 @@ class _Check:
             )
 
     def _check_delivery(self, delivery: RawDelivery, verdict: str, event_id: str | None) -> None:
-        name, body = delivery.delivery_id, delivery.body
-        if body is None:
-            self._report.pruned += 1
-            if delivery.pruned_at is None:
-                self._report.add(f"the body of {name} is gone, and was not pruned")
-            elif delivery.kept is None and delivery.verdict != "unreadable":
-                self._report.add(f"{name} was pruned, and its event is gone")
-        else:
-            self._report.bodies += 1
-            if digest_of(body, read_headers(delivery.headers).url) != delivery.digest:
-                self._report.add(f"the body of {name} does not have its digest")
         same = verdict == delivery.verdict or {verdict, delivery.verdict} <= _READ
         if not same or event_id != delivery.event_id:
-            self._report.add(f"the verdict of {name} is not what its body gives")
+            self._report.add(f"the verdict of {delivery.delivery_id} is not what its body gives")
 
     # --- (4) ledgers and (5) due marks -----------------------------------------------------------
 
-    async def _ledgers(self, connection: Any) -> None:
-        await self._look_at_policy(connection)
-        async for histories in scan(connection):
-            await self._compare(connection, histories)
+    async def _ledgers(self, connection: Any, doing: Doing, ahead: int) -> None:
+        if self._others:
+            return
+        folding = in_order(ranges(connection, events=EVENTS_AT_ONCE), doing.fold, ahead=ahead)
+        async for count, problems in folding:
+            self._add(problems)
+            self._progress(count)
+        gone = Orders(self._desk, now=self._now)
         async for orders in ledgers_without_history(connection):
-            await self._compare(connection, list((await gather(connection, orders)).values()))
+            await gone.compare(connection, list((await gather(connection, orders)).values()))
+        self._add(gone.problems)
 
     async def _look_at_policy(self, connection: Any) -> None:
         noted = await noted_policy(connection)
         if noted is not None and noted != policy_text(self._desk.policy):
             self._others = True
             self._report.add(_OTHER_POLICY)
-
-    async def _compare(self, connection: Any, histories: Sequence[History]) -> None:
-        orders = [history.order for history in histories]
-        marks = {mark.order: mark for mark in await marks_of(connection, orders)}
-        cached = await cached_rows(connection, orders)
-        published = await latest_positions(connection, orders)
-        takings = await stored_takings(connection, orders)
-        for history in histories:
-            order = history.order
-            mark = marks.get(order)
-            if mark is None:
-                self._report.add(f"order {order} has no due mark")
-            elif not self._others and (mark.due_at is None or mark.due_at > self._claimed):
-                self._check_order(history, mark, cached.get(order), published.get(order))
-                if order in takings:
-                    await self._check_taking(connection, history, mark, takings[order])
-        self._report.orders += len(orders)
-        self._progress(len(orders))
-
-    def _check_order(
-        self,
-        history: History,
-        mark: Due,
-        cached: tuple[Any, ...] | None,
-        published: Position | None,
-    ) -> None:
-        order = history.order
-        ledger = self._folded(history)
-        if ledger is None:
-            return
-        wanted = decided(ledger, published, rules=self._rules)
-        if cached is None:
-            self._report.add(f"the ledger of {order} is not cached, and nothing is due")
-        elif _without_instant(cached) != _without_instant(ledger_row(wanted)):
-            self._report.add(f"the ledger of {order} is not what its history gives")
-        if wanted.revision is not None:
-            self._report.add(f"what was last published of {order} is not what its history gives")
-        if mark.due_at != ledger.next_decision_at:
-            self._report.add(f"the due mark of {order} is not at its ledger's next decision")
-
-    async def _check_taking(
-        self, connection: Any, history: History, mark: Due, row: tuple[Any, ...]
-    ) -> None:
-        ledger = self._folded(history)
-        if ledger is None:
-            return
-        given = Fresh(
-            order=history.order,
-            generation=mark.generation,
-            until=ledger.next_decision_at,
-            taking=taking(ledger),
-        )
-        right = given.taking is not None and row == row_of(given)
-        if not right and not await is_behind(connection, history.order):
-            self._report.add(f"the taking of {history.order} is not what its history gives")
-
-    def _folded(self, history: History) -> Ledger | None:
-        try:
-            return fold(history, policy=self._desk.policy, as_of=history.instant_at(self._now))
-        except Exception as error:
-            self._report.add(f"order {history.order} cannot be folded ({type(error).__name__})")
-            return None
-
-
-def _without_instant(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A cached row without `as_of`: a ledger stays what it is until its next decision."""
-    return (row[0], *row[2:])

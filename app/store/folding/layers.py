@@ -71,6 +71,10 @@ _ITS_EVENT: Final = (
     "AND events.digest = deliveries.digest AND events.received_at = deliveries.received_at"
 )
 _READ: Final = "deliveries.verdict IN ('stored', 'duplicate_with_different_body')"
+_WITHOUT_EVENT: Final = (
+    f"{_READ} AND NOT EXISTS (SELECT 1 FROM events WHERE {_ITS_EVENT} "  # noqa: S608
+    "AND events.delivery_id = deliveries.id)"
+)
 
 _DELIVERIES: Final = Layer(
     table="deliveries",
@@ -90,8 +94,12 @@ _DELIVERIES: Final = Layer(
         Proof(
             "the event {} of {} is missing in the index",
             "coalesce(event_id, 'without an id'), id",
-            f"{_READ} AND NOT EXISTS (SELECT 1 FROM events WHERE {_ITS_EVENT} "  # noqa: S608
-            "AND events.delivery_id = deliveries.id)",
+            f"pruned_at IS NULL AND {_WITHOUT_EVENT}",
+        ),
+        Proof(
+            "{} was pruned, and its event is gone",
+            "id",
+            f"pruned_at IS NOT NULL AND {_WITHOUT_EVENT}",
         ),
         Proof(
             "the verdict of {} does not fit its event",

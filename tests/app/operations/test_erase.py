@@ -25,6 +25,7 @@ from app.operations.folding.rebuild import refold_all
 from app.operations.folding.refold import refold_until_quiet
 from app.operations.folding.reindex import reindex
 from app.operations.keeping.backup import back_up
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.operations.keeping.erase import Asked, erase, traces_left
 from app.operations.keeping.erase_finding import Erasure, Finding
@@ -218,7 +219,7 @@ async def test_ledgers_stay_as_they_were_and_everything_still_fits(driver: Drive
     await reindex(driver.desk, sources=sources, progress=quiet)
     await refold_all(driver.desk, progress=quiet)
     assert await ledgers(driver) == before
-    report = await check_store(driver.desk, sources=sources, progress=quiet)
+    report = await check_store(driver.desk, again=Again(sources=lambda: sources), progress=quiet)
     assert report.problems == []
     proof = await prove_orders(driver.desk, None, shuffles=5, seed=1, progress=quiet)
     assert (proof.orders >= 3, list(proof.counter_examples)) == (True, [])

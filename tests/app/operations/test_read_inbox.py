@@ -17,6 +17,7 @@ from app.operations.deliveries.caught_up import must_have_read
 from app.operations.deliveries.poisoned import poisoned, retry
 from app.operations.deliveries.read_inbox import ReaderContext, read_some
 from app.operations.folding.refold import refold_due
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.operations.watching.health import reader_behind
 from app.store.arrivals.framing import DamagedRow, Received, framed, items_in
@@ -227,7 +228,9 @@ async def test_its_order_is_held_until_it_was_read(tmp_path: Path) -> None:
         assert not held["fulfillable"]
         assert "held_back" in [finding["code"] for finding in held["findings"]]
         report = await check_store(
-            driver.desk, sources=driver.service.sources, progress=lambda count: None
+            driver.desk,
+            again=Again(sources=lambda: driver.service.sources),
+            progress=lambda count: None,
         )
         assert any("set aside" in problem for problem in report.problems)
         async with driver.service.store.writing() as connection:

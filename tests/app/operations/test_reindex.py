@@ -10,6 +10,7 @@ import pytest
 
 from app.errors import ConfigurationError
 from app.operations.folding.reindex import Reindexed, reindex
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.operations.orders.tell_order import Told, tell_order
 from app.providers.profile import SHIPPED, load_profile
@@ -145,12 +146,16 @@ async def test_an_event_of_the_other_environment_does_not_count(tmp_path: Path) 
         receive_with(driver, Source(name="shop", profile=profile, secrets=[SECRET]))
         await driver.send(event("e1", environment="live"))
         await driver.send(of_order("O-2", "e2"))
-        report = await check_store(driver.desk, sources={"shop": right}, progress=quiet)
+        report = await check_store(
+            driver.desk, again=Again(sources=lambda: {"shop": right}), progress=quiet
+        )
         assert any("is not what its body gives" in problem for problem in report.problems)
         done = await reindex(driver.desk, sources={"shop": right}, progress=quiet)
         assert done == Reindexed(read=2, events=1, unreadable=1)
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
         kept = driver.rows("SELECT verdict, problem FROM deliveries ORDER BY id")
         assert ("unreadable", "it is of live, and this database is of sandbox") in kept
-        report = await check_store(driver.desk, sources={"shop": right}, progress=quiet)
+        report = await check_store(
+            driver.desk, again=Again(sources=lambda: {"shop": right}), progress=quiet
+        )
         assert not report.problems

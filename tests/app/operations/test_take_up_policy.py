@@ -13,6 +13,7 @@ from app.logs import configure_logging
 from app.operations.finance.takings import refresh_takings
 from app.operations.folding.refold import refold_until_quiet
 from app.operations.folding.take_up_policy import TakingUp
+from app.operations.keeping.check_again import Again
 from app.operations.keeping.check_store import check_store
 from app.operations.keeping.prune import prune_orders, settled_orders
 from app.operations.keeping.retention import Retention
@@ -153,12 +154,16 @@ async def test_check_says_that_other_settings_were_used(tmp_path: Path) -> None:
     await opened(tmp_path, until=40 * MINUTE, expected=["pending"], PAYMENT_WINDOW_S="7200")
     async with driving(tmp_path, with_worker=False, at=T + 41 * MINUTE) as driver:
         sources = driver.service.sources
-        (problem,) = (await check_store(driver.desk, sources=sources, progress=quiet)).problems
+        (problem,) = (
+            await check_store(driver.desk, again=Again(sources=lambda: sources), progress=quiet)
+        ).problems
         assert "other settings" in problem
         while await TakingUp(driver.desk).some():
             pass
         await refold_until_quiet(driver.desk, limit=9, progress=quiet)
-        assert (await check_store(driver.desk, sources=sources, progress=quiet)).problems == []
+        assert (
+            await check_store(driver.desk, again=Again(sources=lambda: sources), progress=quiet)
+        ).problems == []
 
 
 async def test_takings_follow_the_new_policy(tmp_path: Path) -> None:
@@ -174,7 +179,9 @@ async def test_takings_follow_the_new_policy(tmp_path: Path) -> None:
         assert await refresh_takings(driver.desk, progress=quiet) == 1
         assert driver.rows("SELECT told FROM takings") != before
         sources = driver.service.sources
-        assert (await check_store(driver.desk, sources=sources, progress=quiet)).problems == []
+        assert (
+            await check_store(driver.desk, again=Again(sources=lambda: sources), progress=quiet)
+        ).problems == []
 
 
 async def test_a_pruned_order_loses_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,247 @@
+"""The parts of a deep check that can be done in several processes: reading bodies, folding orders.
+
+    1 read    some deliveries again, as their sources' profiles say
+    2 fold    the orders of a range again, and compare what is cached and what was published
+
+A process that folds reads the database by itself, on a snapshot of its own for each range: of an
+order, everything that is compared is read together. A process that reads is given the bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from typing import Any, Final, TypeVar
+
+from app.clock import SystemClock
+from app.errors import UnreachableError
+from app.operations.desk import Desk
+from app.operations.finance.takings import is_behind
+from app.operations.folding.rebuild import Helpers
+from app.operations.folding.refold import CLAIM, decided
+from app.operations.folding.reindex import read_again
+from app.providers.source import Source
+from app.store.arrivals.deliveries import RawDelivery
+from app.store.finance.takings import Fresh, row_of, stored_takings
+from app.store.folding.comparing import cached_rows
+from app.store.folding.due_marks import Due, marks_of
+from app.store.folding.folded_by import rules_of
+from app.store.folding.histories import Range, scan
+from app.store.folding.indexing import Reread
+from app.store.folding.ledgers import latest_positions, ledger_row
+from app.store.store import open_store
+from reconcile.fold import fold
+from reconcile.history import History
+from reconcile.instants import Instant
+from reconcile.ledger import Ledger
+from reconcile.policy import Policy, policy_text
+from reconcile.revise import Position
+from reconcile.takings_of import taking
+
+Sources = Mapping[str, Source]
+Result = TypeVar("Result")
+
+
+def waits_after(desk: Desk, now: Instant) -> Instant:
+    """The instant after which a mark waits. An order that a worker has claimed is due, though its
+    mark stands at the claim's end."""
+    return now + (CLAIM if desk.store.shared else 0)
+
+
+def read_bodies(
+    deliveries: Sequence[RawDelivery], sources: Sources, *, environment: str | None
+) -> list[Reread]:
+    """Deliveries read again, without their bodies. Raises ConfigurationError: see `read_again`."""
+    rereads = [read_again(each, sources, environment=environment) for each in deliveries]
+    return [
+        replace(each, delivery=replace(each.delivery, body=None, whole=None)) for each in rereads
+    ]
+
+
+async def check_orders(desk: Desk, orders: Range, *, now: Instant) -> tuple[int, list[str]]:
+    """Fold every order of a range, on one snapshot. Returns how many there are, and what does not
+    fit, a sentence each."""
+    count, checking = 0, Orders(desk, now=now)
+    async with desk.store.reading() as connection:
+        async for histories in scan(connection, orders):
+            await checking.compare(connection, histories)
+            count += len(histories)
+    return count, checking.problems
+
+
+@dataclass(slots=True)
+class Orders:
+    """Compares orders with their histories; what does not fit is added to `problems`."""
+
+    desk: Desk
+    now: Instant = field(kw_only=True)
+    problems: list[str] = field(default_factory=list)
+
+    async def compare(self, connection: Any, histories: Sequence[History]) -> None:
+        """Orders that are not due: one that is, is behind, and known to be."""
+        orders = [history.order for history in histories]
+        marks = {mark.order: mark for mark in await marks_of(connection, orders)}
+        cached = await cached_rows(connection, orders)
+        published = await latest_positions(connection, orders)
+        takings = await stored_takings(connection, orders)
+        beyond = waits_after(self.desk, self.now)
+        for history in histories:
+            order = history.order
+            mark = marks.get(order)
+            if mark is not None and (mark.due_at is None or mark.due_at > beyond):
+                ledger = self._folded(history)
+                if ledger is None:
+                    continue
+                self._compare_order(ledger, mark, cached.get(order), published.get(order))
+                if order in takings:
+                    await self._compare_taking(connection, ledger, mark, takings[order])
+
+    def _compare_order(
+        self, ledger: Ledger, mark: Due, cached: tuple[Any, ...] | None, published: Position | None
+    ) -> None:
+        order = ledger.order
+        wanted = decided(ledger, published, rules=rules_of(policy_text(self.desk.policy)))
+        if cached is not None and _without_instant(cached) != _without_instant(ledger_row(wanted)):
+            self.problems.append(f"the ledger of {order} is not what its history gives")
+        if wanted.revision is not None:
+            self.problems.append(
+                f"what was last published of {order} is not what its history gives"
+            )
+        if mark.due_at != ledger.next_decision_at:
+            self.problems.append(f"the due mark of {order} is not at its history's next decision")
+
+    async def _compare_taking(
+        self, connection: Any, ledger: Ledger, mark: Due, row: tuple[Any, ...]
+    ) -> None:
+        given = Fresh(
+            order=ledger.order,
+            generation=mark.generation,
+            until=ledger.next_decision_at,
+            taking=taking(ledger),
+        )
+        right = given.taking is not None and row == row_of(given)
+        if not right and not await is_behind(connection, ledger.order):
+            self.problems.append(f"the taking of {ledger.order} is not what its history gives")
+
+    def _folded(self, history: History) -> Ledger | None:
+        try:
+            return fold(history, policy=self.desk.policy, as_of=history.instant_at(self.now))
+        except Exception as error:
+            name = type(error).__name__
+            self.problems.append(f"order {history.order} cannot be folded ({name})")
+            return None
+
+
+def _without_instant(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A cached row without `as_of`: a ledger stays what it is until its next decision."""
+    return (row[0], *row[2:])
+
+
+# --- here, or in other processes -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What reading and folding again take.
+
+    sources  makes those of the stored deliveries, in each process for itself
+    helpers  other processes that read and fold; None: this one does all of it
+    """
+
+    sources: Callable[[], Sources]
+    helpers: Helpers | None = None
+
+    @property
+    def jobs(self) -> int:
+        """How many processes do it."""
+        return 1 if self.helpers is None else self.helpers.jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """How both are done while the processes are there."""
+
+    read: Callable[[Sequence[RawDelivery]], Awaitable[list[Reread]]]
+    fold: Callable[[Range], Awaitable[tuple[int, list[str]]]]
+
+
+@asynccontextmanager
+async def doing_again(desk: Desk, again: Again, *, now: Instant) -> AsyncIterator[Doing]:
+    """Begin the processes, and end them. Raises UnreachableError where one died."""
+    environment = desk.store.environment
+    if again.helpers is None:
+        sources = again.sources()
+
+        async def read_here(deliveries: Sequence[RawDelivery]) -> list[Reread]:
+            return read_bodies(deliveries, sources, environment=environment)
+
+        async def fold_here(orders: Range) -> tuple[int, list[str]]:
+            return await check_orders(desk, orders, now=now)
+
+        yield Doing(read_here, fold_here)
+        return
+    pool = ProcessPoolExecutor(
+        again.helpers.jobs,
+        mp_context=get_context("spawn"),
+        initializer=_begin,
+        initargs=(again, desk.policy),
+    )
+
+    async def elsewhere(work: Callable[..., Result], *words: Any) -> Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work, *words)
+        except BrokenProcessPool as error:
+            raise UnreachableError(
+                "a process that reads and folds has ended before its time: check again, with "
+                "--jobs 1 if memory was short"
+            ) from error
+
+    try:
+        yield Doing(
+            lambda deliveries: elsewhere(_read_elsewhere, deliveries, environment),
+            lambda orders: elsewhere(_fold_elsewhere, orders, now),
+        )
+    finally:
+        await asyncio.to_thread(pool.shutdown, cancel_futures=True)
+
+
+@dataclass(slots=True)
+class _Process:
+    """What a process of the pool works with."""
+
+    again: Again
+    policy: Policy
+    made: Sources | None = None
+
+    def sources(self) -> Sources:
+        """Made when first needed: then what is wrong with them is the call's error."""
+        if self.made is None:
+            self.made = self.again.sources()
+        return self.made
+
+
+_process: Final[list[_Process]] = []
+
+
+def _begin(again: Again, policy: Policy) -> None:
+    _process.append(_Process(again, policy))
+
+
+def _read_elsewhere(deliveries: Sequence[RawDelivery], environment: str | None) -> list[Reread]:
+    return read_bodies(deliveries, _process[0].sources(), environment=environment)
+
+
+def _fold_elsewhere(orders: Range, now: Instant) -> tuple[int, list[str]]:
+    return asyncio.run(_opened(_process[0], orders, now))
+
+
+async def _opened(process: _Process, orders: Range, now: Instant) -> tuple[int, list[str]]:
+    assert process.again.helpers is not None
+    async with open_store(process.again.helpers.store, purpose="reading") as store:
+        desk = Desk(store=store, policy=process.policy, clock=SystemClock())
+        return await check_orders(desk, orders, now=now)
