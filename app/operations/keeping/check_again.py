@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from multiprocessing import get_context
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from app.clock import SystemClock
@@ -34,6 +35,7 @@ from app.store.folding.folded_by import rules_of
 from app.store.folding.histories import Range, scan
 from app.store.folding.indexing import Reread
 from app.store.folding.ledgers import latest_positions, ledger_row
+from app.store.sql.mapping import delivery_of, event_row
 from app.store.store import open_store
 from reconcile.fold import fold
 from reconcile.history import History
@@ -51,16 +53,6 @@ def waits_after(desk: Desk, now: Instant) -> Instant:
     """The instant after which a mark waits. An order that a worker has claimed is due, though its
     mark stands at the claim's end."""
     return now + (CLAIM if desk.store.shared else 0)
-
-
-def read_bodies(
-    deliveries: Sequence[RawDelivery], sources: Sources, *, environment: str | None
-) -> list[Reread]:
-    """Deliveries read again, without their bodies. Raises ConfigurationError: see `read_again`."""
-    rereads = [read_again(each, sources, environment=environment) for each in deliveries]
-    return [
-        replace(each, delivery=replace(each.delivery, body=None, whole=None)) for each in rereads
-    ]
 
 
 async def check_orders(desk: Desk, orders: Range, *, now: Instant) -> tuple[int, list[str]]:
@@ -178,7 +170,7 @@ async def doing_again(desk: Desk, again: Again, *, now: Instant) -> AsyncIterato
         sources = again.sources()
 
         async def read_here(deliveries: Sequence[RawDelivery]) -> list[Reread]:
-            return read_bodies(deliveries, sources, environment=environment)
+            return [read_again(each, sources, environment=environment) for each in deliveries]
 
         async def fold_here(orders: Range) -> tuple[int, list[str]]:
             return await check_orders(desk, orders, now=now)
@@ -201,9 +193,13 @@ async def doing_again(desk: Desk, again: Again, *, now: Instant) -> AsyncIterato
                 "--jobs 1 if memory was short"
             ) from error
 
+    async def read_there(deliveries: Sequence[RawDelivery]) -> list[Reread]:
+        found = await elsewhere(_read_elsewhere, list(map(_sent, deliveries)), environment)
+        return [_reread(each, said) for each, said in zip(deliveries, found, strict=True)]
+
     try:
         yield Doing(
-            lambda deliveries: elsewhere(_read_elsewhere, deliveries, environment),
+            read_there,
             lambda orders: elsewhere(_fold_elsewhere, orders, now),
         )
     finally:
@@ -232,8 +228,37 @@ def _begin(again: Again, policy: Policy) -> None:
     _process.append(_Process(again, policy))
 
 
-def _read_elsewhere(deliveries: Sequence[RawDelivery], environment: str | None) -> list[Reread]:
-    return read_bodies(deliveries, _process[0].sources(), environment=environment)
+# Deliveries and events go from process to process as tuples: as the values that they are, each
+# takes longer on its way than to be read.
+_FIELDS: Final = tuple(each.name for each in fields(RawDelivery))
+_sent: Final = attrgetter(*_FIELDS)
+
+Said = tuple[tuple[Any, ...] | None, str | None, bytes | None]
+"""Of one delivery: the row of its event, the problem and the customer, as in `Reread`."""
+
+
+def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[Said]:
+    sources, found = _process[0].sources(), []
+    for each in sent:
+        delivery = RawDelivery(**dict(zip(_FIELDS, each, strict=True)))
+        reread = read_again(delivery, sources, environment=environment)
+        found.append((_row(reread), reread.problem, reread.customer))
+    return found
+
+
+def _row(reread: Reread) -> tuple[Any, ...] | None:
+    if reread.event is None:
+        return None
+    at = reread.delivery
+    return event_row(
+        reread.event, order_key=None, delivery_id=at.delivery_id, received_at=at.received_at
+    )
+
+
+def _reread(delivery: RawDelivery, said: Said) -> Reread:
+    row, problem, customer = said
+    event = None if row is None else delivery_of(row).event
+    return Reread(delivery=delivery, event=event, problem=problem, customer=customer)
 
 
 def _fold_elsewhere(orders: Range, now: Instant) -> tuple[int, list[str]]:
