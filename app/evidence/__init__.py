@@ -4,6 +4,7 @@ __all__ = (
     "build_evidence",
     "evidence_key",
     "gather_evidence",
+    "log_check_store",
     "prove_sealed",
     "pseudonyms",
     "seal",
