@@ -75,23 +75,45 @@ def upgrade(
 
 
 @group.command("check")
-def check(form: DocumentOption = Format.table) -> None:
-    """Check that every layer of the store is what the one below it gives: the file, the bodies and
-    their digests, the index, the ledgers. Names the first rows that do not fit."""
-    from app.bootstrap_keys import known_phone_key
-    from app.bootstrap_sources import compile_sources, retention_of
+def check(
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Also read every stored body and fold every order again, and compare: finds an "
+            "event or a ledger that is not what its body or its history gives. Takes some ten "
+            "times as long.",
+        ),
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            max=64,
+            help="With --deep: processes that read and fold. Default: one for each core, 8 at "
+            "most; with 1 this one does all of it.",
+        ),
+    ] = None,
+    form: DocumentOption = Format.table,
+) -> None:
+    """Check that every layer of the store fits the one below it: the file, the bodies and their
+    digests, events, links, ledgers, revisions, the log. Names the first rows that do not fit. Takes
+    about a minute for each five million deliveries where the disk keeps up."""
+    from app.bootstrap_checking import check_again
+    from app.bootstrap_sources import retention_of
     from app.cli.running import with_context
     from app.config.load import load_settings
     from app.privacy.check import check_database
 
     settings = load_settings()
-    sources = compile_sources(settings, phone_digests=known_phone_key(settings))
+    again = check_again(settings, jobs=_processes(jobs)) if deep else None
     retention = retention_of(settings, {})
     phones_go = retention is not None and retention.phones is not None
     with progress_ahead("checking") as (ahead, advance):
         report = with_context(
             lambda context, settings: check_database(
-                context, sources=sources, phones_go=phones_go, progress=advance, ahead=ahead
+                context, again=again, phones_go=phones_go, progress=advance, ahead=ahead
             )
         )
     _conclude(report, report.problems, form)
@@ -216,7 +238,7 @@ def refold(
     from app.orders.rebuild import Helpers, refold_all
     from app.orders.refold import refold_until_quiet
 
-    chosen = min(len(os.sched_getaffinity(0)), 8) if jobs is None else jobs
+    chosen = _processes(jobs)
     with progress("folding", None) as advance:
         if everything:
             folded = with_context(
@@ -264,6 +286,11 @@ def prove(
             )
         )
     _conclude(proof, proof.counter_examples, form)
+
+
+def _processes(chosen: int | None) -> int:
+    """How many processes work: as chosen, else one for each core, 8 at most."""
+    return min(len(os.sched_getaffinity(0)), 8) if chosen is None else chosen
 
 
 def _conclude(examined: Proof | Report, found: Sequence[object], form: Format) -> None:

@@ -19,7 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from app.core.clock import SystemClock
 from app.core.errors import UnreachableError
@@ -93,7 +93,9 @@ async def refold_all(
         context.store.reading() as connection,
     ):
         ahead = AHEAD * (1 if helpers is None else helpers.jobs)
-        async for found in _in_order(ranges(connection, events=EVENTS_AT_ONCE), fold_range, ahead):
+        async for found in in_order(
+            ranges(connection, events=EVENTS_AT_ONCE), fold_range, ahead=ahead
+        ):
             await _publish(context, found.publications)
             await _put_aside(context, found.aside, until=now + PUT_ASIDE)
             folded += len(found.publications)
@@ -104,17 +106,19 @@ async def refold_all(
     return folded
 
 
+Piece = TypeVar("Piece")
+Done = TypeVar("Done")
 FoldRange = Callable[[Range], Awaitable[Rebuilt]]
 
 
-async def _in_order(
-    orders: AsyncIterator[Range], fold_range: FoldRange, ahead: int
-) -> AsyncIterator[Rebuilt]:
-    """What comes of each range, in their order; some are folded meanwhile."""
-    under_way: deque[asyncio.Task[Rebuilt]] = deque()
+async def in_order(
+    pieces: AsyncIterator[Piece], work: Callable[[Piece], Awaitable[Done]], *, ahead: int
+) -> AsyncIterator[Done]:
+    """What comes of each piece of work, in their order; some are done meanwhile."""
+    under_way: deque[asyncio.Future[Done]] = deque()
     try:
-        async for each in orders:
-            under_way.append(asyncio.ensure_future(fold_range(each)))
+        async for each in pieces:
+            under_way.append(asyncio.ensure_future(work(each)))
             if len(under_way) > ahead:
                 yield await under_way.popleft()
         while under_way:

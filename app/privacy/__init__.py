@@ -3,6 +3,7 @@
 __all__ = (
     "backup",
     "check",
+    "check_again",
     "erase",
     "erase_finding",
     "erase_rules",

@@ -63,16 +63,31 @@ async def differences(
 ) -> AsyncIterator[str]:
     """What of the stored index is not as it was built again, one sentence each. `progress` is
     called with how many stored rows were compared since it was called last."""
-    stored, built = await _contests(connection), await _contests(scratch)
-    for order in sorted(stored.keys() | built.keys()):
-        if stored.get(order) != built.get(order):
-            yield f"the contested orders of {order} are not what the deliveries give"
+    built = await _contests(scratch)
+    async for sentence in _other_contests(connection, built):
+        yield sentence
     for sql, what in ((_EVENTS, "event"), (_LINKS, "link")):
         comparing = _both_ways(
             connection, scratch, sql, what=what, contests=built, progress=progress
         )
         async for sentence in comparing:
             yield sentence
+
+
+async def differing_contests(
+    connection: AsyncConnection, pairs: Iterable[tuple[str, str]]
+) -> AsyncIterator[str]:
+    """What of the stored contests does not follow from the orders, in pairs both ways, that share
+    something; one sentence each."""
+    async for sentence in _other_contests(connection, _together(pairs)):
+        yield sentence
+
+
+async def _other_contests(connection: AsyncConnection, built: Contests) -> AsyncIterator[str]:
+    stored = await _contests(connection)
+    for order in sorted(stored.keys() | built.keys()):
+        if stored.get(order) != built.get(order):
+            yield f"the contested orders of {order} are not what the deliveries give"
 
 
 async def _both_ways(
@@ -148,25 +163,28 @@ def _same_order(one: str | None, other: str | None, contests: Contests) -> bool:
 
 async def _contests(connection: AsyncConnection) -> Contests:
     rows = await connection.execute(text("SELECT order_key, other FROM contested"))
+    return _together((row[0], row[1]) for row in rows)
+
+
+def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
     together: dict[str, set[str]] = {}
-    for order, other in rows:
+    for order, other in pairs:
         joined = {order, other} | together.get(order, set()) | together.get(other, set())
         together |= dict.fromkeys(joined, joined)
     return {order: frozenset(orders) for order, orders in together.items()}
 
 
-async def lonely_duplicates(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Redeliveries of events that are not in the index."""
+async def lonely_duplicates(connection: AsyncConnection) -> list[str]:
+    """Redeliveries of events that are not in the index, one sentence each."""
     rows = await connection.execute(
         text(
             "SELECT deliveries.id FROM deliveries LEFT JOIN events "
             "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
             "AND events.digest = deliveries.digest WHERE deliveries.verdict = 'duplicate' "
-            "AND deliveries.event_id IS NOT NULL AND events.event_id IS NULL LIMIT :limit"
-        ),
-        {"limit": limit},
+            "AND deliveries.event_id IS NOT NULL AND events.event_id IS NULL"
+        )
     )
-    return [row[0] for row in rows]
+    return [f"{row[0]} is a redelivery of an event that is not in the index" for row in rows]
 
 
 async def cached_rows(

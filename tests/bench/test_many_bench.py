@@ -39,6 +39,10 @@ def test_a_customer_is_erased_whole_and_by_the_index(found: Many) -> None:
         ({"report": {"bodies": 999, "orders": 10, "found": 0}}, "db check of many deliveries"),
         ({"report": {"bodies": 1_000, "orders": 9, "found": 0}}, "db check of many deliveries"),
         ({"report": {"bodies": 1_000, "orders": 10, "found": 1}}, "db check of many deliveries"),
+        (
+            {"deep": {"bodies": 1_000, "orders": 10, "found": 1}},
+            "db check --deep of many deliveries",
+        ),
     ],
 )
 def test_speed_with_a_wrong_answer_holds_nothing(

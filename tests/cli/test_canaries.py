@@ -132,7 +132,8 @@ def commands(canaries: Canaries, folder: Path) -> Iterator[tuple[str, ...]]:
     yield "checkout", "start", *started
     yield "tokens", "revoke", "nobody"
     yield "deliveries", "reverify"
-    yield from (("db", "check"), ("prove", "--all"), ("doctor",), ("reindex",), ("log", "verify"))
+    yield from (("db", "check"), ("db", "check", "--deep"))
+    yield from (("prove", "--all"), ("doctor",), ("reindex",), ("log", "verify"))
 
 
 @pytest.mark.slow

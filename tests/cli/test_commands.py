@@ -186,9 +186,12 @@ def test_the_store(run: Run, filled: dict[str, str]) -> None:
     checked = run("db", "check", "--format", "json")
     assert (checked.code, checked.document) == (
         0,
-        {"bodies": 3, "pruned": 0, "orders": 2, "found": 0, "problems": []},
+        {"deep": False, "bodies": 3, "pruned": 0, "orders": 2, "found": 0, "problems": []},
     )
-    assert "all is as it should be" in run("db", "check").out
+    assert "3 bodies and 2 ledgers checked: all is as it should be" in run("db", "check").out
+    for jobs in ("1", "2"):
+        deep = run("db", "check", "--deep", "--jobs", jobs, "--format", "json")
+        assert (deep.code, deep.document) == (0, {**checked.document, "deep": True})
     for words in (["--all"], ["ORD-1", "O-1"]):
         proved = run("prove", *words, "--shuffles", "20", "--format", "json")
         assert proved.code == 0
@@ -212,6 +215,21 @@ def test_the_check_that_finds_something(run: Run, filled: dict[str, str], tmp_pa
     assert "ORD-1" in text
     assert filled["pending"] in text
     assert run("db", "check").code == 1
+
+
+def test_what_other_processes_find(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
+    """Whatever only a body or a history tells is found the same in one process and in several."""
+    run("refold", "--all")
+    with sqlite3.connect(tmp_path / "t.db") as database:
+        database.execute("UPDATE order_due SET due_at = NULL")
+        database.execute("UPDATE ledgers SET next_decision_at = NULL")
+        database.execute("UPDATE events SET claim = 'declined' WHERE order_key = 'ORD-1'")
+    assert run("db", "check").code == 0
+    one, two = (run("db", "check", "--deep", "--jobs", jobs) for jobs in ("1", "2"))
+    assert (one.code, two.code) == (1, 1)
+    assert one.out == two.out
+    assert "of ORD-1 is not what its delivery gives" in one.out
+    assert "the ledger of ORD-1 is not what its history gives" in one.out
 
 
 def test_the_proof_that_fails(

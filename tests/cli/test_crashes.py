@@ -50,6 +50,7 @@ def commands(canaries: Canaries, folder: Path) -> list[Sequence[str]]:
         ("reindex",),
         ("tokens", "add", "shop"),
         ("db", "check"),
+        ("db", "check", "--deep", "--jobs", "1"),
     ]
 
 

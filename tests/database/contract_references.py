@@ -11,6 +11,7 @@ from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_o
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.privacy.check import check_database
+from app.privacy.check_again import Again
 from app.receiving.store import Store
 from reconcile.money import Money
 from tests.database.builders import (
@@ -64,7 +65,9 @@ class ReferenceContract:
         assert await rows(store, "SELECT order_key, outcome, fulfillable FROM ledgers") == [
             ("A", "succeeded", 1)
         ]
-        report = await check_database(at, sources=SOURCES, progress=lambda count: None)
+        report = await check_database(
+            at, again=Again(sources=lambda: SOURCES), progress=lambda count: None
+        )
         assert [each for each in report.problems if not of_the_builders(each)] == []
         links = await rows(store, "SELECT * FROM links ORDER BY kind")
         assert len(links) == 2

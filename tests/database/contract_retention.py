@@ -18,6 +18,7 @@ from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.privacy.check import check_database
+from app.privacy.check_again import Again
 from app.privacy.prune import (
     Pruning,
     prune_by_hand,
@@ -196,7 +197,7 @@ class RetentionContract:
         assert (done.read, done.events, done.unreadable) == (3, 3, 0)
         await refold_all(then, progress=quiet)
         assert await dump(store, *TRUTH, "ledgers", leave_out=["row"]) == before
-        report = await check_database(then, sources=SOURCES, progress=quiet)
+        report = await check_database(then, again=Again(sources=lambda: SOURCES), progress=quiet)
         assert [each for each in report.problems if not of_the_builders(each)] == []
         assert (report.bodies, report.pruned) == (1, 2)
         proof = await prove_orders(then, None, shuffles=20, seed=1, progress=quiet)
@@ -214,7 +215,9 @@ class RetentionContract:
         ):
             async with store.writing() as connection:
                 await connection.exec_driver_sql(sql)
-            report = await check_database(then, sources=SOURCES, progress=quiet)
+            report = await check_database(
+                then, again=Again(sources=lambda: SOURCES), progress=quiet
+            )
             told = [each for each in report.problems if words is not None and words in each]
             assert len(told) == (words is not None), report.problems
 

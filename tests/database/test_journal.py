@@ -21,6 +21,7 @@ from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import locks
 from app.database.writer import Writer
 from app.privacy.check import check_database
+from app.privacy.check_again import Again
 from app.receiving.framing import items_in
 from app.receiving.store import Store, StoreSettings, open_store
 from tests.database.builders import (
@@ -265,7 +266,9 @@ async def test_a_damaged_page_poisons(
         with pytest.raises(StorePoisoned, match=r"damaged; .*: put back a backup"):
             await keep(store, arrival(said("e2", order="A")))
         await refuses_for_good(store, known)
-        report = await check_database(context(store), sources=SOURCES, progress=lambda count: None)
+        report = await check_database(
+            context(store), again=Again(sources=lambda: SOURCES), progress=lambda count: None
+        )
         assert report.problems
 
 

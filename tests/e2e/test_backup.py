@@ -28,6 +28,7 @@ from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import check_database
+from app.privacy.check_again import Again
 from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY
@@ -131,12 +132,16 @@ async def rebuilt(folder: Path) -> None:
     settings = load_settings(environ(folder))
     sources = compile_sources(settings)
     async with open_context(settings, purpose="alone") as context:
-        assert (await check_database(context, sources=sources, progress=quiet)).problems == []
+        assert (
+            await check_database(context, again=Again(sources=lambda: sources), progress=quiet)
+        ).problems == []
         await refold_until_quiet(context, limit=500, progress=quiet)
         before = await ledgers(context)
         await refold_all(context, progress=quiet)
         assert await ledgers(context) == before
-        assert (await check_database(context, sources=sources, progress=quiet)).problems == []
+        assert (
+            await check_database(context, again=Again(sources=lambda: sources), progress=quiet)
+        ).problems == []
 
 
 async def ledgers(context: AppContext) -> tuple[list[bytes], list[Any]]:

@@ -13,6 +13,7 @@ from app.core.logs import configure_logging
 from app.finance.ledger_lines import refresh_takings
 from app.orders.refold import TakingUp, refold_until_quiet
 from app.privacy.check import check_database
+from app.privacy.check_again import Again
 from app.privacy.prune import prune_orders, settled_orders
 from app.privacy.retention import Retention
 from reconcile.instants import DAY, MINUTE
@@ -153,14 +154,18 @@ async def test_check_says_that_other_settings_were_used(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False, at=T + 41 * MINUTE) as driver:
         sources = driver.service.sources
         (problem,) = (
-            await check_database(driver.context, sources=sources, progress=quiet)
+            await check_database(
+                driver.context, again=Again(sources=lambda: sources), progress=quiet
+            )
         ).problems
         assert "other settings" in problem
         while await TakingUp(driver.context).some():
             pass
         await refold_until_quiet(driver.context, limit=9, progress=quiet)
         assert (
-            await check_database(driver.context, sources=sources, progress=quiet)
+            await check_database(
+                driver.context, again=Again(sources=lambda: sources), progress=quiet
+            )
         ).problems == []
 
 
@@ -178,7 +183,9 @@ async def test_takings_follow_the_new_policy(tmp_path: Path) -> None:
         assert driver.rows("SELECT told FROM takings") != before
         sources = driver.service.sources
         assert (
-            await check_database(driver.context, sources=sources, progress=quiet)
+            await check_database(
+                driver.context, again=Again(sources=lambda: sources), progress=quiet
+            )
         ).problems == []
 
 

@@ -12,6 +12,7 @@ from app.core.errors import ConfigurationError
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.reindex import Reindexed, reindex
 from app.privacy.check import check_database
+from app.privacy.check_again import Again
 from app.providers.profile import SHIPPED, load_profile
 from app.providers.source import Source
 from reconcile.money import Money
@@ -145,12 +146,16 @@ async def test_an_event_of_the_other_environment_does_not_count(tmp_path: Path) 
         receive_with(driver, Source(name="shop", profile=profile, secrets=[SECRET]))
         await driver.send(event("e1", environment="live"))
         await driver.send(of_order("O-2", "e2"))
-        report = await check_database(driver.context, sources={"shop": right}, progress=quiet)
+        report = await check_database(
+            driver.context, again=Again(sources=lambda: {"shop": right}), progress=quiet
+        )
         assert any("is not what its body gives" in problem for problem in report.problems)
         done = await reindex(driver.context, sources={"shop": right}, progress=quiet)
         assert done == Reindexed(read=2, events=1, unreadable=1)
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
         kept = driver.rows("SELECT verdict, problem FROM deliveries ORDER BY id")
         assert ("unreadable", "it is of live, and this database is of sandbox") in kept
-        report = await check_database(driver.context, sources={"shop": right}, progress=quiet)
+        report = await check_database(
+            driver.context, again=Again(sources=lambda: {"shop": right}), progress=quiet
+        )
         assert not report.problems

@@ -24,6 +24,7 @@ from app.orders.history_store import gather
 from app.orders.read_feed import Published, read_feed
 from app.orders.rebuild import refold_all
 from app.privacy.check import check_database
+from app.privacy.check_again import Again
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
@@ -142,7 +143,9 @@ async def _column(connection: Any, sql: str) -> list[Any]:
 
 async def _rebuilt(context: AppContext, sources: Mapping[str, Source], published: int) -> list[str]:
     """The caches are what the histories give; rebuilding them all publishes nothing."""
-    report = await check_database(context, sources=sources, progress=lambda _: None)
+    report = await check_database(
+        context, again=Again(sources=lambda: sources), progress=lambda _: None
+    )
     found = [f"the store: {problem}" for problem in report.problems]
     await refold_all(context, progress=lambda _: None)
     again = await read_feed(context, after=published, limit=100, wait_s=0)

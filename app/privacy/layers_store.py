@@ -1,0 +1,504 @@
+"""Proves by sets of rows that the layers of a store fit together; no body is read again.
+
+    deliveries   bodies have their digest and size; each delivery that was read has its event
+    events       each has its delivery, the order that it names, and its links
+    records      have their links
+    links        each is given by an event or a record; contested orders are those that share one
+    orders       have a mark; what is not due has a ledger, which is what was last published
+    the log      leaves without gaps, one for each row that does not wait for one
+
+Every proof is one statement over a range of keys that gives the rows that do not fit, so that a
+sound store gives none, whatever its size. Which fields of an event its body gives, and which ledger
+a history gives, is not proved here: that takes reading and folding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.text import LEAF, counted
+from app.evidence.log_check_store import node_count, strays
+from app.privacy.consistency_store import differing_contests
+from app.sealing.leaf_store import KINDS
+from app.sealing.log_queue_store import log_size
+from reconcile.instants import Instant
+from reconcile.transparency.merkle import STEP
+
+AT_ONCE: Final = 20_000
+"""Rows of one range: a tenth of a second's work."""
+
+
+class Proof(NamedTuple):
+    """What holds of the rows that do not fit, and the sentence that these columns fill in."""
+
+    sentence: str
+    columns: str
+    misfit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A table that is gone through by ranges of a key, and what is proved of each range.
+
+    before  comes before every key
+    beside  rows of other tables that are looked at with it
+    """
+
+    table: str
+    key: str
+    before: str | int
+    beside: str = ""
+    proofs: tuple[Proof, ...] = ()
+
+
+class Span(NamedTuple):
+    """Keys of a layer, in SQL with their values, and how many rows they have."""
+
+    condition: str
+    values: Mapping[str, Any]
+    rows: int
+
+
+_ITS_EVENT: Final = (
+    "events.event_id = deliveries.event_id AND events.source = deliveries.source "
+    "AND events.digest = deliveries.digest AND events.received_at = deliveries.received_at"
+)
+_READ: Final = "deliveries.verdict IN ('stored', 'duplicate_with_different_body')"
+_WITHOUT_EVENT: Final = (
+    f"{_READ} AND NOT EXISTS (SELECT 1 FROM events WHERE {_ITS_EVENT} "  # noqa: S608
+    "AND events.delivery_id = deliveries.id)"
+)
+
+_DELIVERIES: Final = Layer(
+    table="deliveries",
+    key="deliveries.id",
+    before="",
+    proofs=(
+        Proof(
+            "the body of {} does not have its size",
+            "id",
+            "body IS NOT NULL AND length(body) <> size",
+        ),
+        Proof(
+            "the body of {} is gone, and was not pruned",
+            "id",
+            "body IS NULL AND verdict <> 'duplicate' AND pruned_at IS NULL",
+        ),
+        Proof(
+            "the event {} of {} is missing in the index",
+            "coalesce(event_id, 'without an id'), id",
+            f"pruned_at IS NULL AND {_WITHOUT_EVENT}",
+        ),
+        Proof(
+            "{} was pruned, and its event is gone",
+            "id",
+            f"pruned_at IS NOT NULL AND {_WITHOUT_EVENT}",
+        ),
+        Proof(
+            "the verdict of {} does not fit its event",
+            "id",
+            f"NOT ({_READ} OR verdict = 'duplicate' "
+            "OR verdict = 'unreadable' AND event_id IS NULL)",
+        ),
+        Proof(
+            "the whole body that {} came in is missing",
+            "id",
+            "envelope IS NOT NULL AND NOT EXISTS "
+            "(SELECT 1 FROM envelopes WHERE envelopes.digest = deliveries.envelope)",
+        ),
+    ),
+)
+
+
+def _linked(reference: str, condition: str = "") -> str:
+    return (
+        f"EXISTS (SELECT 1 FROM links WHERE links.reference = events.{reference} "  # noqa: S608
+        f"AND links.kind = '{reference}' AND links.source = events.source{condition})"
+    )
+
+
+_TO_IT: Final = " AND links.order_key = events.order_key"
+
+_EVENTS: Final = Layer(
+    table="events",
+    key='events."row"',
+    before=-(2**62),
+    proofs=(
+        Proof(
+            "the event {} of {} is in the index, and no delivery gives it",
+            "event_id, coalesce(order_key, 'no order')",
+            "NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.id = events.delivery_id "  # noqa: S608
+            f"AND {_ITS_EVENT} AND {_READ})",
+        ),
+        Proof(
+            "the event {} names {}, and is kept under {}",
+            "event_id, order_ref, coalesce(order_key, 'no order')",
+            "order_ref IS NOT NULL AND (order_key IS NULL OR order_key <> order_ref)",
+        ),
+        Proof(
+            "the event {} of no order has a link to one",
+            "event_id",
+            f"order_key IS NULL AND ({_linked('payment')} OR {_linked('session')})",
+        ),
+        Proof(
+            "the event {} of {} names no order, and has no link to it",
+            "event_id, order_key",
+            "order_ref IS NULL AND order_key IS NOT NULL "
+            f"AND NOT ({_linked('payment', _TO_IT)} OR {_linked('session', _TO_IT)})",
+        ),
+    ),
+)
+
+_RECORDS: Final = Layer(table="records", key="records.id", before="")
+
+
+_CONFIRMED: Final = " AND events.standing <> 'unconfirmed'"
+
+
+def _given(table: str, condition: str = "") -> str:
+    return (
+        f"EXISTS (SELECT 1 FROM {table} WHERE {table}.order_key = links.order_key "  # noqa: S608
+        f"AND {table}.source = links.source AND links.reference = "
+        f"CASE links.kind WHEN 'payment' THEN {table}.payment ELSE {table}.session END{condition})"
+    )
+
+
+_LINKS: Final = Layer(
+    table="links",
+    key="links.reference",
+    before="",
+    proofs=(
+        Proof(
+            "the link {} of {} is in the index, and nothing gives it",
+            "reference, order_key",
+            f"NOT {_given('events', _CONFIRMED)} AND NOT {_given('records')}",
+        ),
+    ),
+)
+
+_REVISIONS: Final = Layer(
+    table="revisions",
+    key="revisions.seq",
+    before=-(2**62),
+    beside="LEFT JOIN revisions AS last ON last.seq = (SELECT max(seq) FROM revisions AS older "
+    "WHERE older.order_key = revisions.order_key AND older.seq < revisions.seq)",
+    proofs=(
+        Proof(
+            "revision {} of {} does not follow the one before it",
+            "revisions.seq, revisions.order_key",
+            "coalesce(last.outcome, '') <> coalesce(revisions.before_outcome, '') "
+            "OR coalesce(last.fulfillable, -1) <> coalesce(revisions.before_fulfillable, -1)",
+        ),
+    ),
+)
+
+_NOT_DUE: Final = "(order_due.due_at IS NULL OR order_due.due_at > :claimed)"
+
+_ORDERS: Final = Layer(
+    table="order_due",
+    key="order_due.order_key",
+    before="",
+    beside="LEFT JOIN ledgers ON ledgers.order_key = order_due.order_key "
+    "LEFT JOIN revisions AS latest ON latest.seq = "
+    "(SELECT max(seq) FROM revisions WHERE revisions.order_key = order_due.order_key)",
+    proofs=(
+        Proof(
+            "the ledger of {} is not cached, and nothing is due",
+            "order_due.order_key",
+            f"{_NOT_DUE} AND ledgers.order_key IS NULL AND (EXISTS (SELECT 1 FROM events "  # noqa: S608
+            "WHERE events.order_key = order_due.order_key) OR EXISTS (SELECT 1 FROM records "
+            "WHERE records.order_key = order_due.order_key))",
+        ),
+        Proof(
+            "the ledger of {} was folded by other rules",
+            "order_due.order_key",
+            f"{_NOT_DUE} AND ledgers.rules <> :rules",
+        ),
+        Proof(
+            "the due mark of {} is not at its ledger's next decision",
+            "order_due.order_key",
+            f"{_NOT_DUE} AND ledgers.order_key IS NOT NULL "
+            "AND coalesce(order_due.due_at, -1) <> coalesce(ledgers.next_decision_at, -1)",
+        ),
+        Proof(
+            "the ledger of {} is not what was last published of it",
+            "order_due.order_key",
+            f"{_NOT_DUE} AND CASE WHEN latest.seq IS NULL "
+            "THEN ledgers.outcome <> 'not_attempted' OR ledgers.findings <> '' "
+            "ELSE ledgers.substance <> latest.substance OR ledgers.outcome <> latest.outcome "
+            "OR ledgers.fulfillable <> latest.fulfillable END",
+        ),
+    ),
+)
+
+
+async def rows_to_prove(connection: AsyncConnection) -> int:
+    """How many rows the proofs go through."""
+    layers = (_DELIVERIES, _EVENTS, _RECORDS, _LINKS, _ORDERS)
+    return sum([await _count(connection, layer.table) for layer in layers])
+
+
+async def _count(connection: AsyncConnection, table: str, condition: str = "") -> int:
+    return int(await connection.scalar(text(f"SELECT count(*) FROM {table} {condition}")) or 0)  # noqa: S608
+
+
+async def _spans(connection: AsyncConnection, layer: Layer) -> AsyncIterator[Span]:
+    """All keys of a layer, in ranges of about so many rows each."""
+    key, after, last = layer.key, layer.before, None
+    step = text(
+        f"SELECT {key} FROM {layer.table} WHERE {key} > :after ORDER BY {key} "  # noqa: S608
+        "LIMIT 1 OFFSET :rows"
+    )
+    rest = await _count(connection, layer.table)
+    while True:
+        last = await connection.scalar(step, {"after": after, "rows": AT_ONCE - 1})
+        if last is None:
+            yield Span(f"{key} > :after", {"after": after}, rest)
+            return
+        rows = min(AT_ONCE, rest)
+        yield Span(f"{key} > :after AND {key} <= :last", {"after": after, "last": last}, rows)
+        after, rest = last, rest - rows
+
+
+async def _misfits(
+    connection: AsyncConnection, layer: Layer, span: Span, values: Mapping[str, Any]
+) -> list[str]:
+    """One statement asks whether anything does not fit, as nothing does in a sound store."""
+    rows = f"FROM {layer.table} {layer.beside} WHERE {span.condition} AND "
+    anything = " OR ".join(f"({proof.misfit})" for proof in layer.proofs)
+    given = {**span.values, **values}
+    if await connection.scalar(text(f"SELECT 1 {rows}({anything}) LIMIT 1"), given) is None:
+        return []
+    found: list[str] = []
+    for proof in layer.proofs:
+        sql = text(f"SELECT {proof.columns} {rows}({proof.misfit})")
+        own = {name: value for name, value in given.items() if f":{name}" in sql.text}
+        found += [proof.sentence.format(*row) for row in await connection.execute(sql, own)]
+    return found
+
+
+Step = tuple[int, Sequence[str]]
+"""How many rows were gone through, and what does not fit, a sentence each."""
+
+
+async def _prove(
+    connection: AsyncConnection, layer: Layer, values: Mapping[str, Any] | None = None
+) -> AsyncIterator[Step]:
+    async for span in _spans(connection, layer):
+        yield span.rows, await _misfits(connection, layer, span, values or {})
+
+
+# --- deliveries ----------------------------------------------------------------------------------
+
+
+class Odd(NamedTuple):
+    """A delivery of which the SHA-256 of the body is not the digest: one without a body has that of
+    its query, which stands in its headers."""
+
+    delivery_id: str
+    digest: str
+    headers: str
+    body: bytes
+
+
+class Bodies(NamedTuple):
+    """How many bodies there are, and how many are gone of those that a delivery first brought."""
+
+    kept: int
+    pruned: int
+
+
+async def count_bodies(connection: AsyncConnection) -> Bodies:
+    """Count them."""
+    row = await connection.execute(
+        text(
+            "SELECT count(body), count(CASE WHEN body IS NULL AND verdict <> 'duplicate' "
+            "THEN 1 END) FROM deliveries"
+        )
+    )
+    return Bodies(*row.one())
+
+
+async def odd_bodies(connection: AsyncConnection) -> AsyncIterator[list[Odd]]:
+    """Deliveries whose body's own SHA-256 is not their digest, range by range."""
+    digest = await _digest(connection)
+    sql = (
+        "SELECT id, digest, headers, body FROM deliveries WHERE {range} AND body IS NOT NULL "  # noqa: S608
+        f"AND ({digest} <> digest OR length(body) = 0)"
+    )
+    async for span in _spans(connection, _DELIVERIES):
+        rows = await connection.execute(
+            text(sql.replace("{range}", span.condition)), dict(span.values)
+        )
+        yield [Odd(*row) for row in rows]
+
+
+async def odd_wholes(connection: AsyncConnection) -> list[str]:
+    """Whole bodies of several events that do not have their digest, one sentence each."""
+    digest = await _digest(connection)
+    rows = await connection.execute(
+        text(f"SELECT digest FROM envelopes WHERE body IS NOT NULL AND {digest} <> digest")  # noqa: S608
+    )
+    return [f"the whole body {row[0]} does not have its digest" for row in rows]
+
+
+async def _digest(connection: AsyncConnection) -> str:
+    """The SHA-256 of a body, in hex, in SQL. PostgreSQL has it; SQLite is given it."""
+    if connection.dialect.name != "sqlite":
+        return "encode(sha256(body), 'hex')"
+    raw = await connection.get_raw_connection()
+    assert raw.driver_connection is not None
+    await raw.driver_connection.create_function("body_digest", 1, _hex, deterministic=True)
+    return "body_digest(body)"
+
+
+def _hex(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+async def prove_deliveries(connection: AsyncConnection) -> AsyncIterator[Step]:
+    """Each was read as an event that is there, or not at all."""
+    async for step in _prove(connection, _DELIVERIES):
+        yield step
+
+
+# --- events, links and contests ------------------------------------------------------------------
+
+Pairs = set[tuple[str, str]]
+"""Orders that share a reference or an event id."""
+
+_ON_LINK: Final = (
+    "ON links.reference = {table}.{reference} AND links.kind = '{reference}' "
+    "AND links.source = {table}.source"
+)
+_OTHER_LINK: Final = (
+    f"SELECT {{table}}.{{reference}}, {{table}}.order_key, links.order_key "  # noqa: S608
+    f"FROM {{table}} LEFT JOIN links {_ON_LINK} "
+    "WHERE {range} AND {table}.order_key IS NOT NULL AND {table}.{reference} IS NOT NULL "
+    "AND {condition} AND (links.order_key IS NULL OR links.order_key <> {table}.order_key)"
+)
+_SAME_ID: Final = (
+    "SELECT source, event_id, coalesce(order_ref, order_key) FROM events "
+    "WHERE standing <> 'unconfirmed' AND event_id IN "
+    "(SELECT event_id FROM events GROUP BY event_id HAVING count(*) > 1)"
+)
+
+
+async def prove_index(connection: AsyncConnection) -> AsyncIterator[Step]:
+    """Events have deliveries, orders and links; links have events or records; contests both."""
+    pairs = await _of_one_id(connection)
+    for layer, condition in (
+        (_EVENTS, "events.standing <> 'unconfirmed'"),
+        (_RECORDS, "records.source IS NOT NULL"),
+    ):
+        async for span in _spans(connection, layer):
+            found = await _other_links(connection, layer.table, span, condition, pairs)
+            if layer.proofs:
+                found += await _misfits(connection, layer, span, {})
+            yield span.rows, found
+    async for step in _prove(connection, _LINKS):
+        yield step
+    both = [pair for one, other in pairs for pair in ((one, other), (other, one))]
+    yield 0, [sentence async for sentence in differing_contests(connection, both)]
+
+
+async def _of_one_id(connection: AsyncConnection) -> Pairs:
+    orders: dict[tuple[str, str], set[str]] = {}
+    for source, event_id, order in await connection.execute(text(_SAME_ID)):
+        if order is not None:
+            orders.setdefault((source, event_id), set()).add(order)
+    return {pair for each in orders.values() for pair in combinations(sorted(each), 2)}
+
+
+async def _other_links(
+    connection: AsyncConnection, table: str, span: Span, condition: str, pairs: Pairs
+) -> list[str]:
+    """What has no link; and into `pairs`, what is linked to another order than its own."""
+    found = []
+    for reference in ("payment", "session"):
+        sql = _OTHER_LINK.format(
+            table=table, reference=reference, range=span.condition, condition=condition
+        )
+        for name, order, other in await connection.execute(text(sql), dict(span.values)):
+            if other is None:
+                found.append(f"the link {name} of {order} is missing in the index")
+            else:
+                pairs.add((order, other))
+    return found
+
+
+# --- orders and what was published of them -------------------------------------------------------
+
+
+_WITHOUT_MARK: Final = (
+    "SELECT order_key FROM {table} WHERE order_key IS NOT NULL AND NOT EXISTS "
+    "(SELECT 1 FROM order_due WHERE order_due.order_key = {table}.order_key)"
+)
+
+
+async def prove_marks(connection: AsyncConnection) -> list[str]:
+    """Orders of events, records or ledgers that have no mark, one sentence each."""
+    tables = ("events", "records", "ledgers")
+    sql = " UNION ".join(_WITHOUT_MARK.format(table=table) for table in tables)
+    return [f"order {row[0]} has no due mark" for row in await connection.execute(text(sql))]
+
+
+async def prove_revisions(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
+    """Each revision begins where the order's last one ended: what is wrong, a sentence each."""
+    async for _, found in _prove(connection, _REVISIONS):
+        yield found
+
+
+async def prove_orders(
+    connection: AsyncConnection, *, claimed: Instant, rules: str
+) -> AsyncIterator[Step]:
+    """Orders that are not due have the ledger that was published last, and come up when it says.
+
+    claimed  marks after this instant wait; those before it are due, or just being folded
+    """
+    async for step in _prove(connection, _ORDERS, {"claimed": claimed, "rules": rules}):
+        yield step
+
+
+async def count_orders(connection: AsyncConnection) -> int:
+    """How many orders have a ledger that is cached."""
+    return await _count(connection, "ledgers")
+
+
+# --- the log -------------------------------------------------------------------------------------
+
+
+async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
+    """Leaves have no gaps, each has its row and every row its leaf, or waits for one: what is
+    wrong, one sentence each, some `limit` at most. Hashes and signatures are `log verify`'s."""
+    size, leaves = await log_size(connection), await _count(connection, "log_leaves")
+    found = []
+    if size != leaves:
+        found.append("leaves of the log are missing; see `tallyhook log verify`")
+    if await node_count(connection) != sum(size >> level for level in range(STEP, 64, STEP)):
+        found.append("hashes of the log are missing, or too many; see `tallyhook log verify`")
+    of_rows = sum([await _sealed(connection, *kind) for kind in _SEALED])
+    if leaves != of_rows:
+        found.append(
+            f"the log has {counted(leaves, *LEAF)}, and the rows that are there have {of_rows:,}; "
+            "see `tallyhook log verify`"
+        )
+    without = await strays(connection, limit=limit)
+    return found + [f"{subject} has no leaf in the log, and waits for none" for subject in without]
+
+
+_SEALED: Final = tuple(
+    (kind.table, f"'{kind.name}:' || " if kind.numbered else "", kind.columns[0]) for kind in KINDS
+)
+
+
+async def _sealed(connection: AsyncConnection, table: str, prefix: str, key: str) -> int:
+    join = f"JOIN log_leaves ON log_leaves.subject = {prefix}{table}.{key}"
+    return await _count(connection, table, join)
