@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
@@ -22,29 +21,25 @@ from app.api.application import build_application
 from app.api.checkouts import Checkouts
 from app.api.health import Health
 from app.api.routes import Api
+from app.bootstrap_context import begin_erasure_journal, policy_of, store_settings
 from app.bootstrap_evidence import sealing, signer_of
-from app.bootstrap_keys import erasure_journal_path, known_phone_key, phone_key
+from app.bootstrap_keys import erasure_journal_path, phone_key
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
 from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient
 from app.config.settings import Settings
 from app.core.clock import Clock, SystemClock
-from app.core.errors import ConfigurationError, UnreachableError
+from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
 from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
-from app.database.postgresql import Purpose
 from app.evidence.seal import Signer
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
-from app.orders.order_facts import in_force_since, start_requiring
-from app.orders.policy_version_store import required_since
-from app.orders.preview import Preview, previewed
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
 from app.privacy.prune import Pruner
-from app.privacy.replay_erasures import begin_journal
 from app.providers.provider_client import LIMIT_S, Asker
 from app.providers.source import Source
 from app.receiving.confirm import Confirmer, confirming
@@ -54,26 +49,10 @@ from app.receiving.endpoint import Limits, Webhooks
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
-from app.receiving.store import Store, StoreSettings, open_store
+from app.receiving.store import Store, open_store
 from app.worker_process import WorkerProcess
-from reconcile.ledger.policy import Policy
 
 log = structlog.get_logger()
-
-
-def store_settings(settings: Settings) -> StoreSettings:
-    """The part of the settings that the store needs."""
-    return StoreSettings(
-        url=settings.database_url,
-        environment=settings.environment,
-        notifies=settings.shop.url is not None,
-        journal_queue=settings.inbox_queue,
-        journal_batch=settings.inbox_batch,
-        inbox_max_bytes=settings.inbox_max_bytes,
-        rejections_max_count=settings.rejections_max_count,
-        rejections_max_bytes=settings.rejections_max_bytes,
-        disk_low_water_mib=settings.disk_low_water_mb,
-    )
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -110,76 +89,6 @@ def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> Pe
     return PeriodicTask(
         lambda: notify_due(notifier), component="notifications", rest=rest_when_idle(IDLE_S)
     )
-
-
-@asynccontextmanager
-async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator[AppContext]:
-    """A context on its own store, for a purpose: see `open_store`."""
-    async with open_store(store_settings(settings), purpose=purpose) as store:
-        key = known_phone_key(settings) if purpose == "reading" else phone_key(settings)
-        clock = SystemClock()
-        policy = await policy_of(store, settings, clock=clock, serving=purpose == "working")
-        context = AppContext(
-            store=store,
-            policy=policy,
-            clock=clock,
-            phone_key=key,
-            erasure_journal=erasure_journal_path(settings),
-        )
-        if purpose in ("working", "writing"):  # to a database that was put back, `restored` sees
-            await _begin_journal(context)
-        yield context
-
-
-async def policy_of(store: Store, settings: Settings, *, clock: Clock, serving: bool) -> Policy:
-    """By what orders are judged: the settings, and since when the database has one of them."""
-    required = settings.requires_order_record
-    if serving:
-        since = await start_requiring(store, required=required, clock=clock)
-    else:
-        since = await in_force_since(store, required=required)
-    return settings.policy(required_since=since)
-
-
-async def _begin_journal(context: AppContext) -> None:
-    """The journal of erasures is made with the database. Where it cannot be, money is received all
-    the same: whoever wants to erase is told."""
-    try:
-        await begin_journal(context)
-    except (ConfigurationError, UnreachableError) as error:
-        log.warning("the journal of erasures could not be made", exc_info=error)
-
-
-async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
-    """Run the migrations that are due. Returns the versions before and after."""
-    store = Store(store_settings(settings))
-    try:
-        return await store.upgrade()
-    finally:
-        await store.close()
-
-
-async def create_database(settings: Settings, *, anew: bool) -> Path:
-    """Make an SQLite database where there is none; anew: also where there was one. Returns its
-    file. Raises UsageError on PostgreSQL, and where there is one."""
-    store = Store(store_settings(settings))
-    try:
-        return await store.create(anew=anew)
-    finally:
-        await store.close()
-
-
-async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
-    """What `upgrade_database` and the start after it would do. Nothing is written."""
-    store = Store(store_settings(settings))
-    try:
-        async with store.previewing() as (connection, version):
-            required = settings.requires_order_record
-            since = await required_since(connection) if required else None
-            policy = settings.policy(required_since=since)
-            return await previewed(connection, version=version, policy=policy, progress=progress)
-    finally:
-        await store.close()
 
 
 def _receiver(
@@ -441,7 +350,7 @@ async def open_service(
             )
             parts = made if work == "all" else []
         service = Service(context, settings, sources=sources, parts=parts, checkout=checkout)
-        await _begin_journal(context)
+        await begin_erasure_journal(context)
         service.read_elsewhere = work == "none"
         if work == "apart":
             behind = WorkerProcess(

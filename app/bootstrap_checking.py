@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from app.bootstrap import store_settings
+from app.bootstrap_context import store_settings
 from app.bootstrap_keys import known_phone_key
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings

@@ -11,7 +11,8 @@ from socket import socket
 import structlog
 import uvicorn
 
-from app.bootstrap import Part, Service, open_context, open_service, working_parts
+from app.bootstrap import Part, Service, open_service, working_parts
+from app.bootstrap_context import open_context
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import askers, storing_sources
 from app.config.settings import Settings

@@ -1,11 +1,13 @@
-"""What every test shares: the event loop's kind and how hypothesis searches."""
+"""What every test shares: the event loop's kind, how hypothesis searches, and where files lie."""
 
 from __future__ import annotations
 
 import io
 import os
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +17,9 @@ import typer.main
 from hypothesis import HealthCheck, settings
 
 from app.core.logs import configure_logging
+from app.database import schema
+from app.providers import profile
+from tests.memory import memory
 
 _COMMON: dict[str, Any] = {
     # The machine's two cores are shared: slowness is not a property of the code under test.
@@ -42,6 +47,10 @@ LONGEST = (
 last would work on it alone."""
 
 
+FAULTS = Path(__file__).with_name("faults")
+"""What fails here is a disk, so these tests have one."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first; `--no-loadscope-reorder` hands the files out in this order."""
 
@@ -61,13 +70,29 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 @pytest.fixture(scope="session", autouse=True)
 def made_once() -> Iterator[None]:
     """What a process of the product makes once, and one of tests for each command and each service:
-    the tree of commands (40 ms), and the authorities that are trusted, read from the disk (25 ms
-    for each client). Neither is changed by who uses it."""
+    the tree of commands (40 ms), the authorities that are trusted, read from the disk (25 ms
+    for each client), and at each start the definitions of all tables as words (5 ms) and the
+    profiles (7 ms). None is changed by who uses it."""
     with (
+        patch.object(profile, "read_profile", lru_cache(256)(profile.read_profile)),
+        patch.object(schema, "_words", cache(schema._words)),
         patch.object(typer.main, "get_command", cache(typer.main.get_command)),
         patch.object(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context)),
     ):
         yield
+
+
+@pytest.fixture
+def tmp_path(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A folder of the test's own: in memory but for the tests of faults, and those that say so."""
+    faults = request.path.is_relative_to(FAULTS)
+    if faults or request.node.get_closest_marker("disk") or memory() is None:
+        yield tmp_path_factory.mktemp(request.node.originalname[:30])
+        return
+    with TemporaryDirectory(dir=memory(), prefix="tallyhook-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 @pytest.fixture(autouse=True)

@@ -39,7 +39,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.access.tokens import issue_token
-from app.bootstrap import open_context
+from app.bootstrap_context import open_context
 from app.cli.output import note
 from app.config.load import load_settings
 from app.core.clock import SystemClock

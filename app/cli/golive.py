@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.output import Format, FormatOption, emit, note
-from app.core.pages.render import page
 from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ _WORDS: Final = {"passed": "✓ passed", "failed": "✗ failed", "to_sign": "☐
 
 def page_of(rows: Sequence[Mapping[str, Any]], *, environment: str, at: Instant) -> str:
     """The list as HTML; `rows` as `Item.document` makes them."""
+    from app.core.pages.render import page
+
     values = {
         "rows": rows,
         "words": _WORDS,

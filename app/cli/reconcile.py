@@ -26,12 +26,10 @@ from app.cli.output import (
     shown,
 )
 from app.core.text import counted
-from app.finance.break_acts import breaks_of_run
-from app.finance.reconcile_period import BUILT_IN, Ran, run_document
-from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
+    from app.finance.reconcile_period import Ran
     from app.receiving.context import AppContext
 
 BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sentence")
@@ -40,6 +38,8 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 async def print_run(context: AppContext, found: Ran, form: Format) -> None:
     """The totals and ties of a run, then its breaks as they are read."""
+    from app.finance.reconcile_period import run_document
+
     items = _documents(context, found.number, as_of=found.as_of)
     if form is Format.csv:
         await print_items(items, columns=CSV, form=form)
@@ -56,11 +56,15 @@ async def print_run(context: AppContext, found: Ran, form: Format) -> None:
 async def _documents(
     context: AppContext, number: int, *, as_of: Instant
 ) -> AsyncIterator[list[dict[str, Any]]]:
+    from app.finance.break_acts import breaks_of_run
+
     async for found in breaks_of_run(context, number):
         yield [each.document(as_of=as_of) for each in found]
 
 
 def _print_totals(found: Ran) -> None:
+    from app.finance.reconcile_period import run_document
+
     told = run_document(found)
     print(f"Run {found.number}, as of {format_instant(found.as_of)}, under {_rules(found)}.")
     columns = ("side", "family", "bucket", "count", "sum")
@@ -76,6 +80,8 @@ def _print_totals(found: Ran) -> None:
 
 
 def _rules(found: Ran) -> str:
+    from app.finance.reconcile_period import BUILT_IN
+
     if found.rules is None:
         return "the rules of a file"
     return f"rules {found.rules}" if found.rules != BUILT_IN else "the rules that are built in"
@@ -179,7 +185,6 @@ def list_runs(
     """List runs, newest first."""
     from app.cli.running import with_context
     from app.finance.break_acts import finished_runs
-    from reconcile.instants import format_instant
 
     def shown(instant: int | None) -> str | None:
         return None if instant is None else format_instant(instant)
@@ -247,7 +252,6 @@ def show_rules(form: DocumentOption = Format.table) -> None:
     """Show the rules in force, and who saved them when."""
     from app.cli.running import with_context
     from app.finance.match_rules import current_rules
-    from reconcile.instants import format_instant
 
     found = with_context(lambda context, settings: current_rules(context))
     if found is None:

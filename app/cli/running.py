@@ -34,7 +34,7 @@ def with_context(
     purpose: Literal["alone", "writing", "reading"] = "reading",
 ) -> Result:
     """Load the settings, open the store for a purpose, and call `use` with context and settings."""
-    from app.bootstrap import open_context
+    from app.bootstrap_context import open_context
     from app.config.load import load_settings
     from app.core.logs import configure_logging
 

@@ -56,7 +56,7 @@ def upgrade(
     form: FormatOption = Format.table,
 ) -> None:
     """Bring the database up to date. `serve` does this by itself on SQLite."""
-    from app.bootstrap import preview_upgrade, upgrade_database
+    from app.bootstrap_context import preview_upgrade, upgrade_database
     from app.cli.running import run_loop
     from app.config.load import load_settings
 
@@ -131,7 +131,7 @@ def create(
     """Make an SQLite database where there is none. `serve` does this by itself the first time, and
     refuses where a database was that is gone: then put it back, or restore a backup, or say here
     that nothing of it is needed."""
-    from app.bootstrap import create_database
+    from app.bootstrap_context import create_database
     from app.cli.running import run_loop
     from app.config.load import load_settings
 
@@ -233,7 +233,7 @@ def refold(
     ] = None,
 ) -> None:
     """Fold due orders, or rebuild every ledger, and publish what changed."""
-    from app.bootstrap import store_settings
+    from app.bootstrap_context import store_settings
     from app.cli.running import with_context
     from app.orders.rebuild import Helpers, refold_all
     from app.orders.refold import refold_until_quiet

@@ -149,6 +149,7 @@ async def test_what_never_counts_by_itself_leaves_the_order_pending(tmp_path: Pa
 LIVE = {"ENVIRONMENT": "live"}
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("said", [None, ...])
 async def test_live_takes_no_event_that_hides_its_environment(said: Any, tmp_path: Path) -> None:
     """Null or absent, where the profile names the member: refused as of another environment."""

@@ -233,6 +233,7 @@ async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[D
         yield driver
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("events", [2_600, pytest.param(20_000, marks=pytest.mark.soak)])
 async def test_none_changes_a_live_order(
     events: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -250,6 +251,7 @@ async def test_none_changes_a_live_order(
     assert answers[403] > events // 4
 
 
+@pytest.mark.disk
 async def test_they_would_change_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody looks at the environment, each provider's do."""
     monkeypatch.setattr(Reader, "_environment_of", lambda reader, facts: None)

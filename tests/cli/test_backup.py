@@ -165,6 +165,7 @@ def test_postgresql_has_its_own_tools(run: Run, tmp_path: Path,
         assert tool in ended.err
 
 
+@pytest.mark.disk
 def test_no_database_and_the_other_environment(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

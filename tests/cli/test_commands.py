@@ -365,6 +365,7 @@ def test_serving_with_wrong_secrets(run: Run, monkeypatch: pytest.MonkeyPatch) -
 OTHERS = [["orders", "list"], ["tokens", "add", "x"], ["refold"]]
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("words", OTHERS, ids=" ".join)
 def test_the_other_environment(
     run: Run, filled: dict[str, str], monkeypatch: pytest.MonkeyPatch, words: list[str]

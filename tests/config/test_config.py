@@ -17,6 +17,8 @@ from reconcile.instants import SECOND
 from reconcile.ledger.policy import Policy
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.disk
+
 SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1P"
 OTHER = "whsec_Yt6Ub3Re9Wq2Kj7Hf5Nc8Xv4Za1D"
 CANARY = "CANARYcanary7319QZ"

@@ -7,6 +7,8 @@ import pytest
 from app.config.load import load_settings
 from app.core.errors import ConfigurationError
 
+pytestmark = pytest.mark.disk
+
 SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 OWN = {"TALLYHOOK_SHOP__URL": "https://shop.example/hook/?a=b", "TALLYHOOK_SHOP__SECRET": SECRET}
 

@@ -22,6 +22,8 @@ from app.providers.profile import shipped_profiles
 from app.sandbox.settings import SANDBOX_SECRET
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.disk
+
 SECRET = "whsec_q8Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1PqX5t"
 OTHER = "whsec_Yt6Ub3Re9Wq2Kj7Hf5Nc8Xv4Za1DmQ7w"
 TOKEN = "tok_9f8e7d6c5b4a3f2e1d"

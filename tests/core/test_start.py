@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.api.driving import environ
+from tests.e2e.processes import command
 from tests.waiting import PATIENCE_S
 
 SELDOM = ("sqlmodel", "alembic", "asyncpg", "jwt", "cryptography.x509", "http_sf")
 """What only some installations or commands need. Each takes a part of a second of every start."""
+
+
+LATER = ("pydantic", "sqlalchemy", "structlog", "jinja2")
+"""What no command needs before it runs: help, and words that do not fit, are answered at once."""
+
+READING = """
+import sys
+from app.cli.main import run
+assert run(["orders", "list"]) == 0"""
+UNREAD = ("starlette", "uvicorn", "httpx2", "prometheus_client", "cryptography", "jinja2")
+"""What a command that only reads the database has no use for."""
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -23,6 +37,21 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 def test_a_start_loads_nothing_that_only_some_need(module: str) -> None:
     done = run(f"import sys, {module}; print([m for m in {SELDOM} if m in sys.modules])")
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_the_commands_load_nothing_before_one_runs() -> None:
+    done = run(f"import sys, app.cli.main; print([m for m in {LATER} if m in sys.modules])")
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_command_that_reads_loads_no_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command(tmp_path, "tokens", "add", "shop").returncode == 0  # which makes the database
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    done = run(f"{READING}; print([m for m in {UNREAD} if m in sys.modules])")
+    assert (done.stdout.splitlines()[-1:], done.returncode) == (["[]"], 0), done.stderr
 
 
 def test_interrupted_while_it_loads() -> None:

@@ -144,6 +144,7 @@ async def large(path: Path) -> StoreSettings:
     return StoreSettings(url=url, environment="sandbox")
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize(("purpose", "whole"), [("alone", True), ("serving", False)])
 async def test_what_reads_everything_has_it_read_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purpose: Purpose, whole: bool
@@ -160,6 +161,7 @@ async def test_what_reads_everything_has_it_read_ahead(
     assert (min(found) == 1) is whole
 
 
+@pytest.mark.disk
 async def test_more_than_memory_takes_is_not_read_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

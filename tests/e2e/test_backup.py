@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import open_context
+from app.bootstrap_context import open_context
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.clock import SystemClock

@@ -35,6 +35,8 @@ from app.receiving.context import AppContext
 from tests.api.driving import SECRET, Driver, driving
 from tests.reconcile.build import T
 
+pytestmark = pytest.mark.disk
+
 GOOD = Trial(source="shop", tried=("unsigned", "tampered", "stale", "good"))
 CHECKED = [
     keys_item([]),

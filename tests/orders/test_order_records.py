@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import open_context
+from app.bootstrap_context import open_context
 from app.config.load import load_settings
 from app.core.logs import configure_logging
 from app.orders.read_orders import explain_order

@@ -15,6 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from app.database.tables import metadata
 from app.receiving.store import Store, StoreSettings
 from tests.database.builders import opened
+from tests.memory import memory
 from tests.postgres.server import running
 
 _numbers = count(1)
@@ -48,7 +49,7 @@ def server_url() -> Iterator[str]:
     if given:
         yield _rendered(make_url(given).set(drivername="postgresql+asyncpg"))
         return
-    with running() as server:
+    with running(within=memory()) as server:
         yield server.url("postgres")
 
 

@@ -208,9 +208,10 @@ def _has_ended(pid: int) -> bool:
 
 
 @contextmanager
-def programs() -> Iterator[tuple[Programs, Path]]:
-    """The programs, and a folder with a short name for the servers that they run."""
-    folder = Path(tempfile.mkdtemp(prefix="tpg", dir="/tmp"))
+def programs(*, within: Path | None = None) -> Iterator[tuple[Programs, Path]]:
+    """The programs, and a folder with a short name for the servers that they run; on the disk,
+    unless it is to be within another."""
+    folder = Path(tempfile.mkdtemp(prefix="tpg", dir=within or "/tmp"))
     folder.chmod(0o755)
     try:
         yield Programs(folder), folder
@@ -219,9 +220,9 @@ def programs() -> Iterator[tuple[Programs, Path]]:
 
 
 @contextmanager
-def running() -> Iterator[Server]:
+def running(*, within: Path | None = None) -> Iterator[Server]:
     """A server of its own, with nothing in it."""
-    with programs() as (found, folder):
+    with programs(within=within) as (found, folder):
         server = Server(found, folder / "s")
         server.make()
         server.start()

@@ -17,6 +17,7 @@ from app.core.clock import SystemClock
 from app.database import schema
 from tests.api.driving import environ, of_order
 from tests.e2e.processes import Process, command, running, serving
+from tests.memory import memory
 from tests.postgres.conftest import a_database, ask
 from tests.postgres.server import Server
 from tests.postgres.server import running as a_server
@@ -123,7 +124,7 @@ def test_several_of_each_kind(url: str, tmp_path: Path) -> None:
 @pytest.fixture
 def mortal() -> Iterator[Server]:
     """A server that the test may kill."""
-    with a_server() as server:
+    with a_server(within=memory()) as server:
         yield server
 
 

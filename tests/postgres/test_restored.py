@@ -12,6 +12,7 @@ import pytest
 from app.core.clock import SystemClock
 from tests.api.driving import of_order
 from tests.e2e.processes import Process, command, running, serving, token
+from tests.memory import memory
 from tests.postgres.conftest import ask
 from tests.postgres.server import Programs, Server, programs
 from tests.waiting import until
@@ -30,7 +31,7 @@ sys.exit(run(sys.argv[1:]))
 @pytest.fixture(scope="module")
 def place() -> Iterator[tuple[Programs, Path]]:
     """The programs, and a folder for servers."""
-    with programs() as found:
+    with programs(within=memory()) as found:
         yield found
 
 

@@ -17,7 +17,7 @@ from tests.api.driving import Driver, Header, driving, secret, signed
 from tests.reconcile.build import T
 from tests.security.playing import OPEN, Act, Construction, Play, Target
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.disk]
 
 TILL_KEY = b"another key for tests, no secret"
 TWO = OPEN | {"SOURCES__TILL__SECRETS": secret(TILL_KEY)}

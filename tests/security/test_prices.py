@@ -16,7 +16,7 @@ from tests.checkout.service import TOKEN, opened, service
 from tests.reconcile.build import T
 from tests.security.playing import OPEN, PRICE, Act, Construction, Play, Target, events
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.disk]
 
 CHEAP = {"amount": "10.00", "currency": "KES"}
 TEN = {"amount": 10, "currency": "KES"}

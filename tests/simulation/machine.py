@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from app.bootstrap import Service, store_settings, working_parts
+from app.bootstrap import Service, working_parts
+from app.bootstrap_context import store_settings
 from app.bootstrap_serving import SHUTDOWN_S
 from app.checkout.client import CheckoutClient, ClientSettings
 from app.config.settings import Settings

@@ -34,6 +34,7 @@ from app.sandbox.server import build_sandbox
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN, SandboxSettings
 from reconcile.instants import SECOND, Instant
 from tests.database.made import put_new
+from tests.memory import memory
 from tests.simulation import invariants
 from tests.simulation.faults import CLOCK_STEP_S, HELD_S, HOUR_S, drawn
 from tests.simulation.fixed import everything_fixed
@@ -291,6 +292,5 @@ def _sources() -> dict[str, Source]:
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A folder in memory where there is one: what is simulated needs no real disk."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+    with tempfile.TemporaryDirectory(dir=memory()) as name:
         yield Path(name)

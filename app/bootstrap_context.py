@@ -1,0 +1,119 @@
+"""Wiring of a command: from settings to an open store with its context, and to no service.
+
+What one command in many needs is loaded when it is needed: the time that a command takes to begin
+is felt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from app.bootstrap_keys import erasure_journal_path, known_phone_key, phone_key
+from app.config.settings import Settings
+from app.core.clock import Clock, SystemClock
+from app.core.errors import ConfigurationError, UnreachableError
+from app.database.postgresql import Purpose
+from app.orders.order_facts import in_force_since, start_requiring
+from app.receiving.context import AppContext
+from app.receiving.store import Store, StoreSettings, open_store
+from reconcile.ledger.policy import Policy
+
+if TYPE_CHECKING:
+    from app.orders.preview import Preview
+
+log = structlog.get_logger()
+
+
+def store_settings(settings: Settings) -> StoreSettings:
+    """The part of the settings that the store needs."""
+    return StoreSettings(
+        url=settings.database_url,
+        environment=settings.environment,
+        notifies=settings.shop.url is not None,
+        journal_queue=settings.inbox_queue,
+        journal_batch=settings.inbox_batch,
+        inbox_max_bytes=settings.inbox_max_bytes,
+        rejections_max_count=settings.rejections_max_count,
+        rejections_max_bytes=settings.rejections_max_bytes,
+        disk_low_water_mib=settings.disk_low_water_mb,
+    )
+
+
+@asynccontextmanager
+async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator[AppContext]:
+    """A context on its own store, for a purpose: see `open_store`."""
+    async with open_store(store_settings(settings), purpose=purpose) as store:
+        key = known_phone_key(settings) if purpose == "reading" else phone_key(settings)
+        clock = SystemClock()
+        policy = await policy_of(store, settings, clock=clock, serving=purpose == "working")
+        context = AppContext(
+            store=store,
+            policy=policy,
+            clock=clock,
+            phone_key=key,
+            erasure_journal=erasure_journal_path(settings),
+        )
+        if purpose in ("working", "writing"):  # to a database that was put back, `restored` sees
+            await begin_erasure_journal(context)
+        yield context
+
+
+async def policy_of(store: Store, settings: Settings, *, clock: Clock, serving: bool) -> Policy:
+    """By what orders are judged: the settings, and since when the database has one of them."""
+    required = settings.requires_order_record
+    if serving:
+        since = await start_requiring(store, required=required, clock=clock)
+    else:
+        since = await in_force_since(store, required=required)
+    return settings.policy(required_since=since)
+
+
+async def begin_erasure_journal(context: AppContext) -> None:
+    """The journal of erasures is made with the database. Where it cannot be, money is received all
+    the same: whoever wants to erase is told."""
+    from app.privacy.replay_erasures import begin_journal
+
+    try:
+        await begin_journal(context)
+    except (ConfigurationError, UnreachableError) as error:
+        log.warning("the journal of erasures could not be made", exc_info=error)
+
+
+async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
+    """Run the migrations that are due. Returns the versions before and after."""
+    store = Store(store_settings(settings))
+    try:
+        return await store.upgrade()
+    finally:
+        await store.close()
+
+
+async def create_database(settings: Settings, *, anew: bool) -> Path:
+    """Make an SQLite database where there is none; anew: also where there was one. Returns its
+    file. Raises UsageError on PostgreSQL, and where there is one."""
+    store = Store(store_settings(settings))
+    try:
+        return await store.create(anew=anew)
+    finally:
+        await store.close()
+
+
+async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
+    """What `upgrade_database` and the start after it would do. Nothing is written."""
+    from app.orders.policy_version_store import required_since
+    from app.orders.preview import previewed
+
+    store = Store(store_settings(settings))
+    try:
+        async with store.previewing() as (connection, version):
+            required = settings.requires_order_record
+            since = await required_since(connection) if required else None
+            policy = settings.policy(required_since=since)
+            return await previewed(connection, version=version, policy=policy, progress=progress)
+    finally:
+        await store.close()
