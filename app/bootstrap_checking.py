@@ -9,7 +9,7 @@ from app.bootstrap_keys import known_phone_key
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
 from app.orders.rebuild import Helpers
-from app.privacy.check_again import Again
+from app.privacy.check import Again
 from app.providers.source import Source
 
 

@@ -10,7 +10,7 @@ from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.evidence.seal import anything_unsealed, seal_all
-from app.privacy.erase_rules import Rules
+from app.privacy.erase_finding import Rules
 from app.privacy.replay_erasures import Again, Replayed, Without, replay_after_restore
 from app.receiving.context import AppContext
 from app.receiving.store import Store

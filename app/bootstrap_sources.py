@@ -14,7 +14,7 @@ from app.config.settings import Settings, SourceSettings
 from app.core.errors import ConfigurationError
 from app.core.phone_key import PhoneKey
 from app.orders.notify_shop import Shop
-from app.privacy.retention import Retention, retention_for
+from app.privacy.prune import Retention, retention_for
 from app.providers.doctor import Account
 from app.providers.fingerprints import key_identities
 from app.providers.profile import load_profile, shipped_profiles

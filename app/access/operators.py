@@ -16,8 +16,7 @@ from typing import Final, Literal, get_args
 from app.access.audit_store import Deed, add_deed, deeds
 from app.access.operator_store import Operator, add_operator, disable_operator, operators
 from app.core.errors import NotFoundError, UsageError
-from app.database.engine import Connection
-from app.database.transactions import DatabaseContext
+from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import Instant
 
 Role = Literal["finance", "support", "admin", "viewer"]

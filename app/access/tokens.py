@@ -10,7 +10,7 @@ from app.access.operators import note_deed, permitted
 from app.access.token_store import TokenEntry, add_token, list_tokens, revoke_token, token_entry
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
-from app.database.transactions import DatabaseContext
+from app.database.engine import DatabaseContext
 from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_instant, parse_instant
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]

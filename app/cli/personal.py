@@ -78,7 +78,7 @@ def _erased(asked: Asked, settings: Settings, *, dry_run: bool) -> Erasure:
     from app.cli.running import with_context
     from app.evidence.seal import seal_all
     from app.privacy.erase import erase
-    from app.privacy.erase_rules import Rules
+    from app.privacy.erase_finding import Rules
 
     sources = compile_sources(settings)
     rules = Rules.of_days(settings.retention_minimum_days)

@@ -7,22 +7,86 @@ since a read that turns into a write fails at once whatever the busy timeout.
 
 from __future__ import annotations
 
+import tempfile
 import weakref
-from collections.abc import Callable
-from functools import partial
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from sqlalchemy import event
+from sqlalchemy import create_mock_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
+from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 from app.database import postgresql
-from app.database.parameters import WholeCursor
-from app.database.safety import check_server
-from app.database.statements import CallingConnection
+from app.database.statements import CallingConnection, PlainConnection, WholeCursor, run
+
+# --- whether a PostgreSQL server keeps what it has confirmed --------------------------------------
+
+
+_OFF: Final = """
+SELECT name FROM pg_settings WHERE setting = 'off'
+AND name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name
+"""
+
+_STANDBYS: Final = """
+SELECT coalesce(sync_state, 'unknown'), current_setting('synchronous_standby_names'),
+       current_setting('synchronous_commit')
+FROM pg_stat_replication
+WHERE state IS DISTINCT FROM 'backup' AND application_name NOT IN ('pg_basebackup', 'pg_receivewal')
+  AND pid NOT IN (SELECT active_pid FROM pg_replication_slots
+                  WHERE slot_type = 'logical' AND active_pid IS NOT NULL)
+"""
+"""The streaming standbys. Who may not read the server's statistics sees them without a state."""
+
+
+def check_server(cursor: Any) -> None:
+    """Raises ConfigurationError when a crash of the server would lose what it has confirmed."""
+    cursor.execute(_OFF)
+    off = [row[0] for row in cursor.fetchall()]
+    if off:
+        raise ConfigurationError(
+            [
+                f"TALLYHOOK_DATABASE_URL: the server has {name}=off and would lose what was "
+                "acknowledged; turn it on"
+                for name in off
+            ]
+        )
+
+
+async def switched_off(connection: AsyncConnection) -> list[str]:
+    """The settings of a PostgreSQL server for which `check_server` would refuse it."""
+    return [str(row[0]) for row in await connection.execute(text(_OFF))]
+
+
+async def unsafe_standbys(connection: AsyncConnection) -> list[str]:
+    """What would be lost if a standby took over, one sentence each; empty without standbys."""
+    if connection.dialect.name == "sqlite":
+        return []
+    standbys = (await connection.execute(text(_STANDBYS))).all()
+    if not standbys:
+        return []
+    states = {row[0] for row in standbys}
+    names, commit = standbys[0][1], standbys[0][2]
+    if not names or (states == {"async"}):
+        return [
+            "the standby is asynchronous: if it took over, the last acknowledged deliveries would "
+            "be lost; set synchronous_standby_names on the server"
+        ]
+    if commit in ("local", "off"):
+        return [
+            f"synchronous_commit={commit} does not wait for the standby: if it took over, the last "
+            "acknowledged deliveries would be lost; set it to on"
+        ]
+    return []
+
+
+# --- connections ----------------------------------------------------------------------------------
+
 
 Connection = AsyncConnection
 """A connection as operations hold it: they pass it on and ask nothing of it themselves."""
@@ -158,3 +222,68 @@ def _on_begin(engine: AsyncEngine, statement: str) -> None:
     @event.listens_for(engine.sync_engine, "begin")
     def begin(connection: Any) -> None:
         connection.exec_driver_sql(statement)
+
+
+# --- A database for the time of one check or run --------------------------------------------------
+
+
+@asynccontextmanager
+async def scratch_database() -> AsyncIterator[AsyncConnection]:
+    """An empty SQLite database under `TMPDIR`, in one transaction that is never committed."""
+    with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
+        engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
+        try:
+            async with engine.connect() as scratch, scratch.begin() as transaction:
+                await run(scratch, _make_tables)
+                yield scratch
+                await transaction.rollback()
+        finally:
+            await engine.dispose()
+
+
+def _make_tables(connection: PlainConnection) -> None:
+    for statement in _statements():
+        connection.ask(statement)
+
+
+@cache
+def _statements() -> list[str]:
+    """What makes all tables. Worked out once, and only where it is needed: the models of the
+    tables take a fifth of a start to load."""
+    from app.database.tables import metadata
+
+    statements: list[str] = []
+
+    def keep(ddl: Any, *_: Any, **__: Any) -> None:
+        statements.append(str(ddl.compile(dialect=engine.dialect)))
+
+    engine = create_mock_engine("sqlite://", keep)
+    metadata.create_all(engine, checkfirst=False)
+    return statements
+
+
+# --- what a use case needs of an open database, for rooms that know no store ----------------------
+
+
+class Transactions(Protocol):
+    """Snapshots and transactions of one database of one environment."""
+
+    environment: str | None
+
+    def reading(self) -> AbstractAsyncContextManager[Connection]:
+        """A connection on one consistent snapshot. Raises StoreUnavailable without one."""
+
+    def writing(self) -> AbstractAsyncContextManager[Connection]:
+        """One transaction, after every other writer's. Raises StoreUnavailable without room."""
+
+
+class DatabaseContext(Protocol):
+    """One open database and the clock."""
+
+    @property
+    def store(self) -> Transactions:
+        """The database."""
+
+    @property
+    def clock(self) -> Clock:
+        """What says what time it is."""

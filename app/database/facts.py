@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.safety import switched_off, unsafe_standbys
+from app.database.engine import switched_off, unsafe_standbys
 
 AGAIN_S = 0.05
 

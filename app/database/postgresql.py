@@ -9,7 +9,7 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.core.errors import StoreUnavailable, UsageError
-from app.database import parameters
+from app.database import statements
 from app.database.locks import SERVING
 from app.database.statements import PlainConnection, Result, run
 
@@ -41,7 +41,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
 
     What goes through the whole database may take as long as it takes.
     """
-    parameters.tables()  # now, not while the first batch waits
+    statements.tables()  # now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
     limits = _limits(STATEMENT_MS) if hurried else {}
     # A table that grows a thousandfold within a minute is not what the planner was told of; every

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.errors import ConfigurationError, StorePoisoned, StrangeSchema
+from app.core.ids import new_id
 from app.core.text import printable
+from app.database.statements import PlainConnection
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -401,3 +404,78 @@ async def _stamp(connection: AsyncConnection) -> str | None:
     row = await connection.execute(text("SELECT value FROM meta WHERE name='environment'"))
     stamped: str | None = row.scalar_one_or_none()
     return stamped
+
+
+# --- that there is a database ---------------------------------------------------------------------
+
+
+SUFFIX: Final = ".made"
+"""What its name has beyond the database's."""
+
+_IDENTITY: Final = "id"
+"""The fact that says the database's own id."""
+
+
+def identity_of(connection: PlainConnection) -> str:
+    """The database's id; one of an earlier version is given one."""
+    rows = connection.ask("SELECT value FROM meta WHERE name=?", (_IDENTITY,))
+    if rows:
+        return str(rows[0][0])
+    identity = new_id("db_", 0)
+    connection.ask("INSERT INTO meta (name, value) VALUES (?, ?)", (_IDENTITY, identity))
+    return identity
+
+
+class Made:
+    """The file beside one database."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self.path = database.with_name(database.name + SUFFIX)
+
+    def check_there(self) -> None:
+        """Raises ConfigurationError where there is none though there was one."""
+        if self._is_missing() and self.path.exists():
+            raise _refused(
+                f"the database {self._database} is gone, and {self.path.name} says that there was "
+                "one; put it back, or `tallyhook restore` a backup; only to start over with an "
+                "empty one: `tallyhook db create --new`"
+            )
+
+    def _is_missing(self) -> bool:
+        # An empty file is what a start leaves that was cut short, or a program that only looked.
+        return not self._database.exists() or not self._database.stat().st_size
+
+    def note(self, identity: str) -> None:
+        """From now on there is this database. Raises ConfigurationError where there was another."""
+        if self.path.exists():
+            found = self.path.read_text(encoding="ascii", errors="replace").strip()
+            if found not in ("", identity):
+                raise _refused(
+                    f"{self._database} is another database than the one that was here, says "
+                    f"{self.path.name}; put the right one back, or `tallyhook restore` this one; "
+                    f"if it is meant, delete {self.path}"
+                )
+            if found:
+                return
+        part = self.path.with_name(self.path.name + ".part")
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, f"{identity}\n".encode("ascii"))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        part.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def forget(self) -> None:
+        """Whatever is put here next is meant."""
+        self.path.unlink(missing_ok=True)
+
+
+def _refused(why: str) -> ConfigurationError:
+    return ConfigurationError([f"TALLYHOOK_DATABASE_URL: {why}"])

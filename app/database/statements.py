@@ -14,17 +14,90 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, count
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, text
+import aiosqlite
+from sqlalchemy import BigInteger, Connection, LargeBinary, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.errors import ConfigurationError
-from app.database import parameters as arrays
-from app.database.parameters import Whole
+
+if TYPE_CHECKING:
+    from sqlalchemy import MetaData
+
+# --- SQLite's driver, asked for a whole statement at once -----------------------------------------
+
+Row = tuple[Any, ...]
+
+
+class Whole:
+    """A statement's values on their way into the thread, and all that came of it."""
+
+    __slots__ = ("description", "lastrowid", "rowcount", "rows", "values")
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+        self.description: Any = None
+        self.rows: list[Row] = []
+        self.rowcount = -1
+        self.lastrowid: int | None = None
+
+    def run(self, cursor: sqlite3.Cursor, sql: str) -> None:
+        """In the thread: execute, and fetch all there is."""
+        cursor.execute(sql, self.values)
+        self.description = cursor.description
+        if self.description:
+            self.rows = cursor.fetchall()
+        self.rowcount, self.lastrowid = cursor.rowcount, cursor.lastrowid
+
+
+class WholeCursor:
+    """What the dialect uses of `aiosqlite.Cursor` for one statement; it fetches all that a query
+    gives. Many rows are written with `inserting`, and read a part at a time with `stream`."""
+
+    arraysize = 1
+
+    def __init__(self, connection: aiosqlite.Connection) -> None:
+        self._connection = connection
+        self._came = Whole(())
+
+    async def __aenter__(self) -> WholeCursor:
+        """Nothing is made before there is a statement."""
+        return self
+
+    async def execute(self, sql: str, values: Iterable[Any] = ()) -> None:
+        """Run one statement. Raises what the driver raises."""
+        asked = Whole(values)
+        await self._connection.execute(sql, asked)
+        self._came = asked
+
+    async def fetchall(self) -> list[Row]:
+        """All rows of the statement."""
+        return self._came.rows
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def description(self) -> Any:
+        """The names of the columns; None where the statement gives no rows."""
+        return self._came.description
+
+    @property
+    def rowcount(self) -> int:
+        """Rows that it changed; -1 where that is no question."""
+        return self._came.rowcount
+
+    @property
+    def lastrowid(self) -> int | None:
+        """The row that was inserted last."""
+        return self._came.lastrowid
+
+
+# --- plain synchronous functions over one connection ----------------------------------------------
 
 
 def downgrade() -> None:
@@ -230,7 +303,7 @@ def insert_rows(
     """
     if connection.dialect != "sqlite":
         if rows:
-            sql = arrays.insert(table, columns, conflict)
+            sql = _insert_arrays(table, columns, conflict)
             connection.ask(sql, [list(column) for column in zip(*rows, strict=True)])
         return
     step = MAX_PARAMETERS // len(columns)
@@ -244,7 +317,7 @@ def select_rows(connection: PlainConnection, *, sql: str, values: Iterable[Any])
     """Rows of `sql`, in which `{}` stands for the list of values of an IN."""
     wanted = list(values)
     if connection.dialect != "sqlite":
-        return connection.ask(arrays.with_list(sql), (wanted,))
+        return connection.ask(_with_array(sql), (wanted,))
     found: Rows = []
     for start in range(0, len(wanted), MAX_PARAMETERS):
         part = wanted[start : start + MAX_PARAMETERS]
@@ -271,3 +344,33 @@ def _with_marks(sql: str, count: int) -> str:
 
 def _marks(count: int) -> str:
     return ",".join("?" * count)
+
+
+@lru_cache
+def _insert_arrays(table: str, columns: tuple[str, ...], conflict: str) -> str:
+    """Insert the rows of which each parameter is one column."""
+    names = ",".join(f'"{name}"' for name in columns)
+    arrays = ",".join(
+        f"${number}::{_kind(table, name)}[]" for number, name in enumerate(columns, 1)
+    )
+    return f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays}) {conflict}"  # noqa: S608
+
+
+@cache
+def tables() -> MetaData:
+    """What the columns hold. Loaded only where it is needed: it takes a fifth of a start."""
+    from app.database.tables import metadata
+
+    return metadata
+
+
+def _kind(table: str, column: str) -> str:
+    kind = tables().tables[table].columns[column].type
+    if isinstance(kind, BigInteger):
+        return "bigint"
+    return "bytea" if isinstance(kind, LargeBinary) else "text"
+
+
+def _with_array(sql: str) -> str:
+    """`sql` with its `IN ({})` as one parameter: a list of texts."""
+    return sql.replace("IN ({})", "= ANY($1::text[])")

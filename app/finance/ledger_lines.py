@@ -13,8 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.database.engine import Connection
-from app.database.temporary_database import scratch_database
+from app.database.engine import Connection, scratch_database
 from app.finance.ledger_line_store import (
     EVERYTHING,
     Fresh,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.core.errors import StorePoisoned, StoreUnavailable
+from app.database.engine import unsafe_standbys
 from app.database.facts import server_moved
-from app.database.safety import unsafe_standbys
 from app.database.statements import run
 from app.monitoring.monitoring_store import events_taken
 from app.orders.counter_store import outcome_counts

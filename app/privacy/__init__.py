@@ -3,13 +3,10 @@
 __all__ = (
     "backup",
     "check",
-    "check_again",
     "erase",
     "erase_finding",
-    "erase_rules",
     "erasure_journal",
     "prune",
     "replay_erasures",
     "restore",
-    "retention",
 )

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
 from app.database.engine import is_sqlite, sqlite_path
-from app.database.made import SUFFIX as MADE
+from app.database.schema import SUFFIX as MADE
 from app.privacy.backup_store import Contents, Progress, copied, put_in_place
 from app.receiving.context import AppContext
 from app.receiving.inbox_file_store import SUFFIX as INBOX

@@ -16,9 +16,9 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database.engine import scratch_database
 from app.database.mapping import EVENT_SELECT, RECORD_COLUMNS, RECORD_SELECT
 from app.database.statements import insert_rows, run, select_in, stream
-from app.database.temporary_database import scratch_database
 from app.orders.index_store import drop_index
 from app.orders.ledger_store import LEDGER_COLUMNS, WITHOUT_HISTORY
 from app.privacy.erase_store import owners

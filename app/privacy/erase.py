@@ -25,8 +25,7 @@ from app.access.operators import note_deed, permitted, who_may
 from app.core.errors import NotFoundError, UsageError
 from app.orders.customers import checked_reason
 from app.orders.find_orders import understood
-from app.privacy.erase_finding import Erasing, Erasure, Finding
-from app.privacy.erase_rules import Rules
+from app.privacy.erase_finding import Erasing, Erasure, Finding, Rules
 from app.privacy.erase_store import files_with
 from app.privacy.erasure_journal import Kind
 from app.privacy.replay_erasures import Again, carry_out, fitting_journal

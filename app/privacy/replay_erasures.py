@@ -24,8 +24,7 @@ from app.core.errors import ConfigurationError, NotFoundError
 from app.core.masking import written_pattern
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
-from app.privacy.erase_finding import Erasing, Erasure, Finding
-from app.privacy.erase_rules import Kept, Rules
+from app.privacy.erase_finding import Erasing, Erasure, Finding, Kept, Rules
 from app.privacy.erase_store import Text, delivery_texts, rejection_texts
 from app.privacy.erasure_journal import (
     ErasureJournal,

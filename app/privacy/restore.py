@@ -27,15 +27,10 @@ from app.database.engine import Connection
 from app.database.facts import note_server
 from app.orders.published_store import first_after_restore, go_on_from, head_of
 from app.privacy.backup import file_of, in_thread
-from app.privacy.backup_store import Contents, Progress
-from app.privacy.replay_erasures import (
-    Again,
-    Replayed,
-    Without,
-    replay_after_restore,
-)
-from app.privacy.restore_store import (
+from app.privacy.backup_store import (
+    Contents,
     InForce,
+    Progress,
     Replaced,
     alone,
     found_in,
@@ -44,6 +39,12 @@ from app.privacy.restore_store import (
     laid_beside,
     replaced_by,
     url_of_copy,
+)
+from app.privacy.replay_erasures import (
+    Again,
+    Replayed,
+    Without,
+    replay_after_restore,
 )
 from app.receiving.context import AppContext
 from app.receiving.inbox_file_store import identity_at

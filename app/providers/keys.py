@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.core.errors import ConfigurationError
-from app.providers.asymmetric import load_key
 from app.providers.encodings import SECRET_ENCODINGS, WHPK, WHSK
 from app.providers.named.contract import Secrets
-from app.providers.schemes import SCHEMES, UNSIGNED, Key, Scheme
+from app.providers.schemes import SCHEMES, UNSIGNED, Key, Scheme, load_key
 from app.providers.sections import Profile
 
 _PEM: Final = "-----BEGIN"

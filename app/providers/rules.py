@@ -16,9 +16,8 @@ from pydantic import Field, PlainValidator, create_model
 
 from app.core.toml_file import EMPTY, Mistake, Table, Values
 from app.providers.dates import DATES, ZONE
-from app.providers.encodings import ENCODINGS, SECRET_ENCODINGS
+from app.providers.encodings import ENCODINGS, FORMATS, SECRET_ENCODINGS
 from app.providers.fields import LOCATIONS, compile_location
-from app.providers.formats import FORMATS
 from app.providers.named.registry import NAMED
 from app.providers.paths import compile_path, compile_place
 from app.providers.reader import AMOUNT_UNITS

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.core.toml_file import Mistake, Values
-from app.providers.formats import FORMATS
+from app.providers.encodings import FORMATS
 from app.providers.paths import EACH, Path, Where, compile_path
 from app.providers.questions import REFERENCES
 from app.providers.schemes import NAMED, SCHEMES, UNSIGNED

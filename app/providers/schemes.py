@@ -4,12 +4,231 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
-from app.providers.asymmetric import ASYMMETRIC_SCHEMES
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
+
+from app.core.errors import ConfigurationError
+
+# --- public-key signatures ------------------------------------------------------------------------
+
+
+PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+Half = TypeVar("Half", bound=PrivateKey)
+
+LEAST_RSA_BITS: Final = 1024
+"""The smallest modulus that a provider in service still publishes (Woovi); nothing below it."""
+
+_P = 2**255 - 19
+_ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_SMALL_ORDER_Y: Final = frozenset({0, 1, _P - 1, _ORDER_8, _P - _ORDER_8})
+"""The y coordinates of the eight points of edwards25519 whose order divides 8. Under such a key
+one fixed signature fits every message (RFC 8032, section 8.9; "Taming the many EdDSAs", 2020)."""
+
+
+class KeyPair(NamedTuple):
+    """A key as it was given; `private` is None where only the public half was."""
+
+    public: PublicKey
+    private: PrivateKey | None
+
+
+def load_key(material: bytes) -> KeyPair:
+    """The key written in `material`. Raises ValueError with words that show nothing of it."""
+    try:
+        key = _parse(material)
+    except (ValueError, TypeError, RecursionError, UnsupportedAlgorithm):
+        key = None
+    if isinstance(key, PrivateKey):
+        return KeyPair(_sound(key.public_key()), key)
+    if isinstance(key, PublicKey):
+        return KeyPair(_sound(key), None)
+    raise ValueError("is not a public or private key in PEM, JWK or DER")
+
+
+def _parse(material: bytes) -> object:
+    if material.startswith(b"-----BEGIN CERTIFICATE-----"):
+        return _of_certificate(material)
+    if material.startswith(b"-----BEGIN"):
+        if b"PRIVATE KEY-----" in material:
+            return serialization.load_pem_private_key(material, password=None)
+        return serialization.load_pem_public_key(material)
+    if material.lstrip().startswith(b"{"):
+        return _of_json(material)
+    if len(material) == 32:
+        return ed25519.Ed25519PublicKey.from_public_bytes(material)
+    if len(material) == 64:  # the seed, then the public half, as NaCl writes a private key
+        return ed25519.Ed25519PrivateKey.from_private_bytes(material[:32])
+    return serialization.load_der_public_key(material)
+
+
+# What reads these two forms is loaded only where one is met: it takes a twentieth of a start.
+
+
+def _of_certificate(material: bytes) -> object:
+    from cryptography.x509 import load_pem_x509_certificate
+
+    return load_pem_x509_certificate(material).public_key()
+
+
+def _of_json(material: bytes) -> object:
+    import jwt
+
+    try:
+        return jwt.PyJWK(json.loads(material)).key
+    except (jwt.PyJWTError, KeyError) as error:  # a part that is missing
+        raise ValueError from error
+
+
+def _sound(key: PublicKey) -> PublicKey:
+    if isinstance(key, rsa.RSAPublicKey) and key.key_size < LEAST_RSA_BITS:
+        raise ValueError(f"is an RSA key of fewer than {LEAST_RSA_BITS} bits")
+    if isinstance(key, ed25519.Ed25519PublicKey) and _has_small_order(key.public_bytes_raw()):
+        raise ValueError("is an ed25519 key of small order, under which forged signatures pass")
+    return key
+
+
+def _has_small_order(encoded: bytes) -> bool:
+    y = int.from_bytes(encoded, "little") & (2**255 - 1)  # the top bit is the sign of x
+    return y % _P in _SMALL_ORDER_Y
+
+
+class AsymmetricKey(ABC):
+    """One key made ready for one scheme; the counterpart of `schemes.HmacKey`."""
+
+    secret = b""
+
+    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        """Whether any of the signatures is this key's of `content`. Never raises."""
+        # No secret is involved, so the time may tell which signature was right.
+        return any(self._verifies(signature, content) for signature in signatures)
+
+    def _verifies(self, signature: bytes, content: bytes) -> bool:
+        try:
+            self._verify(signature, content)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    @abstractmethod
+    def _verify(self, signature: bytes, content: bytes) -> None:
+        """Raises InvalidSignature, or ValueError for bytes that are no signature at all."""
+
+    @abstractmethod
+    def sign(self, content: bytes) -> bytes:
+        """This key's signature. Raises ConfigurationError where only the public half is known."""
+
+
+class RsaKey(AsymmetricKey):
+    """RSA signatures (RFC 8017). Raises ValueError for any other key."""
+
+    def __init__(
+        self,
+        material: bytes,
+        *,
+        algorithm: hashes.HashAlgorithm,
+        scheme: padding.PKCS1v15 | padding.PSS,
+    ) -> None:
+        public, private = load_key(material)
+        if not isinstance(public, rsa.RSAPublicKey):
+            raise ValueError("is not an RSA key")
+        self._public, self._private = public, cast(rsa.RSAPrivateKey | None, private)
+        self._algorithm, self._padding = algorithm, scheme
+
+    def _verify(self, signature: bytes, content: bytes) -> None:
+        self._public.verify(signature, content, self._padding, self._algorithm)
+
+    def sign(self, content: bytes) -> bytes:
+        return _private(self._private).sign(content, self._padding, self._algorithm)
+
+
+class EcdsaKey(AsymmetricKey):
+    """ECDSA over one curve (FIPS 186-5). Raises ValueError for any other key.
+
+    raw  r and s side by side, each as long as the curve's order (RFC 9421), instead of DER
+    """
+
+    def __init__(
+        self,
+        material: bytes,
+        *,
+        curve: type[ec.EllipticCurve],
+        algorithm: hashes.HashAlgorithm,
+        raw: bool,
+    ) -> None:
+        public, private = load_key(material)
+        if not isinstance(public, ec.EllipticCurvePublicKey) or type(public.curve) is not curve:
+            raise ValueError(f"is not a key of the curve {curve.name}")
+        self._public, self._private = public, cast(ec.EllipticCurvePrivateKey | None, private)
+        self._algorithm = ec.ECDSA(algorithm)
+        self._half = (public.key_size + 7) // 8 if raw else None
+
+    def _verify(self, signature: bytes, content: bytes) -> None:
+        if self._half is not None:
+            if len(signature) != 2 * self._half:
+                raise InvalidSignature
+            r, s = (int.from_bytes(p) for p in (signature[: self._half], signature[self._half :]))
+            signature = utils.encode_dss_signature(r, s)
+        self._public.verify(signature, content, self._algorithm)
+
+    def sign(self, content: bytes) -> bytes:
+        signature = _private(self._private).sign(content, self._algorithm)
+        if self._half is None:
+            return signature
+        return b"".join(n.to_bytes(self._half) for n in utils.decode_dss_signature(signature))
+
+
+class Ed25519Key(AsymmetricKey):
+    """Ed25519 (RFC 8032). Raises ValueError for any other key, and for one of small order."""
+
+    def __init__(self, material: bytes) -> None:
+        public, private = load_key(material)
+        if not isinstance(public, ed25519.Ed25519PublicKey):
+            raise ValueError("is not an ed25519 key")
+        self._public, self._private = public, cast(ed25519.Ed25519PrivateKey | None, private)
+
+    def _verify(self, signature: bytes, content: bytes) -> None:
+        self._public.verify(signature, content)
+
+    def sign(self, content: bytes) -> bytes:
+        return _private(self._private).sign(content)
+
+
+def _private(half: Half | None) -> Half:
+    if half is None:
+        raise ConfigurationError(
+            ["only the public half of the key is configured, so nothing can be signed with it"]
+        )
+    return half
+
+
+_P256, _P384 = ec.SECP256R1, ec.SECP384R1
+_PSS_SHA256 = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32)
+_PSS_SHA512 = padding.PSS(mgf=padding.MGF1(hashes.SHA512()), salt_length=64)
+
+ASYMMETRIC_SCHEMES: Final[Mapping[str, Callable[[bytes], AsymmetricKey]]] = {
+    "rsa-pkcs1-sha1": partial(RsaKey, algorithm=hashes.SHA1(), scheme=padding.PKCS1v15()),  # noqa: S303
+    "rsa-pkcs1-sha256": partial(RsaKey, algorithm=hashes.SHA256(), scheme=padding.PKCS1v15()),
+    "rsa-pkcs1-sha512": partial(RsaKey, algorithm=hashes.SHA512(), scheme=padding.PKCS1v15()),
+    "rsa-pss-sha256": partial(RsaKey, algorithm=hashes.SHA256(), scheme=_PSS_SHA256),
+    "rsa-pss-sha512": partial(RsaKey, algorithm=hashes.SHA512(), scheme=_PSS_SHA512),
+    "ecdsa-p256-sha256": partial(EcdsaKey, curve=_P256, algorithm=hashes.SHA256(), raw=False),
+    "ecdsa-p256-sha256-raw": partial(EcdsaKey, curve=_P256, algorithm=hashes.SHA256(), raw=True),
+    "ecdsa-p384-sha384-raw": partial(EcdsaKey, curve=_P384, algorithm=hashes.SHA384(), raw=True),
+    "ed25519": Ed25519Key,
+}
+"""Name to what makes a key of its material. A new scheme is one entry."""
+
+
+# --- the cryptography -----------------------------------------------------------------------------
 
 
 class Key(Protocol):

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from app.providers.documents import expand
-from app.providers.encodings import ENCODINGS
-from app.providers.formats import FORMATS, Layout
+from app.providers.encodings import ENCODINGS, FORMATS, Layout
 from app.providers.keys import KeyRing
 from app.providers.paths import MAX_ITEMS, Place, compile_path, compile_place, slices
 from app.providers.refusal import Refusal

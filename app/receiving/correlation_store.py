@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from app.database import parameters
 from app.database.statements import PlainConnection, insert_rows, select_rows
 from reconcile.ledger.events import UNCONFIRMED, Event
 
@@ -32,6 +31,12 @@ ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
     "WHERE order_key IS NULL AND "
 )
+
+ADOPTED = (
+    "UPDATE events SET order_key=adopted.order_key FROM unnest($1::bigint[], $2::text[]) "
+    'AS adopted ("row", order_key) WHERE events."row"=adopted."row"'
+)
+"""Orphans by their rows, and the order that each belongs to: PostgreSQL's form, one statement."""
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
 """Row, source, event id, payment, session and standing of an event that waits for its order."""
@@ -149,7 +154,7 @@ class Linking:
             for row, order in self.adopted.items():
                 connection.ask('UPDATE events SET order_key=? WHERE "row"=?', (order, row))
         elif self.adopted:
-            connection.ask(parameters.ADOPTED, (list(self.adopted), list(self.adopted.values())))
+            connection.ask(ADOPTED, (list(self.adopted), list(self.adopted.values())))
 
     def load(self, connection: PlainConnection, keys: list[LinkKey]) -> None:
         """Find which orders these references belong to by now."""

@@ -31,9 +31,8 @@ from app.database.engine import is_sqlite, reading_engine, sqlite_path, writing_
 from app.database.facts import damage, note_server
 from app.database.faults import PUT_BACK, driver_errors, is_not_there_yet, why_not_opened
 from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
-from app.database.made import Made, identity_of
 from app.database.postgresql import Purpose
-from app.database.schema import read_as_newest
+from app.database.schema import Made, identity_of, read_as_newest
 from app.database.statements import run
 from app.database.writer import GIB, MIB, LogLength, Place, Space, Writer
 from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready

@@ -18,10 +18,14 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from app.core.clock import Clock
-from app.sandbox.idempotency import IdempotencyKeys, RefusalError
-from app.sandbox.requests import SessionRequest
 from app.sandbox.scenarios import Copy, Step, scenario_of
-from app.sandbox.sessions import Session, open_session
+from app.sandbox.sessions import (
+    IdempotencyKeys,
+    RefusalError,
+    Session,
+    SessionRequest,
+    open_session,
+)
 from app.sandbox.settings import SandboxSettings
 from app.sandbox.webhook_sender import Courier, Parcel, Sleep
 from reconcile.instants import SECOND, Instant, format_instant

@@ -30,16 +30,19 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.core.clock import Clock, SystemClock
 from app.core.errors import PortTaken
-from app.sandbox.idempotency import (
+from app.sandbox.provider import Provider
+from app.sandbox.sessions import (
     RefusalError,
+    Session,
+    SessionRequest,
     answer_fault,
     answer_http_error,
     answer_refusal,
     check_key,
+    check_request,
+    digest_of,
+    read_json,
 )
-from app.sandbox.provider import Provider
-from app.sandbox.requests import SessionRequest, check_request, digest_of, read_json
-from app.sandbox.sessions import Session
 from app.sandbox.settings import DEFAULT_PORT, SandboxSettings, is_live_token
 from app.sandbox.webhook_sender import Courier, Signer, Sleep, courier_client
 from reconcile.instants import format_instant

@@ -6,15 +6,324 @@ idempotency key, so neither concurrency nor the clock changes them.
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from decimal import Decimal, InvalidOperation
+from http import HTTPStatus
+from typing import Any, Final, NoReturn, TypeVar
 
-from app.sandbox.requests import SessionRequest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
 from app.sandbox.scenarios import AMOUNTS, AmountRule, Scenario, Step, scenario_of
+from app.sandbox.settings import is_absolute_http
+from reconcile.canonical import fingerprint
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant
-from reconcile.money import Money
+from reconcile.money import Money, MoneyError, exponent_of, from_major
+
+# --- the provider's memory of idempotency keys (the IETF draft's 400, 409 and 422) ----------------
+
+
+FieldProblem = tuple[str, str]
+"""The path of a field, such as `order.amount`, and one sentence that says what would be right."""
+
+
+class RefusalError(Exception):
+    """A request the provider does not grant; `status` and `code` are for programs to read."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        *,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        problems: Sequence[FieldProblem] = (),
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.problems = tuple(problems)
+
+
+def problem_response(refusal: RefusalError) -> Response:
+    """`{"type", "title", "status", "code", "detail", "problems"?}`."""
+    document: dict[str, object] = {
+        "type": "about:blank",
+        "title": HTTPStatus(refusal.status).phrase,
+        "status": refusal.status,
+        "code": refusal.code,
+        "detail": refusal.detail,
+    }
+    if refusal.problems:
+        document["problems"] = [
+            {"field": name, "sentence": sentence} for name, sentence in refusal.problems
+        ]
+    return Response(
+        json.dumps(document),
+        status_code=refusal.status,
+        headers=refusal.headers,
+        media_type="application/problem+json",
+    )
+
+
+def answer_refusal(_: Request, error: Exception) -> Response:
+    """Starlette's exception handler for our own refusals."""
+    assert isinstance(error, RefusalError)
+    return problem_response(error)
+
+
+def answer_http_error(_: Request, error: Exception) -> Response:
+    """Starlette's exception handler for what the framework itself refuses (404, 405, 413)."""
+    assert isinstance(error, HTTPException)
+    phrase = HTTPStatus(error.status_code).phrase
+    code = phrase.lower().replace(" ", "_")
+    detail = error.detail if error.detail != phrase else f"{phrase}."
+    return problem_response(
+        RefusalError(error.status_code, code, detail=detail, headers=error.headers)
+    )
+
+
+def answer_fault(_: Request, __: Exception) -> Response:
+    """Starlette's exception handler for our own mistakes; the server logs what they were."""
+    return problem_response(
+        RefusalError(
+            500, "sandbox_failed", detail="The sandbox itself made a mistake; see its log."
+        )
+    )
+
+
+_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+
+MISSING: Final = "Send an Idempotency-Key header of 1 to 255 printable ASCII characters."
+REUSED: Final = "This Idempotency-Key was used with another body; use a new key."
+IN_USE: Final = "The first request with this Idempotency-Key still runs; repeat it a little later."
+FULL: Final = "This sandbox keeps no more sessions; start it anew."
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is remembered of one key. `answer` is the body of the 201, once there is one."""
+
+    digest: str
+    running: bool = False
+    refusals: int = 0
+    answer: bytes | None = None
+
+
+class IdempotencyKeys:
+    """All keys seen, at most `limit` of them."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: dict[str, Entry] = {}
+
+    @contextmanager
+    def admit(self, key: str, digest: str) -> Iterator[Entry]:
+        """Hold the key's entry while its request runs.
+
+        Raises RefusalError: 422 for another body, 409 while another request holds the key,
+        503 when there is no room for a new one.
+        """
+        entry = self._entry(key, digest)
+        entry.running = True
+        try:
+            yield entry
+        finally:
+            entry.running = False
+
+    def _entry(self, key: str, digest: str) -> Entry:
+        entry = self._entries.get(key)
+        if entry is None:
+            if len(self._entries) >= self._limit:
+                raise RefusalError(503, "sandbox_full", detail=FULL)
+            entry = self._entries[key] = Entry(digest)
+        if entry.digest != digest:
+            raise RefusalError(422, "idempotency_key_reused", detail=REUSED)
+        if entry.running:
+            raise RefusalError(409, "idempotency_key_in_use", detail=IN_USE)
+        return entry
+
+
+def check_key(key: str | None) -> str:
+    """The key, if it is one. Raises RefusalError 400."""
+    if key is None or _KEY.fullmatch(key) is None:
+        raise RefusalError(400, "idempotency_key_missing", detail=MISSING)
+    return key
+
+
+# --- reading a session request --------------------------------------------------------------------
+
+
+MAX_DEPTH: Final = 16
+"""Levels of nesting a document may have; the real one has two."""
+
+MAX_REFERENCE: Final = 128
+"""Characters in an order's reference."""
+
+_AMOUNT = re.compile(r"\d{1,19}(\.\d{1,4})?", re.ASCII)
+_PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """What a merchant asks for: `money` is the whole order's, `phone` 8 to 15 digits or none."""
+
+    order: str
+    money: Money
+    phone: str | None
+    success_url: str | None
+    cancel_url: str | None
+
+
+def read_json(body: bytes) -> Any:
+    """The document with all numbers as Decimal. Raises ValueError with a sentence.
+
+    Refuses what has no single meaning: repeated names, NaN, text that is not UTF-8, lone
+    surrogates, nesting deeper than MAX_DEPTH.
+    """
+    try:
+        document = json.loads(
+            body.decode("utf-8"),
+            parse_float=Decimal,
+            parse_int=Decimal,
+            parse_constant=_no_constant,
+            object_pairs_hook=_no_repeats,
+        )
+        digest_of(document)
+    except (ValueError, InvalidOperation, RecursionError):
+        raise ValueError("The body must be one JSON document in UTF-8, each name once.") from None
+    return document
+
+
+def _no_constant(_: str) -> NoReturn:
+    raise ValueError("NaN and Infinity are not JSON")
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is repeated")
+    return found
+
+
+def digest_of(document: Any) -> str:
+    """Equal for documents that differ only in blanks, order of names, or writing of numbers."""
+    return fingerprint(_without_numbers(document, 0))
+
+
+def _without_numbers(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError("nested too deep")
+    if isinstance(value, dict):
+        return {name: _without_numbers(item, depth + 1) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without_numbers(item, depth + 1) for item in value]
+    return {"\x00number": _number_text(value)} if isinstance(value, Decimal) else value
+
+
+def _number_text(value: Decimal) -> str:
+    """1500, 1500.00 and 15e2 give one text. Works on digits: 1e999999999 must cost nothing."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    written = "".join(map(str, digits)).lstrip("0")
+    kept = written.rstrip("0")
+    if not kept:
+        return "0"
+    return f"{'-' if sign else ''}{kept}e{exponent + len(written) - len(kept)}"
+
+
+def check_request(document: Any) -> SessionRequest | list[FieldProblem]:
+    """The request, or every problem of it: `[("order.amount", "…"), …]`."""
+    problems = [
+        (path, sentence) for path, right, sentence in _FIELDS if not right(_at(document, path))
+    ]
+    amount, currency = _at(document, "order.amount"), _at(document, "order.currency")
+    if not any(path in ("order.amount", "order.currency") for path, _ in problems):
+        money, sentence = _exact(amount, currency)
+        if money is not None and not problems:
+            return _request(document, money)
+        problems += [("order.amount", sentence)] if money is None else []
+    return problems
+
+
+def _at(document: Any, path: str) -> Any:
+    for name in path.split("."):
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
+
+
+def _exact(amount: str | Decimal, currency: str) -> tuple[Money | None, str]:
+    try:
+        return from_major(amount, currency), ""
+    except MoneyError as error:
+        text = str(error)
+        return None, f"{text[0].upper()}{text[1:]}."
+
+
+def _request(document: Any, money: Money) -> SessionRequest:
+    return SessionRequest(
+        order=_at(document, "order.reference"),
+        money=money,
+        phone=_at(document, "customer.phone"),
+        success_url=_at(document, "return_urls.success"),
+        cancel_url=_at(document, "return_urls.cancel"),
+    )
+
+
+def _is_reference(value: Any) -> bool:
+    return (
+        isinstance(value, str)
+        and 1 <= len(value) <= MAX_REFERENCE
+        and value.isprintable()
+        and value == value.strip()
+    )
+
+
+def _is_positive(value: Any) -> bool:
+    if isinstance(value, str):
+        return _AMOUNT.fullmatch(value) is not None and Decimal(value) > 0
+    return isinstance(value, Decimal) and value > 0
+
+
+def _is_currency(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and exponent_of(value) >= 0
+    except MoneyError:
+        return False
+
+
+def _is_phone(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and _PHONE.fullmatch(value) is not None)
+
+
+def _is_url(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and is_absolute_http(value))
+
+
+_FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
+    (
+        "order.reference",
+        _is_reference,
+        f"Give the order's own reference: 1 to {MAX_REFERENCE} printable characters.",
+    ),
+    ("order.amount", _is_positive, 'Give a positive amount in major units, such as "1500.00".'),
+    ("order.currency", _is_currency, "Give a currency code of ISO 4217, such as KES."),
+    ("customer.phone", _is_phone, "Give the customer's phone number as 8 to 15 digits in text."),
+    ("return_urls.success", _is_url, "Give an absolute http or https URL."),
+    ("return_urls.cancel", _is_url, "Give an absolute http or https URL."),
+)
+
+
+# --- one checkout session -------------------------------------------------------------------------
+
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ PLAINLY_COMPARED = {
         "the operator's own setting with itself, at the start",
     ("app/receiving/append_store.py", "event.digest in bodies"):
         "digests of bodies that were verified before: nobody guesses them",
-    ("app/sandbox/idempotency.py", "entry.digest != digest"):
+    ("app/sandbox/sessions.py", "entry.digest != digest"):
         "two requests of one client that holds the token: their digests prove nothing",
 }  # fmt: skip
 """Comparisons that may end at the first difference, and why."""

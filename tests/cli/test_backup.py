@@ -15,8 +15,8 @@ import pytest
 from app.cli import main
 from app.orders.refold import refold_until_quiet
 from app.privacy import backup_store as copying
+from app.privacy import backup_store as restoring
 from app.privacy import restore as operation
-from app.privacy import restore_store as restoring
 from tests.api.driving import driving, of_order
 from tests.cli.test_commands import Ended, Run, run
 

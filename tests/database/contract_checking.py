@@ -6,8 +6,7 @@ from hypothesis import HealthCheck, given, settings
 
 from app.finance.ledger_lines import refresh_takings
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.receiving.store import Store
 from reconcile.ledger.events import Event
 from tests.database.builders import SOURCES, context

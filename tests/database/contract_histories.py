@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from app.orders.record_store import add_records, records_of
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.receiving.append_store import Arrival
 from app.receiving.store import Store
 from reconcile.ledger.events import Event

@@ -14,14 +14,13 @@ from sqlalchemy.exc import DBAPIError
 from app.access.audit_store import Deed, add_deed
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.phone_key import PhoneKey
-from app.database.temporary_database import scratch_database
+from app.database.engine import scratch_database
 from app.orders.find_orders import find_orders
 from app.orders.refold import refold_until_quiet
 from app.orders.retention_store import prune
 from app.privacy.consistency_store import phones_not_noted
 from app.privacy.erase import Asked, erase
-from app.privacy.erase_finding import Erasing, Erasure
-from app.privacy.erase_rules import Rules
+from app.privacy.erase_finding import Erasing, Erasure, Rules
 from app.privacy.erase_store import UNREADABLE as UNREADABLE_TEXTS
 from app.privacy.erasure_journal import make_journal
 from app.privacy.erasure_store import note_carried_out

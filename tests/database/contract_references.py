@@ -10,8 +10,7 @@ from app.access.operators import trail
 from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.receiving.store import Store
 from reconcile.money import Money
 from tests.database.builders import (

@@ -20,7 +20,7 @@ from app.orders.published_store import (
 )
 from app.orders.read_feed import read_feed, read_from
 from app.orders.refold import refold_until_quiet
-from app.privacy.erase_rules import Rules
+from app.privacy.erase_finding import Rules
 from app.privacy.replay_erasures import Again
 from app.privacy.restore import Followed, after_restore
 from app.receiving.store import Store

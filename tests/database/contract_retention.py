@@ -17,16 +17,15 @@ from app.orders.prove import prove_orders
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.privacy.prune import (
     Pruning,
+    Retention,
     prune_by_hand,
     prune_orders,
     prune_settled,
     settled_orders,
 )
-from app.privacy.retention import Retention
 from app.receiving.store import Store, StoreSettings
 from reconcile.instants import DAY, SECOND
 from reconcile.money import Money

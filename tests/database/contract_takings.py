@@ -13,8 +13,7 @@ from app.finance.ledger_line_store import KeyRange, flat_takings
 from app.finance.ledger_lines import overlay_of, refresh_takings, takings_now, takings_then
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.receiving.store import Store
 from reconcile.instants import Instant
 from reconcile.ledger.fold import fold

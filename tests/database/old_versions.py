@@ -8,7 +8,7 @@ from alembic import command
 from sqlalchemy import Connection, column, insert, inspect, select, table
 
 from app.database import schema
-from app.database.made import Made
+from app.database.schema import Made
 from app.receiving.store import Store
 from tests.database.contract_retention import NOT_BEFORE, fill_first_version, to_first_version
 

@@ -20,8 +20,7 @@ from app.access.tokens import issue_token
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import locks
 from app.database.writer import Writer
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.receiving.framing import items_in
 from app.receiving.store import Store, StoreSettings, open_store
 from tests.database.builders import (

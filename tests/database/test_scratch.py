@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from app.database.temporary_database import scratch_database
+from app.database.engine import scratch_database
 from tests.database.made import put_new
 
 NAMES = (

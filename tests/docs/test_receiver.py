@@ -26,7 +26,7 @@ from app.orders.notify_shop import (
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up
-from app.privacy.erase_rules import Rules
+from app.privacy.erase_finding import Rules
 from app.privacy.replay_erasures import Again, Replayed
 from app.privacy.restore import after_restore, restore
 from app.providers.profile import load_profile

@@ -27,8 +27,7 @@ from app.core.clock import SystemClock
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY

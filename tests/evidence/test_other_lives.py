@@ -13,7 +13,7 @@ from app.evidence.verify_evidence import verify_evidence
 from app.finance.imports import Request, import_book, import_statement
 from app.orders.record_store import add_records
 from app.privacy.erase import Asked, erase
-from app.privacy.erase_rules import Rules
+from app.privacy.erase_finding import Rules
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from tests.api.driving import Driver, driving, environ, event

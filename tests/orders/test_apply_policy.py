@@ -12,10 +12,8 @@ import pytest
 from app.core.logs import configure_logging
 from app.finance.ledger_lines import refresh_takings
 from app.orders.refold import TakingUp, refold_until_quiet
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
-from app.privacy.prune import prune_orders, settled_orders
-from app.privacy.retention import Retention
+from app.privacy.check import Again, check_database
+from app.privacy.prune import Retention, prune_orders, settled_orders
 from reconcile.instants import DAY, MINUTE
 from reconcile.ledger.policy import FORM
 from tests.api.driving import Driver, driving, event, of_order

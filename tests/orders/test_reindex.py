@@ -11,8 +11,7 @@ import pytest
 from app.core.errors import ConfigurationError
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.reindex import Reindexed, reindex
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.providers.profile import SHIPPED, load_profile
 from app.providers.source import Source
 from reconcile.money import Money

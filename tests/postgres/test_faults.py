@@ -19,7 +19,7 @@ import pytest
 
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import engine, postgresql
-from app.database.safety import unsafe_standbys
+from app.database.engine import unsafe_standbys
 from app.database.writer import Writer
 from app.monitoring.health import refusal
 from app.orders import refold

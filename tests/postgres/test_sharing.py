@@ -18,8 +18,7 @@ from app.orders.ledger_store import feed
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records
 from app.orders.refold import CLAIM, refold_due
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.receiving.append_store import Arrival, keep_arrivals, mark_due
 from app.receiving.context import AppContext
 from app.receiving.due_store import Due, claim_orders, due_orders

@@ -12,8 +12,7 @@ from app.core.errors import ConfigurationError
 from app.orders.history_store import ranges
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import MAX_PROBLEMS, Report, check_database
-from app.privacy.check_again import Again, doing_again
+from app.privacy.check import MAX_PROBLEMS, Again, Report, check_database, doing_again
 from reconcile.instants import DAY
 from reconcile.money import Money
 from tests.api.driving import Driver, driving, event, of_order

@@ -29,11 +29,9 @@ from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.orders.retention_store import prune
 from app.privacy.backup import back_up
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.privacy.erase import Asked, erase, traces_left
-from app.privacy.erase_finding import Erasure, Finding
-from app.privacy.erase_rules import Rules
+from app.privacy.erase_finding import Erasure, Finding, Rules
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.receiving.phone_store import note_phones

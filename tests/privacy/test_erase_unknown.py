@@ -12,8 +12,7 @@ import pytest
 
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.privacy.erase_finding import Erasure
-from app.privacy.erase_rules import Rules, kept_unknown
+from app.privacy.erase_finding import Erasure, Rules, kept_unknown
 from app.providers.source import Source
 from app.receiving.reverify import reverify
 from app.receiving.unread import WINDOW

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.core.errors import ConfigurationError
-from app.providers.asymmetric import ASYMMETRIC_SCHEMES, load_key
+from app.providers.schemes import ASYMMETRIC_SCHEMES, load_key
 from tests.providers.named.builders import (
     certificate,
     ec_key,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.formats import FORMATS
+from app.providers.encodings import FORMATS
 from app.providers.paths import PLACES
 from app.providers.profile import load_profile
 from app.providers.source import Source

@@ -15,8 +15,7 @@ from app.core.errors import StoreUnavailable
 from app.monitoring.health import reader_behind
 from app.orders.refold import refold_due
 from app.orders.set_aside import poisoned, retry
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.receiving import caught_up, reader
 from app.receiving.append_store import Ready
 from app.receiving.caught_up import must_have_read

@@ -23,8 +23,7 @@ from app.evidence.verify_log import verify_log
 from app.orders.history_store import gather
 from app.orders.read_feed import Published, read_feed
 from app.orders.rebuild import refold_all
-from app.privacy.check import check_database
-from app.privacy.check_again import Again
+from app.privacy.check import Again, check_database
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.due_store import count_due

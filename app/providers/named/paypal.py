@@ -23,7 +23,6 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from app.core.errors import ConfigurationError
-from app.providers.asymmetric import ASYMMETRIC_SCHEMES, AsymmetricKey
 from app.providers.named.contract import (
     Age,
     Arrived,
@@ -37,6 +36,7 @@ from app.providers.named.contract import (
 from app.providers.named.setup import Setup, text_secret
 from app.providers.refusal import Refusal
 from app.providers.request import Headers
+from app.providers.schemes import ASYMMETRIC_SCHEMES, AsymmetricKey
 from reconcile.instants import SECOND, Instant, format_instant, parse_instant
 
 HOSTS: Final = (

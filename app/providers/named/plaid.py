@@ -19,10 +19,10 @@ import jwt
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.asymmetric import ASYMMETRIC_SCHEMES, KeyPair, load_key
 from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed
 from app.providers.named.setup import Setup
 from app.providers.refusal import Refusal
+from app.providers.schemes import ASYMMETRIC_SCHEMES, KeyPair, load_key
 from reconcile.instants import LATEST, SECOND, Instant
 
 ALGORITHM: Final = "ES256"
