@@ -101,8 +101,8 @@ LOG_BYTES = 64 * 1024 * 1024
 """What stays of the write-ahead log's file when a reader let it grow longer than it should be."""
 
 STATEMENTS_KEPT = 512
-"""Prepared statements kept: one for each batch size of each table. With the values they had last
-they take 0.4 GB where batches of every size up to 512 came, and none was all new."""
+"""Prepared statements kept, with the values they had last: one of each size of each table, some ten
+sizes (`insert_rows`)."""
 
 READERS = 4
 """Reading connections; each is a thread on SQLite."""

@@ -120,6 +120,12 @@ Words = ParamSpec("Words")
 MAX_PARAMETERS = 30_000
 """Parameters in one statement: SQLite allows 32,766."""
 
+MAX_ROWS = 512
+"""Rows in one statement of SQLite, and a power of two: see `insert_rows`."""
+
+MAX_LISTED = 4_096
+"""Values that one statement of SQLite looks for, and a power of two."""
+
 
 class PlainConnection(Protocol):
     """One connection, in a transaction, for a function that runs where its driver does."""
@@ -299,18 +305,20 @@ def insert_rows(
 
     On SQLite a row that is refused rolls back the whole transaction, which is all or nothing
     anyway: to undo one statement by itself, SQLite would first copy every page that it touches
-    into a temporary file.
+    into a temporary file. Statements have 1, 2, 4, … rows: one of each size a table stays prepared.
+    Of every size there is they would fill hundreds of megabytes.
     """
     if connection.dialect != "sqlite":
         if rows:
             sql = _insert_arrays(table, columns, conflict)
             connection.ask(sql, [list(column) for column in zip(*rows, strict=True)])
         return
-    step = MAX_PARAMETERS // len(columns)
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        sql = _insert(table, columns, len(part), conflict)
-        connection.ask(sql, tuple(chain.from_iterable(part)))
+    most, start = MAX_PARAMETERS // len(columns), 0
+    while start < len(rows):
+        size = min(_power_of_two(len(rows) - start), MAX_ROWS, most)
+        sql = _insert(table, columns, size, conflict)
+        connection.ask(sql, tuple(chain.from_iterable(rows[start : start + size])))
+        start += size
 
 
 def select_rows(connection: PlainConnection, *, sql: str, values: Iterable[Any]) -> Rows:
@@ -319,8 +327,10 @@ def select_rows(connection: PlainConnection, *, sql: str, values: Iterable[Any])
     if connection.dialect != "sqlite":
         return connection.ask(_with_array(sql), (wanted,))
     found: Rows = []
-    for start in range(0, len(wanted), MAX_PARAMETERS):
-        part = wanted[start : start + MAX_PARAMETERS]
+    for start in range(0, len(wanted), MAX_LISTED):
+        part = wanted[start : start + MAX_LISTED]
+        # Filled up with what it holds already, which finds nothing twice.
+        part += part[-1:] * (_power_of_two(2 * len(part) - 1) - len(part))
         found += connection.ask(_with_marks(sql, len(part)), part)
     return found
 
@@ -330,14 +340,19 @@ async def select_in(connection: AsyncConnection, *, sql: str, values: Iterable[A
     return await run(connection, select_rows, sql=sql, values=values)
 
 
-@lru_cache(maxsize=8_192)
+def _power_of_two(most: int) -> int:
+    """The largest that is not above it."""
+    return 1 << most.bit_length() - 1
+
+
+@lru_cache(maxsize=1_024)
 def _insert(table: str, columns: tuple[str, ...], rows: int, conflict: str) -> str:
     values = ",".join([f"({_marks(len(columns))})"] * rows)
     names = ",".join(f'"{name}"' for name in columns)
     return f"INSERT OR ROLLBACK INTO {table} ({names}) VALUES {values} {conflict}"  # noqa: S608
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=1_024)
 def _with_marks(sql: str, count: int) -> str:
     return sql.replace("{}", _marks(count))
 

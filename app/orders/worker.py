@@ -27,6 +27,10 @@ PAUSE_S: Final = 0.01
 TRY_AGAIN_S: Final = 1.0
 """Pause after the store could not take a round's work: a full disk or a busy database."""
 
+BACKLOG_S: Final = 0.5
+"""Pause between two rounds while there is a backlog to read: most orders are spoken of again in the
+next rows, and would be folded, published and sealed once for each."""
+
 STEP: Final[Duration] = SECOND
 """A clock that goes back by more has been set; by less it is only kept right."""
 
@@ -65,8 +69,13 @@ class FoldWorker:
     async def _round(self) -> None:
         self._store.evidence_arrived.clear()
         await self._after_a_clock_that_was_ahead()
-        if not (await self._taking_up.some() or await self._fold()):
+        if await self._taking_up.some():
+            return
+        folded = await self._fold()
+        if not folded:
             await self._wait()
+        elif folded < self._batch:
+            await self._let_the_reader_read()
 
     async def _after_a_clock_that_was_ahead(self) -> None:
         """At the start, and when the clock has been set back."""
@@ -82,6 +91,16 @@ class FoldWorker:
         if folded:
             log.debug("folded", count=folded)
         return folded
+
+    async def _let_the_reader_read(self) -> None:
+        """Where it has a backlog. Nothing waits for long: see BACKLOG_S."""
+        if self._store.drained.is_set():
+            return
+        try:
+            async with asyncio.timeout(BACKLOG_S):
+                await self._store.drained.wait()
+        except TimeoutError:
+            return
 
     async def _wait(self) -> None:
         """Until evidence arrives, the next mark comes due, or a second has gone by."""

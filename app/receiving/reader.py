@@ -135,12 +135,15 @@ class Reader:
                 except StoreUnavailable as error:
                     log.warning("the inbox is not read", reason=error.reason)
                     pause = TRY_AGAIN_S
+                if pause:
+                    self._store.drained.set()
                 if pause and self._stopping:
                     break
                 await self._pause(pause)
             await self._end()
         finally:
             self.alive = False
+            self._store.drained.set()
             await self._store.turn.release()
 
     async def _pause(self, seconds: float) -> None:
@@ -228,6 +231,10 @@ async def read_some(reading: ReaderContext) -> int:
     rows = await store.inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
     if not rows:
         return 0
+    if sum(len(row.items or ()) for row in rows) > AT_ONCE // 2:  # there is more
+        store.drained.clear()
+    else:
+        store.drained.set()
     if any(row.items is None for row in rows):
         log.error("a row of the inbox is damaged")
         await store.writer.commit(suspect, rows)

@@ -134,6 +134,9 @@ class Store:
         """Set when the inbox has got something."""
         self.read = Signal()
         """Set when something of the inbox was read."""
+        self.drained = asyncio.Event()
+        """Cleared while the reader of this process has a backlog before it."""
+        self.drained.set()
         self._memory = LinkMemory()
         self.append_faults = 0
         """Times in a row that what was read could not be appended."""

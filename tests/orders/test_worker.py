@@ -1,0 +1,61 @@
+"""The fold worker beside a reader with a backlog."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.orders import worker
+from app.orders.worker import FoldWorker
+from tests.api.driving import Driver, driving, event
+from tests.waiting import soon
+
+
+def published(driver: Driver) -> int:
+    """How many revisions there are."""
+    ((count,),) = driver.rows("SELECT count(*) FROM revisions")
+    return int(count)
+
+
+async def test_orders_wait_while_there_is_a_backlog_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a round the worker rests, so that what the next rows say is folded with what came
+    before; once the backlog has been read, it goes on at once."""
+    monkeypatch.setattr(worker, "BACKLOG_S", 60.0)
+    async with driving(tmp_path, with_worker=False) as driver:
+        drained = driver.context.store.drained
+        await driver.send(event("e1", "pending"))
+        folding = FoldWorker(driver.context, batch=10)
+        drained.clear()
+        running = asyncio.create_task(folding.run())
+        await soon(lambda: published(driver) == 1)
+        with monkeypatch.context() as patched:  # the reader sees no end of it
+            patched.setattr(drained, "set", lambda: None)
+            await driver.send(event("e2"))
+            await asyncio.sleep(0.1)
+            assert published(driver) == 1
+        drained.set()
+        await soon(lambda: published(driver) == 2)
+        folding.stop()
+        await running
+
+
+async def test_a_backlog_holds_folding_up_for_a_moment_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the backlog lasts, orders are folded again and again."""
+    monkeypatch.setattr(worker, "BACKLOG_S", 0.01)
+    async with driving(tmp_path, with_worker=False) as driver:
+        await driver.send(event("e1", "pending"))
+        folding = FoldWorker(driver.context, batch=10)
+        driver.context.store.drained.clear()
+        running = asyncio.create_task(folding.run())
+        await soon(lambda: published(driver) == 1)
+        await driver.send(event("e2"))
+        driver.context.store.drained.clear()
+        await soon(lambda: published(driver) == 2)
+        folding.stop()
+        await running
