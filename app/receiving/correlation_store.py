@@ -24,8 +24,8 @@ LinkKey = tuple[str, str, str]
 Links = dict[LinkKey, str]
 """Each with the order it belongs to."""
 
-LINKS_REMEMBERED = 100_000
-"""Links kept in memory, about 20 MB at most; beyond it the memory starts afresh."""
+LINKS_REMEMBERED = 20_000
+"""Links kept in memory, about 7 MB at most; beyond it the memory starts afresh."""
 
 ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '

@@ -58,6 +58,14 @@ def rss_mib(pid: int) -> float:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
+def shared_out_mib(pid: int) -> float:
+    """Memory of the process with its share of what others hold, too (PSS): these add up."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"the kernel does not say what process {pid} holds")
+
+
 def peak_rss_mib(pid: int) -> float | None:
     """Most memory the process ever held; None once it has ended.
 

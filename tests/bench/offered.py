@@ -24,7 +24,7 @@ from tests.bench import stored
 from tests.bench.generator import Generator
 from tests.bench.ingest import DATABASE, SEED, environment
 from tests.bench.load import Leg, Target, quantile
-from tests.bench.machine import rss_mib
+from tests.bench.machine import shared_out_mib
 from tests.bench.orders import EVENTS_PER_ORDER, Stretch
 from tests.bench.processes import server
 from tests.bench.report import Figure
@@ -149,7 +149,7 @@ def watching(path: Path, target: Target, seen: Watched) -> Iterator[None]:
         with stored.opened(path) as database, stored.opened(Path(f"{path}.inbox")) as inbox:
             while not stop.wait(LOOK_S):
                 seen.behind.append(_behind_s(database, inbox))
-                seen.memory.append(sum(rss_mib(pid) for pid in _processes(target.pid)))
+                seen.memory.append(sum(shared_out_mib(pid) for pid in _processes(target.pid)))
 
     looker = Thread(target=look)
     looker.start()
