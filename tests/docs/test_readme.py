@@ -1,4 +1,4 @@
-"""Every command in the README does what the README says."""
+"""Every command in the README, and on the pages that go on where it ends, does what is shown."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import httpx2
@@ -19,7 +20,10 @@ from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
+GOES_ON = ("app/SHOP.md", "app/RUNNING.md", "app/finance/files/README.md")
+"""Pages that go on where the one before ends, in the same shell."""
 DEMO, *OWN_SHOP = sessions(README)
+LINES = 200
 
 needs_curl = pytest.mark.skipif(
     shutil.which("curl") is None or shutil.which("bash") is None,
@@ -91,7 +95,7 @@ def test_the_demo_prints_what_the_readme_shows() -> None:
 def test_the_sessions_of_a_shop_do_what_the_readme_shows(shell: Shell) -> None:
     """From an empty folder, each command prints what is documented under it."""
     ports = [free_port(), free_port()]
-    for session in OWN_SHOP:
+    for session in [*OWN_SHOP, *chain.from_iterable(sessions(ROOT / page) for page in GOES_ON)]:
         assert_shown(shell, session, ports)
 
 
@@ -120,9 +124,15 @@ def test_the_table_of_commands_is_what_the_program_has() -> None:
     assert table == printed
 
 
-def test_every_command_that_the_readme_names_exists() -> None:
-    """The README names only commands that `--help` knows."""
-    words = re.findall(r"`tallyhook (\w+)", README.read_text())
+def test_the_readme_is_short() -> None:
+    """What a reader needs first, and where the rest is."""
+    assert README.read_text().count("\n") <= LINES
+
+
+def test_every_command_that_the_pages_name_exists() -> None:
+    """They name only commands that `--help` knows."""
+    pages = [README, *(ROOT / page for page in GOES_ON)]
+    words = re.findall(r"`tallyhook (\w+)", "".join(page.read_text() for page in pages))
     help_text = subprocess.run(
         [sys.executable, "-m", "app", "--help"],
         cwd=ROOT,
