@@ -18,12 +18,16 @@ import structlog
 from starlette.applications import Starlette
 
 from app.api.application import build_application
-from app.api.checkouts import Checkouts
 from app.api.health import Health
-from app.api.routes import Api
-from app.bootstrap_context import begin_erasure_journal, policy_of, store_settings
+from app.api.routes import Api, Checkouts
+from app.bootstrap_context import (
+    begin_erasure_journal,
+    erasure_journal_path,
+    phone_key,
+    policy_of,
+    store_settings,
+)
 from app.bootstrap_evidence import sealing, signer_of
-from app.bootstrap_keys import erasure_journal_path, phone_key
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
 from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.bootstrap_sources import accounts, compile_sources
-from app.config.checks import sqlite_file
+from app.config.load import sqlite_file
 from app.config.settings import Settings
 from app.core.periodic import PeriodicTask, rest_when_idle
-from app.evidence.evidence_key import open_signer
 from app.evidence.gather_evidence import Providers
-from app.evidence.seal import REST_S, Sealer, Signer
+from app.evidence.seal import REST_S, Sealer, Signer, open_signer
 from app.finance.read_lines import lines_naming
 from app.providers.profile import profile_text
 from app.receiving.context import AppContext

@@ -9,9 +9,8 @@ import httpx2
 
 from app.access.tokens import ending_soon
 from app.bootstrap import destination
-from app.bootstrap_context import policy_of, store_settings
+from app.bootstrap_context import erasure_journal_path, phone_key_path, policy_of, store_settings
 from app.bootstrap_evidence import key_path
-from app.bootstrap_keys import erasure_journal_path, phone_key_path
 from app.bootstrap_sources import checkout_settings, compile_sources, shop_of
 from app.checkout.client import CheckoutClient
 from app.config.load import load_settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import httpx2
 
-from app.bootstrap_keys import phone_key
+from app.bootstrap_context import phone_key
 from app.checkout.client import CheckoutClient, ClientSettings
 from app.checkout.request import form_of, token_is_foreign
 from app.config.settings import Settings, SourceSettings

@@ -13,8 +13,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Literal, get_args
 
-from app.access.audit_store import Deed, add_deed, deeds
-from app.access.operator_store import Operator, add_operator, disable_operator, operators
+from app.access.operator_store import (
+    Deed,
+    Operator,
+    add_deed,
+    add_operator,
+    deeds,
+    disable_operator,
+    operators,
+)
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import Instant

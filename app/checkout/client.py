@@ -23,7 +23,6 @@ import httpx2
 import structlog
 
 from app.checkout.faults import CheckoutBusyError
-from app.checkout.mask import Mask
 from app.checkout.request import (
     AnswerForm,
     ComeAgain,
@@ -37,6 +36,7 @@ from app.checkout.request import (
 )
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
+from app.core.masking import Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.checkout.faults import CheckoutConflictError
-from app.checkout.mask import Mask
 from app.checkout.request import (
     Opened,
     Refused,
@@ -22,6 +21,7 @@ from app.checkout.request import (
     phone_in,
     without_query,
 )
+from app.core.masking import Mask
 from reconcile.canonical import canonical_json
 from reconcile.instants import Duration, Instant
 from reconcile.ledger.records import STILL_ASKING, Record, RecordKind

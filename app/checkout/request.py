@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeGuard, cast
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from app.checkout.faults import CheckoutRequestError
-from app.checkout.mask import HIDDEN, Mask, clipped, plain
+from app.core.masking import HIDDEN, Mask, clipped, plain
 from app.core.reading import Unreadable
 from app.core.references import RULE, is_reference
 from app.core.strict_json import parse

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from app.access.operators import note_deed, permitted
 from app.core.errors import UsageError
-from app.evidence import minisign
-from app.evidence.dossier import Dossier, Proven, Told
-from app.evidence.gather_evidence import Providers, gather_dossier
+from app.evidence import keys
+from app.evidence.gather_evidence import Dossier, Proven, Providers, Told, gather_dossier
 from app.evidence.keys import EvidenceKey
 from app.evidence.letter import letter
 from app.evidence.seal import Signer, seal_all
@@ -325,14 +324,14 @@ def bundle_of(dossier: Dossier, key: EvidenceKey) -> bytes:
 
     Raises UsageError where it would be larger than `verify` takes.
     """
-    files = files_of(dossier, key=minisign.key_name(key.public))
-    files.shown[KEY] = minisign.public_key_text(key.public).encode()
+    files = files_of(dossier, key=keys.key_name(key.public))
+    files.shown[KEY] = keys.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
     manifest = canonical_json(manifest_of(dossier, files))
     members = files.shown | (files.personal if dossier.full else {})
     _check_bounds(members)
     comment = f"evidence of an order as of {format_instant(dossier.as_of)}"
-    signature = minisign.signed(key, manifest, comment=comment, about=ABOUT)
+    signature = keys.signed(key, manifest, comment=comment, about=ABOUT)
     return pack({**members, MANIFEST: manifest, SIGNATURE: signature.encode()})
 
 

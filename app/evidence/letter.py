@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.core.pages.render import page
-from app.evidence.dossier import Dossier, Told
+from app.core.pages import page
+from app.evidence.gather_evidence import Dossier, Told
 from reconcile.instants import Instant, format_duration, format_instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.explain import explain, finding_text

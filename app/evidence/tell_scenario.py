@@ -15,12 +15,11 @@ from app.access.operators import note_deed, permitted
 from app.core.errors import ConfigurationError, UsageError
 from app.core.masking import Masking
 from app.core.strict_json import Written, parse_written
-from app.evidence.dossier import Dossier, Told
-from app.evidence.gather_evidence import Providers, gather_dossier
+from app.evidence.gather_evidence import Dossier, Providers, Told, gather_dossier
 from app.providers.fetched import is_answer
 from app.providers.request import Headers
 from app.providers.sections import Profile
-from app.providers.unverified import ProfileReader
+from app.providers.source import ProfileReader
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, MILLISECOND, SECOND, Instant, format_instant, parse_instant
 from reconcile.ledger.events import Event

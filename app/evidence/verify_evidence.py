@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import LEAF, counted
-from app.evidence import minisign
+from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
 from app.evidence.keys import PublicKey
 from app.evidence.seal import NotACheckpoint, note_holds, read_checkpoint
@@ -34,8 +34,7 @@ from app.evidence.verify import (
 from app.orders.reindex import read_bytes_again
 from app.providers.profile import read_profile
 from app.providers.sections import Profile
-from app.providers.source import Source
-from app.providers.unverified import ProfileReader
+from app.providers.source import ProfileReader, Source
 from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.header_codec import read_headers
 from reconcile.instants import parse_instant
@@ -216,8 +215,8 @@ def trusted_key(given: str) -> PublicKey:
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
-        return minisign.read_public_key(text)
-    except (OSError, ValueError, minisign.NotSigned) as error:
+        return keys.read_public_key(text)
+    except (OSError, ValueError, keys.NotSigned) as error:
         said = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(
             f"--key: {said}; give the line of minisign's public key, or a file with it"
@@ -258,22 +257,22 @@ def _signature(bundle: Bundle, trusted: PublicKey | None) -> Found:
     if not text.startswith(f"untrusted comment: {ABOUT}\n"):
         raise Wrong("the signature's first line, which no signature covers, was changed")
     try:
-        minisign.trusted_comment(public, bundle.members[MANIFEST], text)
-    except minisign.NotSigned as error:
+        keys.trusted_comment(public, bundle.members[MANIFEST], text)
+    except keys.NotSigned as error:
         raise Wrong(f"the manifest is not signed with the key in the bundle: {error}") from None
-    name = minisign.key_name(public)
+    name = keys.key_name(public)
     if trusted is None:
         return True, f"Signed with the key {name} that is in the bundle. {_NOT_WHOSE}"
     if trusted != public:
-        other = minisign.key_name(trusted)
+        other = keys.key_name(trusted)
         raise Wrong(f"it is signed with the key {name}, and not with {other}, the one to trust")
     return True, f"Signed with the key {name}, the one to trust."
 
 
 def _key(bundle: Bundle) -> PublicKey:
     try:
-        public = minisign.read_public_key(_decoded(bundle, KEY))
-    except minisign.NotSigned as error:
+        public = keys.read_public_key(_decoded(bundle, KEY))
+    except keys.NotSigned as error:
         raise Wrong(f"{KEY}: {error}") from None
     if public.pem() != _decoded(bundle, KEY_PEM):
         raise Wrong(f"{KEY} and {KEY_PEM} are not the same key")

@@ -21,8 +21,8 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence.keys import PublicKey
-from app.evidence.log_check_store import Content, contents_of, node_count, strays, whole_bodies
 from app.evidence.seal import Checkpoint, NotACheckpoint, note_holds, read_checkpoint
+from app.evidence.store import Content, contents_of, node_count, strays, whole_bodies
 from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.verify import digest_of

@@ -24,7 +24,7 @@ from app.access.operators import note_deed, permitted
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.closed_periods import CLOSING_BASIS, rules_form
-from app.finance.closing_store import Closed, add_closing, closed_periods
+from app.finance.period_store import Closed, add_closing, closed_periods
 from app.finance.report_period import Progress, report_period
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders.history_store import history_digests
@@ -39,11 +39,11 @@ from reconcile.reporting.closing import (
     Closing,
     Print,
     adjusted_in,
+    figures,
     in_report,
     rejected,
     too_early,
 )
-from reconcile.reporting.figures import figures
 from reconcile.reporting.report import PeriodReport, Scope
 from reconcile.reporting.tables import report_document
 

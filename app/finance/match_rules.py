@@ -35,8 +35,7 @@ from app.finance.reconcile_rows import Known, Snapshot, known_in, snapshot_of
 from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.matching.breaks import Break, break_sentence
-from reconcile.matching.compare import Change, compare
-from reconcile.matching.match import Decision
+from reconcile.matching.match import Change, Decision, compare
 from reconcile.matching.rules import ExpectedFee, MatchRules, Tolerance
 from reconcile.money import Money, MoneyError, exponent_of, from_major, to_json
 

@@ -28,7 +28,7 @@ from app.database.statements import (
 from app.finance.import_store import KNOWN, Staged, Written, newest_published, supersede
 from reconcile.instants import Instant
 from reconcile.matching.books import StatementLine, match_key
-from reconcile.matching.lines import Moved, paired
+from reconcile.matching.rows import Moved, paired
 
 IDENTIFYING: Final = ("subject", "kind", "source")
 

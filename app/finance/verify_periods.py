@@ -23,14 +23,21 @@ from app.core.errors import NotFoundError
 from app.core.text import counted
 from app.finance.close_period import printed, scope_of
 from app.finance.closed_periods import rules_form, rules_of_closing
-from app.finance.closing_store import Closed, closed_periods, closing_text, print_of
+from app.finance.period_store import Closed, closed_periods, closing_text, print_of
 from app.finance.report_period import Progress, report_period
 from app.orders.history_store import history_digests
 from app.receiving.context import AppContext
 from app.sealing.log_store import head_of
 from reconcile.ledger.policy import Policy
-from reconcile.reporting.closing import Closing, adjusted_in, closing_of, first_difference
-from reconcile.reporting.figures import Figure, difference, figures
+from reconcile.reporting.closing import (
+    Closing,
+    Figure,
+    adjusted_in,
+    closing_of,
+    difference,
+    figures,
+    first_difference,
+)
 from reconcile.reporting.tables import report_of
 
 Step = Literal["chain", "prints", "history", "figures"]

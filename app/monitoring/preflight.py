@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from app.access.token_store import TokenEntry
+from app.access.operator_store import TokenEntry
 from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.facts import DatabaseFacts

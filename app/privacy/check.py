@@ -188,7 +188,7 @@ def _without_instant(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class Rebuilding:
     """What reading and folding again take.
 
     sources  makes those of the stored deliveries, in each process for itself
@@ -213,7 +213,7 @@ class Doing:
 
 
 @asynccontextmanager
-async def doing_again(context: AppContext, again: Again) -> AsyncIterator[Doing]:
+async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[Doing]:
     """Begin the processes, and end them. Raises UnreachableError where one died."""
     environment = context.store.environment
     if again.helpers is None:
@@ -257,7 +257,7 @@ async def doing_again(context: AppContext, again: Again) -> AsyncIterator[Doing]
 class _Process:
     """What a process of the pool works with."""
 
-    again: Again
+    again: Rebuilding
     policy: Policy
     made: Sources | None = None
 
@@ -271,7 +271,7 @@ class _Process:
 _process: Final[list[_Process]] = []
 
 
-def _begin(again: Again, policy: Policy) -> None:
+def _begin(again: Rebuilding, policy: Policy) -> None:
     _process.append(_Process(again, policy))
 
 
@@ -375,7 +375,7 @@ class Report:
 async def check_database(
     context: AppContext,
     *,
-    again: Again | None = None,
+    again: Rebuilding | None = None,
     phones_go: bool = False,
     progress: Callable[[int], None],
     ahead: Callable[[int], None] = lambda rows: None,
@@ -403,7 +403,7 @@ class _Check:
     def __init__(
         self,
         context: AppContext,
-        again: Again | None,
+        again: Rebuilding | None,
         progress: Callable[[int], None],
         ahead: Callable[[int], None],
         *,
@@ -523,7 +523,7 @@ class _Check:
 
     # --- (2) bodies and (3) index ----------------------------------------------------------------
 
-    async def _build_again(self, connection: Any, again: Again, *, now: Instant) -> None:
+    async def _build_again(self, connection: Any, again: Rebuilding, *, now: Instant) -> None:
         ahead = AHEAD * again.jobs
         async with doing_again(self._context, again) as doing:
             await self._index(connection, doing, ahead, now=now)  # 3

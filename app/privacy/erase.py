@@ -28,7 +28,7 @@ from app.orders.find_orders import understood
 from app.privacy.erase_finding import Erasing, Erasure, Finding, Rules
 from app.privacy.erase_store import files_with
 from app.privacy.erasure_journal import Kind
-from app.privacy.replay_erasures import Again, carry_out, fitting_journal
+from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journal
 from app.providers.source import Source
 from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
@@ -68,7 +68,7 @@ async def erase(
     await who_may(context, by=asked.by, action="erased")
     await must_have_read(context)  # bytes of the subject may lie in the inbox
     digits = None if asked.phone is None else _digits(asked.phone, sources)
-    again = Again(context, sources=sources, rules=rules, progress=progress)
+    again = ErasureReplay(context, sources=sources, rules=rules, progress=progress)
     try:
         finding = Finding(context, sources, rules, progress)
         erasure = await _found(context, finding, asked, digits=digits)  # 1, 2

@@ -24,7 +24,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.text import LEAF, counted
-from app.evidence.log_check_store import node_count, strays
+from app.evidence.store import node_count, strays
 from app.privacy.consistency_store import differing_contests
 from app.sealing.leaf_store import KINDS
 from app.sealing.log_queue_store import log_size

@@ -28,13 +28,7 @@ from app.core.text import counted
 from app.evidence.seal import Signer, seal_all
 from app.finance.book_line_store import LineKey, empty_lines, old_lines
 from app.orders.history_store import gather
-from app.orders.retention_store import (
-    drop_rejections,
-    old_rejections,
-    prune,
-    sizes_of,
-    unpruned,
-)
+from app.orders.retention_store import drop_rejections, old_rejections, prune, sizes_of, unpruned
 from app.privacy.erase_store import owners
 from app.providers.source import Source
 from app.receiving.context import AppContext

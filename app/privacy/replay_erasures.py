@@ -25,7 +25,18 @@ from app.core.masking import written_pattern
 from app.database.engine import Connection
 from app.orders.customers import checked_reason
 from app.privacy.erase_finding import Erasing, Erasure, Finding, Kept, Rules
-from app.privacy.erase_store import Text, delivery_texts, rejection_texts
+from app.privacy.erase_store import (
+    Text,
+    carried_out,
+    delivery_texts,
+    journal_name,
+    known_digests,
+    known_phones,
+    known_references,
+    note_carried_out,
+    note_journal,
+    rejection_texts,
+)
 from app.privacy.erasure_journal import (
     ErasureJournal,
     JournalKey,
@@ -39,15 +50,6 @@ from app.privacy.erasure_journal import (
     read_key,
     set_aside,
     write_again,
-)
-from app.privacy.erasure_store import (
-    carried_out,
-    journal_name,
-    known_digests,
-    known_phones,
-    known_references,
-    note_carried_out,
-    note_journal,
 )
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -366,7 +368,7 @@ class Replayed:
         }
 
 
-class Again:
+class ErasureReplay:
     """Erases again what some lines of the journal name.
 
     seal  seals what is not sealed yet: called before the first row is touched
@@ -453,7 +455,9 @@ def _of_order(order: str) -> _Step:
     return lambda finding, connection: finding.of_order(connection, order)
 
 
-async def carry_out(again: Again, journal: ErasureJournal, *, done: Sequence[Line] = ()) -> None:
+async def carry_out(
+    again: ErasureReplay, journal: ErasureJournal, *, done: Sequence[Line] = ()
+) -> None:
     """Carry out what was not ended of the journal, but for `done`, which just was."""
     context, numbers = again.context, {line.number for line in done}
     async with context.store.reading() as connection:
@@ -479,7 +483,7 @@ class Without:
     by: str | None
 
 
-async def replay_after_restore(again: Again, *, without: Without | None) -> Replayed:
+async def replay_after_restore(again: ErasureReplay, *, without: Without | None) -> Replayed:
     """Carry out the whole journal in a database that was put back, before anybody serves it.
 
     Raises ConfigurationError where the journal is not at its place, unless `without` is said; then
@@ -517,7 +521,7 @@ def _sentence(error: ConfigurationError) -> str:
     return error.problems[0].partition(": ")[2]
 
 
-async def _without(again: Again, path: Path, without: Without) -> Replayed:
+async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
     """Begin the journal anew from the copy in the database; what is at its place is set aside."""
     context = again.context
     action: Final = "restored_without_erasures"

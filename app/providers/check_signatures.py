@@ -17,8 +17,7 @@ from typing import IO, Any, Final
 
 from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
-from app.providers.refusal import Refusal
-from app.providers.request import Headers
+from app.providers.request import Headers, Refusal
 from app.providers.schemes import NAMED, UNSIGNED
 from app.providers.sections import Profile
 from app.providers.source import Source

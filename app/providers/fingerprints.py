@@ -17,8 +17,7 @@ from app.core.errors import ConfigurationError
 from app.providers.doctor import Account, Patient
 from app.providers.encodings import SECRET_ENCODINGS
 from app.providers.keys import KeyRing, scheme_of
-from app.providers.refusal import Refusal
-from app.providers.request import Request
+from app.providers.request import Refusal, Request
 from app.providers.schemes import NAMED, SCHEMES, UNSIGNED, load_key
 from app.providers.sections import Profile
 from app.providers.source import Source

@@ -15,17 +15,16 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 from pydantic import Field, PlainValidator, create_model
 
 from app.core.toml_file import EMPTY, Mistake, Table, Values
-from app.providers.dates import DATES, ZONE
+from app.providers.dates import DATES, UNITS, ZONE
 from app.providers.encodings import ENCODINGS, FORMATS, SECRET_ENCODINGS
 from app.providers.fields import LOCATIONS, compile_location
-from app.providers.named.registry import NAMED
+from app.providers.named.contract import NAMED
 from app.providers.paths import compile_path, compile_place
 from app.providers.reader import AMOUNT_UNITS
 from app.providers.request import header_values
 from app.providers.schemes import NAMED as NAMED_PREFIX
 from app.providers.schemes import SCHEMES, UNSIGNED
 from app.providers.template import compile_template
-from app.providers.timestamps import UNITS
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.money import EXPONENTS
 

@@ -23,8 +23,7 @@ from app.providers.paths import (
     plain_text,
     slices,
 )
-from app.providers.refusal import Refusal
-from app.providers.request import Pairs, Request, header_values, php_urlencode, write_pairs
+from app.providers.request import Pairs, Refusal, Request, header_values, php_urlencode, write_pairs
 
 # --- the language of templates --------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import deeds
 from app.access.operators import (
     ASKED_BY,
     MAY,

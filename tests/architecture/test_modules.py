@@ -85,7 +85,7 @@ BAD: list[tuple[Rule, str, str]] = [
     (form.secrets_are_compared_in_constant_time, "app/providers/a.py", "expected in signatures"),
     (form.secrets_are_compared_in_constant_time, "app/sandbox/server.py", "x == self._token"),
     (form.secrets_are_compared_in_constant_time, "app/api/routes.py", "0 < x == client_secret"),
-    (form.secrets_are_compared_in_constant_time, "app/access/token_store.py",
+    (form.secrets_are_compared_in_constant_time, "app/access/operator_store.py",
      "row[0] == token.encode()"),
 ]  # fmt: skip
 

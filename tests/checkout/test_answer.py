@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.checkout.mask import Mask
 from app.checkout.request import (
     AnswerForm,
     ComeAgain,
@@ -24,6 +23,7 @@ from app.checkout.request import (
     kept_checkout_url,
     token_is_foreign,
 )
+from app.core.masking import Mask
 from app.providers.paths import compile_path
 from app.providers.profile import load_profile
 from reconcile.instants import SECOND, parse_instant

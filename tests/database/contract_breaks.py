@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.access.audit_store import deeds
+from app.access.operator_store import deeds
 from app.access.operators import register_operator
 from app.core.errors import UsageError
 from app.finance.break_acts import (

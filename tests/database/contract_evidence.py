@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from app.evidence.bundle import Request, build_evidence
-from app.evidence.dossier_store import arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.gather_evidence import Providers
+from app.evidence.store import arrived, bytes_of, details_of_records, revisions_of
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.read_lines import lines_naming
 from app.orders.record_store import add_records

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import deeds
 from app.core.errors import UsageError
 from app.finance.break_acts import match_break, unmatch_break
 from app.finance.break_store import hand_matches

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.access.audit_store import Deed, add_deed
+from app.access.operator_store import Deed, add_deed
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.phone_key import PhoneKey
 from app.database.engine import scratch_database
@@ -22,9 +22,9 @@ from app.privacy.consistency_store import phones_not_noted
 from app.privacy.erase import Asked, erase
 from app.privacy.erase_finding import Erasing, Erasure, Rules
 from app.privacy.erase_store import UNREADABLE as UNREADABLE_TEXTS
+from app.privacy.erase_store import note_carried_out
 from app.privacy.erasure_journal import make_journal
-from app.privacy.erasure_store import note_carried_out
-from app.privacy.replay_erasures import Again, journal_state, replay_after_restore
+from app.privacy.replay_erasures import ErasureReplay, journal_state, replay_after_restore
 from app.receiving.append_store import Envelope
 from app.receiving.context import AppContext
 from app.receiving.correlation_store import ORPHANS
@@ -75,9 +75,9 @@ def erasing(then: AppContext, phone: str = PHONE) -> Awaitable[Erasure]:
     return erase(then, asked, sources={}, rules=Rules(), dry_run=False, progress=quiet)
 
 
-def again(then: AppContext) -> Again:
+def again(then: AppContext) -> ErasureReplay:
     """Who erases again."""
-    return Again(then, sources={}, rules=Rules(), progress=quiet)
+    return ErasureReplay(then, sources={}, rules=Rules(), progress=quiet)
 
 
 async def with_bodies(store: Store) -> list[str]:

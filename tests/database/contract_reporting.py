@@ -10,9 +10,9 @@ import pytest
 from app.core.errors import UsageError
 from app.finance.break_acts import accept_break
 from app.finance.import_store import Import, begin_import, publish_import
+from app.finance.period_store import changed_outcomes
 from app.finance.reconcile_period import Asked, reconcile_period
 from app.finance.report_period import report_journal, report_period
-from app.finance.reporting_store import changed_outcomes
 from app.finance.reports.render import render
 from app.finance.statement_store import write_statement
 from app.receiving.store import Store

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import Deed, add_deed
+from app.access.operator_store import Deed, add_deed
 from app.core.errors import NotFoundError
 from app.evidence.prove_sealed import path_to, proofs_of, prove_growth, prove_sealed
 from app.evidence.seal import Sealer, seal_all, verified_checkpoint

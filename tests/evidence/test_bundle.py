@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import rfc8785
 
-from app.access.audit_store import deeds
+from app.access.operator_store import deeds
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import Masking
 from app.evidence import bundle, gather_evidence
 from app.evidence.bundle import bundle_of
-from app.evidence.dossier import Dossier, Sealed
+from app.evidence.gather_evidence import Dossier, Sealed
 from app.evidence.keys import EvidenceKey
 from app.evidence.verify import MANIFEST, NAME, unpack
 from app.evidence.verify_evidence import verify_evidence

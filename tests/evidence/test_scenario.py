@@ -23,7 +23,7 @@ from app.evidence.tell_scenario import (
     written,
 )
 from app.providers.profile import load_profile
-from app.providers.unverified import ProfileReader
+from app.providers.source import ProfileReader
 from app.sandbox.playing import Stage, plain, play, read_script
 from app.sandbox.settings import SANDBOX_SECRET
 from reconcile.instants import DAY, MINUTE, SECOND

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import Deed, add_deed
+from app.access.operator_store import Deed, add_deed
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.seal import Checkpoint, read_checkpoint, signed_checkpoint
 from app.evidence.verify_log import Verified, verify_log

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import deeds
 from app.access.operators import register_operator
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
@@ -20,7 +20,7 @@ from app.finance import close_period as print_report
 from app.finance.close_period import Request, close_period, scope_of
 from app.finance.closed_periods import closed_report, list_closed
 from app.finance.report_period import report_period
-from app.finance.reports import json_form
+from app.finance.reports import text_forms
 from app.finance.verify_periods import Verified, verify_periods
 from app.orders import refold
 from app.orders.retention_store import prune
@@ -29,8 +29,7 @@ from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, parse_instant
 from reconcile.ledger.policy import Policy
 from reconcile.periods import month_named
-from reconcile.reporting.closing import Closing
-from reconcile.reporting.figures import added, figures
+from reconcile.reporting.closing import Closing, added, figures
 from tests.api.driving import driving, signed
 from tests.database.builders import SIGNER, opened, rows, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
@@ -191,7 +190,7 @@ async def test_a_closed_report_is_printed_again_as_it_was(
     """Even by a version that prints otherwise; verification says which format that is."""
     await close(context)
     before = await closed_report(context, "2026-10", "json")
-    monkeypatch.setattr(json_form, "render", lambda report: b"otherwise")
+    monkeypatch.setattr(text_forms, "json", lambda report: b"otherwise")
     assert await closed_report(context, "2026-10", "json") == before
     found = {each.step: each for each in await verified(context)}
     assert found["prints"].passed

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import deeds
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.finance import imports

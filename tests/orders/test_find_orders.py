@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.access.audit_store import deeds
+from app.access.operator_store import deeds
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.errors import UsageError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.access.audit_store import deeds
+from app.access.operator_store import deeds
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import storing_sources
 from app.config.load import load_settings
@@ -29,7 +29,7 @@ from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.orders.retention_store import prune
 from app.privacy.backup import back_up
-from app.privacy.check import Again, check_database
+from app.privacy.check import Rebuilding, check_database
 from app.privacy.erase import Asked, erase, traces_left
 from app.privacy.erase_finding import Erasure, Finding, Rules
 from app.providers.profile import load_profile
@@ -218,7 +218,7 @@ async def test_ledgers_stay_as_they_were_and_everything_still_fits(driver: Drive
     await refold_all(driver.context, progress=quiet)
     assert await ledgers(driver) == before
     report = await check_database(
-        driver.context, again=Again(sources=lambda: sources), progress=quiet
+        driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
     )
     assert report.problems == []
     proof = await prove_orders(driver.context, None, shuffles=5, seed=1, progress=quiet)

@@ -27,8 +27,7 @@ from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
 from app.core.toml_file import EMPTY, Mistake, Table, Values, read_toml
-from app.finance.files.csv_table import DELIMITERS, known_encoding
-from app.finance.files.tables import Moment, Number, Unclear, quoted
+from app.finance.files.tables import DELIMITERS, Moment, Number, Unclear, known_encoding, quoted
 from reconcile.instants import LATEST, MILLISECOND, SECOND, Instant, parse_instant
 from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 

@@ -25,7 +25,6 @@ from python_calamine import (
 )
 
 from app.core.errors import NotFoundError, UsageError
-from app.finance.files.csv_table import CsvTable, encoding_of, lines
 from app.finance.files.mapping import Fields, FileMapping
 from app.finance.files.tables import (
     BATCH,
@@ -34,12 +33,15 @@ from app.finance.files.tables import (
     MAX_FILE_BYTES,
     MAX_ROWS,
     Batch,
+    CsvTable,
     Moment,
     Number,
     Problem,
     Refused,
     Table,
+    encoding_of,
     known_in,
+    lines,
     plain_name,
 )
 
