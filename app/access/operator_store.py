@@ -57,7 +57,7 @@ async def operators(connection: AsyncConnection) -> list[Operator]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class AuditEntry:
     """One thing that a person did.
 
     subject  what it was done to: an order, a break, a file, a period; never a phone number
@@ -75,7 +75,7 @@ class Deed:
     number: int = 0
 
 
-async def add_deed(connection: AsyncConnection, deed: Deed) -> int:
+async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
     """Write it after all others, in the caller's transaction. Returns its number.
 
     The counter's row stays locked until the transaction ends, so numbers are in commit order.
@@ -94,19 +94,19 @@ async def add_deed(connection: AsyncConnection, deed: Deed) -> int:
         ),
         {
             "number": number,
-            "at": deed.at,
-            "who": deed.who,
-            "role": deed.role,
-            "action": deed.action,
-            "subject": deed.subject,
-            "reason": deed.reason,
-            "facts": json.dumps(dict(deed.facts), sort_keys=True, ensure_ascii=False),
+            "at": entry.at,
+            "who": entry.who,
+            "role": entry.role,
+            "action": entry.action,
+            "subject": entry.subject,
+            "reason": entry.reason,
+            "facts": json.dumps(dict(entry.facts), sort_keys=True, ensure_ascii=False),
         },
     )
     return number
 
 
-async def deeds(
+async def audit_entries(
     connection: AsyncConnection,
     *,
     after: int = 0,
@@ -114,8 +114,8 @@ async def deeds(
     subject: str | None = None,
     who: str | None = None,
     action: str | None = None,
-) -> list[Deed]:
-    """Deeds in the order in which they were done: all, or those of a subject, person or action."""
+) -> list[AuditEntry]:
+    """In the order in which it was done: all, or those of a subject, person or action."""
     given = {"subject": subject, "who": who, "action": action}
     chosen = {name: value for name, value in given.items() if value is not None}
     where = " AND ".join(["number > :after", *(f"{name} = :{name}" for name in chosen)])
@@ -127,7 +127,7 @@ async def deeds(
         {"after": after, "limit": limit, **chosen},
     )
     return [
-        Deed(
+        AuditEntry(
             number=row[0],
             at=row[1],
             who=row[2],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from app.receiving.context import AppContext
 
 breaks_group = typer.Typer(
-    help="Differences between ledgers, books and statements: their lives, and deeds about them.",
+    help="Differences between ledgers, books and statements: their lives, and decisions.",
     no_args_is_help=True,
 )
 

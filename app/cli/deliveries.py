@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.receiving.context import AppContext
 
-group = typer.Typer(help="What arrived at the door, and its verdict.", no_args_is_help=True)
+group = typer.Typer(help="What arrived, and its verdict.", no_args_is_help=True)
 
 COLUMNS = ("delivery", "received_at", "source", "verdict", "event", "size", "problem")
 

@@ -27,7 +27,7 @@ from reconcile.instants import format_instant, parse_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.evidence.seal import Signer
+    from app.evidence.seal import CheckpointSigner
     from app.receiving.context import AppContext
 
 evidence_group = typer.Typer(
@@ -59,10 +59,10 @@ def build(
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
     from app.bootstrap_evidence import evidence_providers, signer_of
-    from app.evidence.bundle import Built, Request, build_evidence
+    from app.evidence.bundle import Built, BundleRequest, build_evidence
 
     asked = _reason(with_personal_data, reason)
-    request = Request(order=order, as_of=_instant(as_of), reason=asked, by=by)
+    request = BundleRequest(order=order, as_of=_instant(as_of), reason=asked, by=by)
     _refuse_existing(output)
 
     async def build(context: AppContext, settings: Settings) -> Built:
@@ -228,7 +228,7 @@ def seal() -> None:
     note(f"Sealed {with_context(work, purpose='writing')}.")
 
 
-async def _signer(context: AppContext, settings: Settings) -> Signer:
+async def _signer(context: AppContext, settings: Settings) -> CheckpointSigner:
     from app.bootstrap_evidence import signer_of
 
     return await signer_of(context, settings)

@@ -14,7 +14,7 @@ from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.golive.golive import Item
+    from app.golive.golive import ChecklistItem
     from app.receiving.context import AppContext
 
 _WORDS: Final = {"passed": "✓ passed", "failed": "✗ failed", "to_sign": "☐ to sign"}
@@ -51,13 +51,13 @@ def doctor(form: FormatOption = Format.table) -> None:
     from app.core.logs import configure_logging
 
     configure_logging(level="error")
-    signs = run_loop(examine())
+    checks = run_loop(examine())
     rows = [
         {"what": each.what, "state": each.state, "sentence": each.sentence, "do": each.do}
-        for each in signs
+        for each in checks
     ]
     emit(rows, columns=SIGNS, form=form)
-    if any(each.state == "must" for each in signs):
+    if any(each.state == "must" for each in checks):
         raise typer.Exit(1)
 
 
@@ -114,7 +114,9 @@ def golive(
 
     check_output(page, binary=False, what="the page")
 
-    async def check(context: AppContext, settings: Settings) -> tuple[str, list[Item], Instant]:
+    async def check(
+        context: AppContext, settings: Settings
+    ) -> tuple[str, list[ChecklistItem], Instant]:
         items = await run_checklist(context, settings)
         return context.store.environment or "", items, context.clock.now()
 

@@ -27,7 +27,7 @@ from reconcile.instants import format_instant, parse_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.finance.imports import Imported, Request
+    from app.finance.imports import Imported, ImportRequest
     from app.receiving.context import AppContext
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]
@@ -137,13 +137,13 @@ def _few(names: Sequence[str]) -> str:
     return f"{shown}, and {more:,} more" if more > 0 else shown
 
 
-def request_of(path: Path, **said: Any) -> Request:
+def request_of(path: Path, **said: Any) -> ImportRequest:
     """What the words of the command ask for."""
-    from app.finance.imports import Request
+    from app.finance.imports import ImportRequest
 
     if said["delimiter"] in ("tab", "\\t"):
         said["delimiter"] = "\t"
-    return Request(path=path, **said)
+    return ImportRequest(path=path, **said)
 
 
 def list_imports(kind: Any, limit: int, form: Format) -> None:

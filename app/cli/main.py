@@ -153,5 +153,5 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Whether it can be written as UTF-8; bytes that could not be read are half signs."""
+    """Whether it can be written as UTF-8; bytes that could not be read are half characters."""
     return word.encode("utf-8", "replace").decode() == word

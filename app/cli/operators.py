@@ -186,7 +186,7 @@ def audit() -> None:
 
 
 @audit_group.command("list")
-def list_deeds(
+def list_entries(
     subject: Annotated[
         str | None, typer.Option(help="Only what was done to this: an order, a token, a file.")
     ] = None,
@@ -195,7 +195,7 @@ def list_deeds(
     after: Annotated[
         int, typer.Option(min=0, max=MAX_NUMBER, help="Only numbers after this one.")
     ] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Deeds at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Entries at most.")] = 100,
     form: FormatOption = Format.table,
 ) -> None:
     """List what was done, in the order in which it was done."""
@@ -211,18 +211,18 @@ def list_deeds(
     told = form in (Format.table, Format.csv)
     rows = [
         {
-            "number": deed.number,
-            "at": format_instant(deed.at),
-            "who": deed.who,
-            "role": deed.role,
-            "action": deed.action,
-            "subject": deed.subject,
-            "reason": deed.reason,
-            "facts": [f"{name} {value}" for name, value in deed.facts.items()]
+            "number": entry.number,
+            "at": format_instant(entry.at),
+            "who": entry.who,
+            "role": entry.role,
+            "action": entry.action,
+            "subject": entry.subject,
+            "reason": entry.reason,
+            "facts": [f"{name} {value}" for name, value in entry.facts.items()]
             if told
-            else dict(deed.facts),
+            else dict(entry.facts),
         }
-        for deed in found
+        for entry in found
     ]
     emit(rows, columns=TRAIL_COLUMNS, form=form)
     if len(rows) == limit:

@@ -27,7 +27,7 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.privacy.erase import Asked
+    from app.privacy.erase import ErasureRequest
     from app.privacy.erase_finding import Erasure
     from app.privacy.replay_erasures import Replayed, Without
     from app.receiving.context import AppContext
@@ -169,7 +169,7 @@ def tell_erased(replayed: Replayed) -> None:
 
 def prune(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be let go.")
+        bool, typer.Option("--dry-run", help="Only list what would be deleted.")
     ] = False,
     limit: Annotated[int, typer.Option(min=0, max=100_000, help="Orders listed at most.")] = 100,
     by: ByOption = None,
@@ -206,7 +206,7 @@ def prune(
     if form is not Format.table:
         document({"dry_run": dry_run, **found}, form)
         return
-    _print_pruning(found, "To let go" if dry_run else "Let go")
+    _print_pruning(found, "To delete" if dry_run else "Deleted")
 
 
 def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
@@ -252,14 +252,14 @@ def erase(
     members, texts and headers, and looks for traces in the files: it reads the whole database.
     """
     from app.config.load import load_settings, sqlite_file
-    from app.privacy.erase import Asked, traces_left
+    from app.privacy.erase import ErasureRequest, traces_left
 
     if (phone is None) == (order is None):
         raise UsageError("say --phone or --order, one of the two")
     settings = load_settings()
-    # Where digests are let go by themselves, they do not lead to all that is there.
+    # Where digests are deleted by themselves, they do not lead to all that is there.
     everywhere |= bool(settings.retention_days or settings.retention_phones_days)
-    asked = Asked(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
+    asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
     erasure = _erased(asked, settings, dry_run=dry_run)
     path = None if dry_run else sqlite_file(settings.database_url)
     left = [] if path is None else traces_left(path, erasure)
@@ -268,18 +268,18 @@ def erase(
         raise typer.Exit(1)
 
 
-def _erased(asked: Asked, settings: Settings, *, dry_run: bool) -> Erasure:
+def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Erasure:
     from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources
     from app.evidence.seal import seal_all
     from app.privacy.erase import erase
-    from app.privacy.erase_finding import Rules
+    from app.privacy.erase_finding import ErasureRules
 
     sources = compile_sources(settings)
-    rules = Rules.of_days(settings.retention_minimum_days)
+    rules = ErasureRules.of_days(settings.retention_minimum_days)
 
     async def work(context: AppContext, settings: Settings) -> Erasure:
-        if not dry_run:  # what is let go must have been sealed as it came
+        if not dry_run:  # what is deleted must have been sealed as it came
             await seal_all(context, await signer_of(context, settings))
         return await erase(
             context, asked, sources=sources, rules=rules, dry_run=dry_run, progress=advance

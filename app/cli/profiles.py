@@ -58,12 +58,12 @@ def check_profile_file(
         raise typer.Exit(1)
 
 
-signature_group = typer.Typer(help="Judge signatures without a service.", no_args_is_help=True)
+signature_group = typer.Typer(help="Verify signatures without a service.", no_args_is_help=True)
 
 
 @signature_group.callback()
 def signature() -> None:
-    """Judge signatures without a service."""
+    """Verify signatures without a service."""
 
 
 @signature_group.command(
@@ -74,7 +74,7 @@ def check_signatures(
         str | None, typer.Option(help="Profile of the lines that name none: a name, or a path.")
     ] = None,
 ) -> None:
-    """Judge one request a line, each a JSON object, and print one verdict a line, in order.
+    """Verify one request a line, each a JSON object, and print one verdict a line, in order.
 
     Exit code 0 whatever the verdicts are: they are the answer.
     """

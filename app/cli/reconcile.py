@@ -132,10 +132,10 @@ def run(
     Totals have four sides: book, the lines of the order book; takings, what was captured, held
     against the book; settlement, the same, held against the statements; statement, their lines.
     """
-    from app.finance.reconcile_period import Asked, reconcile_period
+    from app.finance.reconcile_period import RunRequest, reconcile_period
     from app.finance.reconcile_rows import rows_ahead
 
-    asked = Asked(
+    asked = RunRequest(
         since=moment(since, "--from"),
         until=end_of(until, "--to"),
         as_of=moment(as_of, "--as-of"),
@@ -214,12 +214,12 @@ def preview(
     form: DocumentOption = Format.table,
 ) -> None:
     """Show what other rules would newly match, lose and change, with money. Nothing is kept."""
-    from app.finance.match_rules import Preview, preview_rules
+    from app.finance.match_rules import RulesPreview, preview_rules
     from app.finance.reconcile_rows import rows_ahead
 
     text = _text_of(rules)
 
-    async def work(context: AppContext) -> Preview:
+    async def work(context: AppContext) -> RulesPreview:
         with progress("comparing", 2 * await rows_ahead(context, as_of=None)) as advance:
             return await preview_rules(context, text, progress=advance)
 

@@ -220,11 +220,11 @@ def close_month(
     Exit code 1 where something stands against it; every reason is told, and what to do.
     """
     from app.bootstrap_sources import compile_sources
-    from app.finance.close_period import Request, close_period
+    from app.finance.close_period import CloseRequest, close_period
     from reconcile.reporting.closing import Closing
 
     async def work(context: AppContext, settings: Settings) -> Any:
-        request = Request(
+        request = CloseRequest(
             period=period,
             by=by,
             as_of=moment(as_of, "--as-of"),

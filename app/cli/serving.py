@@ -61,7 +61,7 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
 
     from app.sandbox.playing import Stage, play, read_script
     from app.sandbox.settings import SANDBOX_SECRET, SandboxSettings
-    from app.sandbox.webhook_sender import courier_client
+    from app.sandbox.webhook_sender import webhook_client
 
     script = read_script(path, secret=SANDBOX_SECRET)
     lasts = (script.acts[-1].at - script.acts[0].at) / 1_000_000 / speed
@@ -70,7 +70,7 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
         note("Faster than it was: divide the receiver's windows of time by as much.")
 
     async def playing() -> list[str]:
-        async with courier_client(SandboxSettings(webhook_url=webhook_url), None) as client:
+        async with webhook_client(SandboxSettings(webhook_url=webhook_url), None) as client:
             stage = Stage(
                 client=client,
                 webhook_url=webhook_url,

@@ -26,7 +26,7 @@ from app.config.reading import (
     CONFIG,
     ENVIRONMENT,
     PREFIX,
-    Reading,
+    SettingsReading,
     given_variables,
     read_secret_file,
 )
@@ -49,7 +49,7 @@ def load_settings(
     Raises ConfigurationError with every problem, one line each: the variable, what is wrong and
     what would be right.
     """
-    reading = Reading(serving=serving)
+    reading = SettingsReading(serving=serving)
     reading.given = given_variables(
         os.environ if environ is None else environ, known=known_variables(), reading=reading
     )
@@ -92,7 +92,7 @@ def _tree(given: Mapping[str, str]) -> dict[str, Any]:
     return source()
 
 
-def _fill_in(tree: dict[str, Any], reading: Reading) -> None:
+def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
     """Secrets from their files, and the only source as the one that sessions come from."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
@@ -110,7 +110,7 @@ def _fill_in(tree: dict[str, Any], reading: Reading) -> None:
         checkout.setdefault("source", next(iter(sources)))
 
 
-def _validated(tree: dict[str, Any], reading: Reading) -> Settings:
+def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
     """The settings; those that do not fit are reported and left at their defaults.
 
     With the defaults in their place, the checks across settings can still find their own problems.
@@ -171,7 +171,7 @@ _TRYING_OUT: Final = frozenset({"sandbox", "staging", "test", "uat", "demo", "de
 """Labels in the names of hosts where no real money moves."""
 
 
-def _secrets_of_a_source_differ(settings: Settings, reading: Reading) -> None:
+def _secrets_of_a_source_differ(settings: Settings, reading: SettingsReading) -> None:
     for name, source in settings.sources.items():
         times = Counter(_bare(secret.get_secret_value()) for secret in source.secrets)
         if any(count > 1 for secret, count in times.items() if secret):
@@ -185,12 +185,12 @@ def _bare(secret: str) -> str:
     return secret.strip().removeprefix("whsec_").rstrip("=")
 
 
-def _variable(source: str, reading: Reading) -> str:
+def _variable(source: str, reading: SettingsReading) -> str:
     variable = f"{PREFIX}SOURCES__{source.upper()}__SECRETS"
     return variable if variable in reading.given else variable + "_FILE"
 
 
-def _secrets_are_no_paths(settings: Settings, reading: Reading) -> None:
+def _secrets_are_no_paths(settings: Settings, reading: SettingsReading) -> None:
     for name, source in settings.sources.items():
         variable = _variable(name, reading)
         for secret in source.secrets:
@@ -199,7 +199,7 @@ def _secrets_are_no_paths(settings: Settings, reading: Reading) -> None:
                 reading.problem(variable, f"holds the path of a file; write it to {variable}_FILE")
 
 
-def _nothing_of_the_simulator_in_live(settings: Settings, reading: Reading) -> None:
+def _nothing_of_the_simulator_in_live(settings: Settings, reading: SettingsReading) -> None:
     if not reading.live:
         return
     for name, source in settings.sources.items():
@@ -211,7 +211,7 @@ def _nothing_of_the_simulator_in_live(settings: Settings, reading: Reading) -> N
             )
 
 
-def _no_debugging_in_live(settings: Settings, reading: Reading) -> None:
+def _no_debugging_in_live(settings: Settings, reading: SettingsReading) -> None:
     if not (reading.live and reading.serving):
         return
     if settings.log_level == "debug":
@@ -220,12 +220,12 @@ def _no_debugging_in_live(settings: Settings, reading: Reading) -> None:
         reading.problem("PYTHONDEVMODE", "is for trying out; start without it in live")
 
 
-def _assertions_are_on(settings: Settings, reading: Reading) -> None:
+def _assertions_are_on(settings: Settings, reading: SettingsReading) -> None:
     if reading.serving and sys.flags.optimize:
         reading.problem("PYTHONOPTIMIZE", "turns off the checks around each write; unset it")
 
 
-def _checkout_is_at_the_real_service(settings: Settings, reading: Reading) -> None:
+def _checkout_is_at_the_real_service(settings: Settings, reading: SettingsReading) -> None:
     host = urlsplit(settings.checkout.base_url or "").hostname or ""
     parts = {part for label in host.split(".") for part in label.split("-")}
     if reading.live and parts & _TRYING_OUT:
@@ -235,7 +235,7 @@ def _checkout_is_at_the_real_service(settings: Settings, reading: Reading) -> No
         )
 
 
-def _orders_need_a_price_of_the_shop(settings: Settings, reading: Reading) -> None:
+def _orders_need_a_price_of_the_shop(settings: Settings, reading: SettingsReading) -> None:
     if reading.live and settings.require_order_record == "off":
         reading.warnings.append(
             f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live, so an order of which the shop has told "
@@ -243,7 +243,7 @@ def _orders_need_a_price_of_the_shop(settings: Settings, reading: Reading) -> No
         )
 
 
-def _files_of_settings_are_safe(settings: Settings, reading: Reading) -> None:
+def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
     """Whoever can write them, or put others in their place, chooses the secrets."""
     for variable, path in _files(settings, reading):
         if _others_write(path):
@@ -254,7 +254,7 @@ def _files_of_settings_are_safe(settings: Settings, reading: Reading) -> None:
             )
 
 
-def _files(settings: Settings, reading: Reading) -> list[tuple[str, Path]]:
+def _files(settings: Settings, reading: SettingsReading) -> list[tuple[str, Path]]:
     files = [(CONFIG, reading.config_file)]
     files += [
         (f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file)
@@ -275,7 +275,7 @@ def _others_write(path: Path) -> bool:
     return bool(mode & 0o022) and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX)
 
 
-def _files_suffice_for_connections(settings: Settings, reading: Reading) -> None:
+def _files_suffice_for_connections(settings: Settings, reading: SettingsReading) -> None:
     variable = PREFIX + "MAX_CONNECTIONS"
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY or variable not in reading.given:
@@ -292,7 +292,7 @@ URL: Final = PREFIX + "SHOP__URL"
 SECRET: Final = PREFIX + "SHOP__SECRET"
 
 
-def _shop_is_whole(settings: Settings, reading: Reading) -> None:
+def _shop_is_whole(settings: Settings, reading: SettingsReading) -> None:
     secrets = {SECRET, SECRET + "_FILE"}
     if secrets <= reading.given.keys():
         reading.problem(SECRET, f"is given beside {SECRET}_FILE; keep one of the two")
@@ -302,7 +302,7 @@ def _shop_is_whole(settings: Settings, reading: Reading) -> None:
         reading.problem(URL, "is missing beside the secret; write where the shop listens")
 
 
-def _shop_is_encrypted(settings: Settings, reading: Reading) -> None:
+def _shop_is_encrypted(settings: Settings, reading: SettingsReading) -> None:
     url = settings.shop.url
     if url and url.startswith("http:") and reading.live:
         reading.problem(URL, "sends what customers paid unencrypted; write https:// in front")
@@ -351,12 +351,12 @@ def filesystem_kind(path: Path, table: str) -> str:
     return found
 
 
-def _is_a_file(path: Path, reading: Reading) -> None:
+def _is_a_file(path: Path, reading: SettingsReading) -> None:
     if path.exists() and not path.is_file():
         reading.problem(VARIABLE, "names something that is no file; write the path of one")
 
 
-def _is_on_a_disk(path: Path, reading: Reading) -> None:
+def _is_on_a_disk(path: Path, reading: SettingsReading) -> None:
     try:
         kind = filesystem_kind(path.resolve(), MOUNTS.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -370,7 +370,7 @@ def _is_on_a_disk(path: Path, reading: Reading) -> None:
         reading.problem(VARIABLE, f"lies on {kind}, which a restart empties; use a local disk")
 
 
-def _is_private(path: Path, reading: Reading) -> None:
+def _is_private(path: Path, reading: SettingsReading) -> None:
     for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
         mode = _mode(name)
         if mode & 0o007:
@@ -380,7 +380,7 @@ def _is_private(path: Path, reading: Reading) -> None:
             return
 
 
-def _is_in_a_safe_folder(path: Path, reading: Reading) -> None:
+def _is_in_a_safe_folder(path: Path, reading: SettingsReading) -> None:
     mode = _mode(path.parent)
     if mode & 0o022:
         reading.only_in_sandbox(
@@ -398,7 +398,7 @@ def _mode(path: Path) -> int:
         return 0
 
 
-_OF_A_FILE: Final[tuple[Callable[[Path, Reading], None], ...]] = (
+_OF_A_FILE: Final[tuple[Callable[[Path, SettingsReading], None], ...]] = (
     _is_a_file,
     _is_on_a_disk,
     _is_private,
@@ -406,7 +406,7 @@ _OF_A_FILE: Final[tuple[Callable[[Path, Reading], None], ...]] = (
 )
 
 
-def database_lies_well(settings: Settings, reading: Reading) -> None:
+def database_lies_well(settings: Settings, reading: SettingsReading) -> None:
     """Every check of the place, for a process that serves from a file of SQLite."""
     path = sqlite_file(settings.database_url)
     if not reading.serving or path is None:
@@ -454,7 +454,7 @@ _PUBLISHED: Final = frozenset(
 _KIND = re.compile(r"(?:[a-z]{1,8}[_-])?(test|sandbox|live)[_-]", re.IGNORECASE)
 
 
-def _environment(settings: Settings, reading: Reading) -> None:
+def _environment(settings: Settings, reading: SettingsReading) -> None:
     if reading.serving and settings.environment is None and ENVIRONMENT not in reading.problems:
         reading.problem(
             ENVIRONMENT,
@@ -463,7 +463,7 @@ def _environment(settings: Settings, reading: Reading) -> None:
         )
 
 
-def _each_source_has_secrets(settings: Settings, reading: Reading) -> None:
+def _each_source_has_secrets(settings: Settings, reading: SettingsReading) -> None:
     for name in settings.sources:
         variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS"
         both = {variable, variable + "_FILE"}
@@ -482,7 +482,7 @@ def _each_source_has_secrets(settings: Settings, reading: Reading) -> None:
         )
 
 
-def _secrets_are_sound(settings: Settings, reading: Reading) -> None:
+def _secrets_are_sound(settings: Settings, reading: SettingsReading) -> None:
     for variable, secret in _secrets(settings, reading):
         if not secret:
             reading.problem(variable, "holds an empty secret; write the provider's signing secret")
@@ -502,7 +502,7 @@ def _is_placeholder(secret: str) -> bool:
     return len(set(secret)) < _MIN_DISTINCT or any(part in plain for part in _PLACEHOLDERS)
 
 
-def _secrets_fit_the_environment(settings: Settings, reading: Reading) -> None:
+def _secrets_fit_the_environment(settings: Settings, reading: SettingsReading) -> None:
     for variable, secret in _secrets(settings, reading):
         match = _KIND.match(secret)
         kind = "" if match is None else "live" if match[1].lower() == "live" else "sandbox"
@@ -514,7 +514,7 @@ def _secrets_fit_the_environment(settings: Settings, reading: Reading) -> None:
             )
 
 
-def _secrets_are_different(settings: Settings, reading: Reading) -> None:
+def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None:
     seen: dict[str, str] = {}
     for variable, secret in _secrets(settings, reading):
         if not secret or is_public(secret):
@@ -529,7 +529,7 @@ def is_public(secret: str) -> bool:
     return secret.startswith(("-----BEGIN PUBLIC", "-----BEGIN CERT"))
 
 
-def _secrets(settings: Settings, reading: Reading) -> Iterator[tuple[str, str]]:
+def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str, str]]:
     """Every secret with the variable it came by."""
     for name, source in settings.sources.items():
         variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS"
@@ -546,7 +546,7 @@ def _secrets(settings: Settings, reading: Reading) -> Iterator[tuple[str, str]]:
             yield variable, one.get_secret_value()
 
 
-def _checkout_is_whole(settings: Settings, reading: Reading) -> None:
+def _checkout_is_whole(settings: Settings, reading: SettingsReading) -> None:
     url, token = PREFIX + "CHECKOUT__BASE_URL", PREFIX + "CHECKOUT__TOKEN"
     tokens = {token, token + "_FILE"}
     if tokens <= reading.given.keys():
@@ -557,7 +557,7 @@ def _checkout_is_whole(settings: Settings, reading: Reading) -> None:
         reading.problem(url, "is missing beside the token; write the payment service's address")
 
 
-def _checkout_is_encrypted(settings: Settings, reading: Reading) -> None:
+def _checkout_is_encrypted(settings: Settings, reading: SettingsReading) -> None:
     url = settings.checkout.base_url
     if url and url.startswith("http:") and settings.environment != "sandbox":
         reading.problem(
@@ -565,7 +565,7 @@ def _checkout_is_encrypted(settings: Settings, reading: Reading) -> None:
         )
 
 
-def _checkout_has_its_source(settings: Settings, reading: Reading) -> None:
+def _checkout_has_its_source(settings: Settings, reading: SettingsReading) -> None:
     variable, source = PREFIX + "CHECKOUT__SOURCE", settings.checkout.source
     if variable in reading.problems:
         return
@@ -576,7 +576,7 @@ def _checkout_has_its_source(settings: Settings, reading: Reading) -> None:
         reading.problem(variable, f"is missing; say which source its webhooks come from: {names}")
 
 
-def _sessions_are_of_shared_orders(settings: Settings, reading: Reading) -> None:
+def _sessions_are_of_shared_orders(settings: Settings, reading: SettingsReading) -> None:
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url and source is not None and source.orders == "own":
         reading.problem(
@@ -585,7 +585,7 @@ def _sessions_are_of_shared_orders(settings: Settings, reading: Reading) -> None
         )
 
 
-def _sizes_fit_together(settings: Settings, reading: Reading) -> None:
+def _sizes_fit_together(settings: Settings, reading: SettingsReading) -> None:
     for small, large in (
         ("inbox_batch", "inbox_queue"),
         ("inbox_alarm_s", "inbox_red_s"),
@@ -600,7 +600,7 @@ def _sizes_fit_together(settings: Settings, reading: Reading) -> None:
             reading.problem(variable, f"must not be more than {other}, which is {limit:,}")
 
 
-CHECKS: Final[tuple[Callable[[Settings, Reading], None], ...]] = (
+CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
     _environment,
     _each_source_has_secrets,
     _secrets_are_sound,

@@ -73,7 +73,7 @@ def looks_like_a_phone(text: str) -> bool:
 def written_pattern(digits: str) -> re.Pattern[str]:
     """Finds this very number: whole, or national behind a zero, and no part of a longer one.
 
-    Stricter than `phone_pattern`: for what is let go where it is found.
+    Stricter than `phone_pattern`: for what is deleted where it is found.
     """
     # A country's code has one to three digits (ITU-T E.164), and is not written behind a zero.
     national = [rf"\(?0\)?{_BETWEEN}{_spaced(digits[code:])}" for code in (1, 2, 3)]

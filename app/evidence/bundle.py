@@ -13,10 +13,16 @@ from typing import Any, Final
 from app.access.operators import note_deed, permitted
 from app.core.errors import UsageError
 from app.evidence import keys
-from app.evidence.gather_evidence import Dossier, Proven, Providers, Told, gather_dossier
+from app.evidence.gather_evidence import (
+    DeliveryEvidence,
+    Dossier,
+    Proven,
+    Providers,
+    gather_dossier,
+)
 from app.evidence.keys import EvidenceKey
 from app.evidence.letter import letter
-from app.evidence.seal import Signer, seal_all
+from app.evidence.seal import CheckpointSigner, seal_all
 from app.evidence.verify import FORMAT, MANIFEST, MAX_BYTES, MAX_MEMBERS, SIGNATURE, pack
 from app.orders.customers import checked_reason
 from app.orders.holds import hold_if_due
@@ -193,7 +199,7 @@ def entry(data: bytes) -> dict[str, Any]:
 # --- deliveries ----------------------------------------------------------------------------------
 
 
-def _add_delivery(files: Files, told: Told, dossier: Dossier) -> None:
+def _add_delivery(files: Files, told: DeliveryEvidence, dossier: Dossier) -> None:
     name = f"delivery-{told.arrived.delivery_id}"
     kept = told.arrived.headers.encode() if told.arrived.headers else None
     proven = told.proven
@@ -367,7 +373,7 @@ SEAL_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class BundleRequest:
     """What is asked for. `reason` says why personal data go in; without it they stay out."""
 
     order: str
@@ -396,7 +402,7 @@ class Built:
 
 
 async def build_evidence(
-    context: AppContext, request: Request, *, providers: Providers, signer: Signer
+    context: AppContext, request: BundleRequest, *, providers: Providers, signer: CheckpointSigner
 ) -> Built:
     """The bundle. Personal data take the role that may unmask, and a reason.
 
@@ -427,7 +433,7 @@ async def build_evidence(
 
 
 async def _sealed_dossier(
-    context: AppContext, request: Request, *, providers: Providers, signer: Signer
+    context: AppContext, request: BundleRequest, *, providers: Providers, signer: CheckpointSigner
 ) -> Dossier:
     """With proofs of what came a moment ago, too; another sealer may be in the middle of it."""
     for _ in range(SEAL_TRIES):
@@ -452,7 +458,9 @@ async def _is_due(context: AppContext, order: str) -> bool:
     return any(mark.due_at is not None and mark.due_at <= now for mark in marks)
 
 
-async def _write_down(context: AppContext, request: Request, built: Built, *, reason: str) -> None:
+async def _write_down(
+    context: AppContext, request: BundleRequest, built: Built, *, reason: str
+) -> None:
     """Who built what and why, before anybody has it."""
     async with context.store.writing() as connection:
         now = context.clock.now()

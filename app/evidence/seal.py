@@ -161,7 +161,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signer:
+class CheckpointSigner:
     """Who signs for this log: see `open_signer`."""
 
     origin: str
@@ -171,7 +171,7 @@ class Signer:
 class Sealer:
     """Seals one database's rows, beside any number of others that do."""
 
-    def __init__(self, context: AppContext, signer: Signer) -> None:
+    def __init__(self, context: AppContext, signer: CheckpointSigner) -> None:
         self._context = context
         self._signer = signer
 
@@ -225,7 +225,7 @@ async def anything_unsealed(context: AppContext) -> bool:
 
 async def seal_all(
     context: AppContext,
-    signer: Signer,
+    signer: CheckpointSigner,
     *,
     sweep: bool = False,
     progress: Callable[[int], None] = lambda count: None,
@@ -241,7 +241,7 @@ async def seal_all(
     return done
 
 
-async def open_signer(context: AppContext, path: Path) -> Signer:
+async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
     """The key of the file, which is made where the log has none yet; begins the log with it.
 
     Raises ConfigurationError where the log was begun with another key, or its key is not there.
@@ -260,7 +260,7 @@ async def open_signer(context: AppContext, path: Path) -> Signer:
                 "receive for one database share it"
             ]
         )
-    return Signer(origin=known.origin, key=key)
+    return CheckpointSigner(origin=known.origin, key=key)
 
 
 async def known_log(context: AppContext) -> Identity | None:
@@ -336,7 +336,7 @@ def _set_aside(path: Path, now: Instant) -> None:
         ) from error
 
 
-def shown_key(signer: Signer) -> dict[str, str]:
+def shown_key(signer: CheckpointSigner) -> dict[str, str]:
     """The public key in every form that somebody checks with."""
     public = signer.key.public
     return {

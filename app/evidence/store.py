@@ -16,10 +16,10 @@ from reconcile.instants import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
+class StoredDelivery:
     """One delivery as it was kept.
 
-    body      None where it was let go, and of a repeat, whose first arrival holds the bytes
+    body      None where it was deleted, and of a repeat, whose first arrival holds the bytes
     envelope  of one of several events in one request: the whole body's digest
     whole     that whole body
     """
@@ -38,7 +38,7 @@ class Arrived:
     whole: bytes | None
 
 
-async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[Arrived]:
+async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[StoredDelivery]:
     """These deliveries, in the order in which they arrived."""
     rows = await select_in(
         connection,
@@ -49,7 +49,7 @@ async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> lis
         values=deliveries,
     )
     found = [
-        Arrived(
+        StoredDelivery(
             delivery_id=row[0],
             received_at=row[1],
             source=row[2],
@@ -110,7 +110,7 @@ AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What of a delivery may be let go: its body and its headers."""
+    """What of a delivery may be deleted: its body and its headers."""
 
     delivery_id: str
     verdict: str

@@ -23,7 +23,7 @@ from app.evidence.verify import (
     SIGNATURE,
     UNSEALED,
     Bundle,
-    Step,
+    VerifyStep,
     Wrong,
     deliveries,
     digests,
@@ -111,7 +111,7 @@ def _counted(bundle: Bundle, count: int, left: int, *, done: str) -> Found:
     if bundle.manifest["redacted"]:
         return None, "A redacted bundle has no bodies."
     if not count and not left:
-        return None, "No bodies are kept any more: they were let go before this was built."
+        return None, "No bodies are kept any more: they were deleted before this was built."
     if not count:
         return None, "This takes what only the payment service has, its shared secret."
     rest = f"; {left} more take a secret that is not here" if left else ""
@@ -178,12 +178,12 @@ MAX_KEY_FILE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class VerifiedBundle:
     """What became of each step. `order` and `as_of` are the bundle's word; None without one."""
 
     order: str | None
     as_of: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[VerifyStep, ...]
 
     @property
     def valid(self) -> bool:
@@ -223,7 +223,7 @@ def trusted_key(given: str) -> PublicKey:
         ) from None
 
 
-def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> Verified:
+def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> VerifiedBundle:
     """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise."""
     checks: list[tuple[str, Callable[[Bundle], Any]]] = [
         ("digests", digests),
@@ -237,7 +237,7 @@ def verify_evidence(archive: bytes, *, trusted: PublicKey | None = None) -> Veri
     ]
     bundle, steps = steps_of(archive, checks)
     manifest = {} if bundle is None else bundle.manifest
-    return Verified(
+    return VerifiedBundle(
         order=_text(manifest.get("order")), as_of=_text(manifest.get("as_of")), steps=tuple(steps)
     )
 

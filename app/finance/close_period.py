@@ -65,7 +65,7 @@ store for some milliseconds, and its sender gives up on one that takes longer th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CloseRequest:
     """Who wants to close what.
 
     as_of        what was known then is closed; None: now
@@ -83,7 +83,7 @@ class Request:
 
 
 async def close_period(
-    context: AppContext, request: Request, *, progress: Progress
+    context: AppContext, request: CloseRequest, *, progress: Progress
 ) -> Closing | tuple[Blocker, ...]:
     """Close the month, or say everything that is against it.
 
@@ -151,7 +151,7 @@ def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
     )
 
 
-async def _genuine(context: AppContext, request: Request, month: Month) -> int:
+async def _genuine(context: AppContext, request: CloseRequest, month: Month) -> int:
     return await count_genuine(
         context,
         sources=request.sources,
@@ -163,7 +163,7 @@ async def _genuine(context: AppContext, request: Request, month: Month) -> int:
 
 async def _write(
     context: AppContext,
-    request: Request,
+    request: CloseRequest,
     month: Month,
     report: PeriodReport,
     *,

@@ -47,7 +47,7 @@ UNREADABLE: Final = (KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class VerifiedPeriods:
     """One step on one month. `sentence` says what was found, or the first difference."""
 
     period: str
@@ -58,7 +58,7 @@ class Verified:
 
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: Progress
-) -> AsyncIterator[Verified]:
+) -> AsyncIterator[VerifiedPeriods]:
     """Every step on every closed month, or on one, the earliest first. A month whose closing is
     not what was written is looked at no further.
 
@@ -83,7 +83,7 @@ async def verify_periods(
 
 async def _chain(
     context: AppContext, closed: Closed, before: Closed | None
-) -> tuple[Closing | None, Verified]:
+) -> tuple[Closing | None, VerifiedPeriods]:
     async with context.store.reading() as connection:
         text = await closing_text(connection, closed.period) or ""
     written = f"sha256:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()}"
@@ -113,14 +113,14 @@ async def _is_sealed(context: AppContext, closing: Closing) -> bool:
     return head is not None and head.head.hex() == named["head"]
 
 
-def _verified(period: str, step: Step, wrong: str | None, right: str) -> Verified:
-    return Verified(period=period, step=step, passed=wrong is None, sentence=wrong or right)
+def _verified(period: str, step: Step, wrong: str | None, right: str) -> VerifiedPeriods:
+    return VerifiedPeriods(period=period, step=step, passed=wrong is None, sentence=wrong or right)
 
 
 # --- the printed report --------------------------------------------------------------------------
 
 
-async def _prints(context: AppContext, closing: Closing) -> Verified:
+async def _prints(context: AppContext, closing: Closing) -> VerifiedPeriods:
     period = closing.month.name
     wrong = []
     async with context.store.reading() as connection:
@@ -153,7 +153,7 @@ def _printing_now(closing: Closing) -> str:
 # --- the evidence --------------------------------------------------------------------------------
 
 
-async def _history(context: AppContext, closing: Closing, progress: Progress) -> Verified:
+async def _history(context: AppContext, closing: Closing, progress: Progress) -> VerifiedPeriods:
     async with context.store.reading() as connection:
         now = await history_digests(
             connection, after=closing.known_after, until=closing.as_of, progress=progress
@@ -167,7 +167,7 @@ async def _history(context: AppContext, closing: Closing, progress: Progress) ->
     )
 
 
-async def _figures(context: AppContext, closing: Closing, progress: Progress) -> Verified:
+async def _figures(context: AppContext, closing: Closing, progress: Progress) -> VerifiedPeriods:
     then = replace(context, policy=Policy(**closing.policy))
     report = await report_period(
         then, scope_of(context, closing.month, closing.as_of), progress=progress

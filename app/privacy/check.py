@@ -205,7 +205,7 @@ class Rebuilding:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class Rebuilder:
     """How both are done while the processes are there."""
 
     read: Callable[[Sequence[RawDelivery]], Awaitable[list[Reread]]]
@@ -213,7 +213,7 @@ class Doing:
 
 
 @asynccontextmanager
-async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[Doing]:
+async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[Rebuilder]:
     """Begin the processes, and end them. Raises UnreachableError where one died."""
     environment = context.store.environment
     if again.helpers is None:
@@ -225,7 +225,7 @@ async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[D
         async def fold_here(orders: Range) -> tuple[int, list[str]]:
             return await check_orders(context, orders)
 
-        yield Doing(read_here, fold_here)
+        yield Rebuilder(read_here, fold_here)
         return
     pool = ProcessPoolExecutor(
         again.helpers.jobs,
@@ -248,7 +248,7 @@ async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[D
         return [_reread(each, said) for each, said in zip(deliveries, found, strict=True)]
 
     try:
-        yield Doing(read_there, lambda orders: elsewhere(_fold_elsewhere, orders))
+        yield Rebuilder(read_there, lambda orders: elsewhere(_fold_elsewhere, orders))
     finally:
         await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
@@ -383,7 +383,7 @@ async def check_database(
     """Check everything. Raises ConfigurationError where the source of a delivery is missing.
 
     again      how every body is read and every order folded again; None: neither is
-    phones_go  whether digests of phone numbers are let go by themselves: one that is not there is
+    phones_go  whether digests of phone numbers are deleted by themselves: one that is not there is
                then no problem
     progress   is called with how many rows were checked since it was called last
     ahead      is called once, with about how many there are, before the first is checked
@@ -529,7 +529,7 @@ class _Check:
             await self._index(connection, doing, ahead, now=now)  # 3
             await self._ledgers(connection, doing, ahead)  # 4
 
-    async def _index(self, connection: Any, doing: Doing, ahead: int, *, now: Instant) -> None:
+    async def _index(self, connection: Any, doing: Rebuilder, ahead: int, *, now: Instant) -> None:
         async with scratch_index(connection) as scratch:
             bodies = raw_deliveries(connection, at_once=AT_ONCE)
             async for rereads in in_order(bodies, doing.read, ahead=ahead):
@@ -554,7 +554,7 @@ class _Check:
 
     # --- (4) ledgers and (5) due marks -----------------------------------------------------------
 
-    async def _ledgers(self, connection: Any, doing: Doing, ahead: int) -> None:
+    async def _ledgers(self, connection: Any, doing: Rebuilder, ahead: int) -> None:
         if self._others:
             return
         folding = in_order(ranges(connection, events=EVENTS_AT_ONCE), doing.fold, ahead=ahead)

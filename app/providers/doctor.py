@@ -30,7 +30,7 @@ from app.providers.source import Source
 from reconcile.instants import Instant
 
 _ESCAPED: Final = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
-"""What some encoders write for signs that mean something in HTML."""
+"""What some encoders write for characters that mean something in HTML."""
 
 _MARK: Final = "\ue000"
 """Stands around a number with a fraction, so that it is written again digit for digit."""

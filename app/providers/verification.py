@@ -285,7 +285,7 @@ def insert(document: Any, path: Path, value: bytes) -> None:
     document[last] = value.decode("utf-8")
 
 
-class Signer:
+class RequestSigner:
     """Signs with what a verifier was compiled from."""
 
     def __init__(self, profile: Profile, verifier: Verifier) -> None:
@@ -392,7 +392,7 @@ class Declared:
 
     def __init__(self, profile: Profile, verifier: Verifier) -> None:
         self.verify = verifier.verify
-        self.sign = Signer(profile, verifier).sign
+        self.sign = RequestSigner(profile, verifier).sign
         self.signs_address = "url" in verifier.template.names
 
     def payload(self, arrived: Arrived) -> bytes:

@@ -21,7 +21,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from reconcile.instants import Instant
-from reconcile.matching.candidates import Entry, Index, entry_of
+from reconcile.matching.candidates import Index, Searchable, entry_of
 from reconcile.matching.control import Control
 from reconcile.matching.fallback import WAYS, Rest
 from reconcile.matching.funds import Capture, Left, funds_of
@@ -123,14 +123,14 @@ class End:
             yield
 
 
-def _of_order(row: TakingRow) -> Entry:
+def _of_order(row: TakingRow) -> Searchable:
     funds = funds_of([row])
     return entry_of(
         row.order, names=[row.order], minor=funds.worth, currency=funds.currency, at=funds.at
     )
 
 
-def _of_book(rows: tuple[BookRow, ...]) -> Entry:
+def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
     lines = lines_of(rows)
     return entry_of(
         rows[0].line_id,
@@ -141,14 +141,14 @@ def _of_book(rows: tuple[BookRow, ...]) -> Entry:
     )
 
 
-def _of_line(row: StatementRow) -> Entry:
+def _of_line(row: StatementRow) -> Searchable:
     names = [row.payment, row.order]
     return entry_of(
         row.line_id, names=names, minor=row.gross, currency=row.currency, at=row.settled_at
     )
 
 
-def _of_capture(capture: Capture) -> Entry:
+def _of_capture(capture: Capture) -> Searchable:
     return entry_of(
         capture.order,
         names=[capture.payment, capture.order],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from app.access.operator_store import Deed, add_deed
+from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import StoreUnavailable
 from app.finance.period_store import add_closing, closed_periods, closing_of_period, print_of
 from app.orders.history_store import PARTS, history_digests
@@ -60,8 +60,9 @@ async def evidence(store: Store) -> None:
     )
     async with store.writing() as connection:
         await add_records(connection, [placed])
-        await add_deed(
-            connection, Deed(at=seconds(1), who="Ann", role="finance", action="a", subject="s")
+        await add_entry(
+            connection,
+            AuditEntry(at=seconds(1), who="Ann", role="finance", action="a", subject="s"),
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 from alembic import command
 from sqlalchemy import inspect
 
-from app.access.operator_store import deeds
+from app.access.operator_store import audit_entries
 from app.core.errors import StoreUnavailable
 from app.database import schema
 from app.database.tables import metadata
@@ -138,7 +138,7 @@ class RetentionContract:
             await prune_by_hand(then, RETENTION, by="ann", signer=SIGNER, keep=0, progress=quiet)
         assert await emptied(store) == {"e1"}
         async with store.reading() as connection:
-            (deed,) = await deeds(connection, limit=9)
+            (deed,) = await audit_entries(connection, limit=9)
         assert (deed.who, deed.action, deed.facts) == ("ann", "pruned", {"bodies": 1})
 
     async def test_never_too_early(self, store: Store) -> None:

@@ -17,7 +17,7 @@ import rfc8785
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config.load import load_settings
 from app.evidence import keys
-from app.evidence.bundle import ABOUT, KEY, KEY_PEM, Request, build_evidence
+from app.evidence.bundle import ABOUT, KEY, KEY_PEM, BundleRequest, build_evidence
 from app.evidence.keys import EvidenceKey, write_key
 from app.evidence.verify import MANIFEST, SIGNATURE, pack, unpack
 from tests.api.driving import Driver, driving, environ
@@ -27,7 +27,7 @@ from tests.evidence.world import LATER, live_through
 async def build(driver: Driver, folder: Path, order: str = "ORD-1", **asked: Any) -> bytes:
     """An order's bundle as of LATER."""
     settings = load_settings(environ(folder))
-    request = Request(**{"order": order, "as_of": LATER} | asked)
+    request = BundleRequest(**{"order": order, "as_of": LATER} | asked)
     signer = await signer_of(driver.context, settings)
     built = await build_evidence(
         driver.context, request, providers=evidence_providers(settings), signer=signer

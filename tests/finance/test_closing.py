@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from app.access.operator_store import deeds
+from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
-from app.finance.close_period import Request, close_period, scope_of
+from app.finance.close_period import CloseRequest, close_period, scope_of
 from app.finance.closed_periods import closed_report, list_closed
 from app.finance.report_period import report_period
 from app.finance.reports import text_forms
-from app.finance.verify_periods import Verified, verify_periods
+from app.finance.verify_periods import VerifiedPeriods, verify_periods
 from app.orders import refold
 from app.orders.retention_store import prune
 from app.receiving.context import AppContext
@@ -63,10 +63,10 @@ async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
         yield AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
 
 
-def asked(period: str = "2026-10", **words: Any) -> Request:
+def asked(period: str = "2026-10", **words: Any) -> CloseRequest:
     """A request to close, by nobody in particular."""
     given = {"by": None, "as_of": None, "margin_days": 10, "sources": {}, "still_s": 0.0, **words}
-    return Request(period=period, **given)
+    return CloseRequest(period=period, **given)
 
 
 async def close(context: AppContext, period: str = "2026-10", **words: Any) -> Closing:
@@ -83,7 +83,7 @@ async def codes(context: AppContext, **words: Any) -> list[str]:
     return [each.code for each in done]
 
 
-async def verified(context: AppContext, only: str | None = None) -> list[Verified]:
+async def verified(context: AppContext, only: str | None = None) -> list[VerifiedPeriods]:
     """Every step of a verification."""
     return [each async for each in verify_periods(context, only=only, progress=quiet)]
 
@@ -154,7 +154,7 @@ async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppCont
     closing = await close(context, by="Fin")
     assert (closing.by, closing.role) == ("Fin", "finance")
     async with context.store.reading() as connection:
-        (deed,) = await deeds(connection, limit=9, subject="2026-10")
+        (deed,) = await audit_entries(connection, limit=9, subject="2026-10")
     assert (deed.who, deed.action, deed.facts["digest"]) == ("Fin", "period_closed", closing.digest)
 
 

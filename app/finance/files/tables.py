@@ -5,9 +5,9 @@
     JSON Lines   `json_lines`   one object a line
 
 Cells are text as the file writes it. Where the format has types, a number is `Number`, canonical
-decimal digits, and a date is `Moment`, in the form of ISO 8601: neither depends on what a mapping
-declares about text. Delimited text is read here, by the standard library's reader, made strict and
-bounded; the other two are read in `opening`.
+decimal digits, and a date is `CellMoment`, in the form of ISO 8601: neither depends on what a
+mapping declares about text. Delimited text is read here, by the standard library's reader, made
+strict and bounded; the other two are read in `opening`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def places_of(
     """For each field that the file has the place of its column.
 
     named  what the mapping says: field to the heading's name; an empty name leaves it out
-    Raises Refused where the heading names one field twice, or lacks a name of the mapping.
+    Raises RefusedTable where the heading names one field twice, or lacks a name of the mapping.
     """
     wanted = {field: plain_name(named.get(field, field)) for field in fields}
     plain = [plain_name(name) for name in heading]
@@ -51,11 +51,11 @@ def places_of(
     for wish, name in wanted.items():
         places = [place for place, each in enumerate(plain) if each == name and name]
         if len(places) > 1:
-            raise Refused(row, "there are two columns of this name", column=heading[places[0]])
+            raise RefusedTable(row, "there are two columns of this name", column=heading[places[0]])
         if places:
             found[wish] = places[0]
         elif named.get(wish):
-            raise Refused(row, f"there is no column {named[wish]!r}, which the mapping names")
+            raise RefusedTable(row, f"there is no column {named[wish]!r}, which the mapping names")
     return found
 
 
@@ -83,11 +83,11 @@ class Problem:
     sentence: str
 
 
-class Unclear(ValueError):
+class UnclearCell(ValueError):
     """A cell that says nothing for certain; the message is one sentence."""
 
 
-class Refused(Exception):
+class RefusedTable(Exception):
     """The file cannot be read, or not any further than to this problem."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
@@ -118,7 +118,7 @@ def refuse_to_replace(path: Path) -> None:
         raise UsageError(f"there is {path.name} already: move it away, or say --rejects FILE")
 
 
-def write_rejects(path: Path, table: Table, problems: Iterable[Problem]) -> None:
+def write_rejects(path: Path, table: SourceTable, problems: Iterable[Problem]) -> None:
     """Write the rows of these problems, which come in the order of the rows.
 
     Raises UsageError where the file cannot be made.
@@ -134,7 +134,7 @@ def write_rejects(path: Path, table: Table, problems: Iterable[Problem]) -> None
         ) from None
 
 
-def _rows(table: Table, problems: Iterable[Problem]) -> Iterator[list[str]]:
+def _rows(table: SourceTable, problems: Iterable[Problem]) -> Iterator[list[str]]:
     of_rows = _by_row(problems)
     wanted = next(of_rows, None)
     for batch in table.batches():
@@ -190,7 +190,7 @@ class Number(str):
     __slots__ = ()
 
 
-class Moment(str):
+class CellMoment(str):
     """A date or a date and time as its format wrote it, in the form of ISO 8601, without a zone."""
 
     __slots__ = ()
@@ -209,8 +209,8 @@ class Batch:
     broken: Mapping[int, Problem] = field(default_factory=dict)
 
 
-class Table(Protocol):
-    """An open file. Reading raises Refused where it cannot be read any further."""
+class SourceTable(Protocol):
+    """An open file. Reading raises RefusedTable where it cannot be read any further."""
 
     heading: Sequence[str]
     """The names of the columns, as the file has them."""
@@ -268,13 +268,13 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
-    """The lines with their ends, as they are. Raises Refused for bytes that are no such text."""
+    """The lines with their ends. Raises RefusedTable for bytes that are no such text."""
     number = 0
     with path.open(encoding=encoding, newline="") as file:
         try:
             for number, line in enumerate(iter(partial(file.readline, MAX_LINE), ""), 1):
                 if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
-                    raise Refused(number, f"the line is longer than {MAX_LINE:,} characters")
+                    raise RefusedTable(number, f"the line is longer than {MAX_LINE:,} characters")
                 if "\0" in line:
                     raise _no_text(path, number, _NO_TEXT)
                 yield line
@@ -294,7 +294,7 @@ _NO_WORKBOOK: Final = (
 )
 
 
-def _undecodable(path: Path, encoding: str) -> Refused:
+def _undecodable(path: Path, encoding: str) -> RefusedTable:
     """Where the first bytes stand that are no text; looked for anew, for readers read ahead."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
@@ -311,14 +311,16 @@ def _undecodable(path: Path, encoding: str) -> Refused:
             except UnicodeError:
                 return _no_text(path, row, _sentence(before, encoding))
             if not part:
-                return Refused(row, "the file changed while it was read; import it again")
+                return RefusedTable(row, "the file changed while it was read; import it again")
             before += len(part)
 
 
-def _no_text(path: Path, row: int, why: str) -> Refused:
+def _no_text(path: Path, row: int, why: str) -> RefusedTable:
     """Of a workbook by its name the encoding is no matter: what is no text is no workbook either,
     or it would have been opened as one."""
-    return Refused(1, _NO_WORKBOOK) if path.suffix.lower() == ".xlsx" else Refused(row, why)
+    return (
+        RefusedTable(1, _NO_WORKBOOK) if path.suffix.lower() == ".xlsx" else RefusedTable(row, why)
+    )
 
 
 def _sentence(offset: int, encoding: str) -> str:
@@ -355,7 +357,7 @@ class CsvTable:
         self.heading: Sequence[str] = self._as_it_was(heading)
         self.heading_row = self._skipped + 1
         if len(self.heading) > MAX_COLUMNS:
-            raise Refused(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
+            raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
     def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
         """Without the marks with which rejected rows were made safe for a spreadsheet."""
@@ -370,7 +372,7 @@ class CsvTable:
                 declared = found[1]
             elif line.strip():
                 return number, line, declared
-        raise Refused(1, "the file is empty")
+        raise RefusedTable(1, "the file is empty")
 
     def _reader(self) -> Iterator[list[str]]:
         text = islice(lines(self._path, self._encoding), self._skipped, None)
@@ -397,7 +399,9 @@ class CsvTable:
                 return
             read += len(rows)
             if read > MAX_ROWS:
-                raise Refused(line, f"there are more than {MAX_ROWS:,} rows: import it in parts")
+                raise RefusedTable(
+                    line, f"there are more than {MAX_ROWS:,} rows: import it in parts"
+                )
             numbers = self._numbers(rows, line + 1, self._line(reader))
             yield Batch([*map(self._as_it_was, rows)] if self._of_ours else rows, numbers)
 
@@ -415,7 +419,7 @@ class CsvTable:
             first += 1 + sum(len(_LINE_END.findall(cell)) for cell in row)
         return numbers
 
-    def _unreadable(self, error: csv.Error) -> Refused:
+    def _unreadable(self, error: csv.Error) -> RefusedTable:
         """Say where the row begins that cannot be read; looked for anew, row by row."""
         reader, line = self._reader(), self._skipped
         try:
@@ -423,7 +427,7 @@ class CsvTable:
                 line = self._line(reader)
                 next(reader)
         except (csv.Error, StopIteration):
-            return Refused(
+            return RefusedTable(
                 line + 1,
                 "the quotation marks of this row do not end where a cell ends, or a cell is "
                 f"longer than {csv.field_size_limit():,} characters ({error})",
@@ -433,12 +437,12 @@ class CsvTable:
 def _delimiter_of(line: str, recognize: Recognize) -> str:
     """The one under which most columns of the heading are known.
 
-    Raises Refused where two are equally good.
+    Raises RefusedTable where two are equally good.
     """
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]
     if best == second and best > (0, 1):
-        raise Refused(1, 'the delimiter is not clear: say --delimiter ";", for example')
+        raise RefusedTable(1, 'the delimiter is not clear: say --delimiter ";", for example')
     return found if best > (0, 1) else ","
 
 

@@ -73,6 +73,6 @@ def _section(table: Table, report: PeriodReport, rows: tuple[Any, ...]) -> dict[
 
 
 def _breakable(text: str) -> str:
-    """With places at which a long reference may go on in the next line, and no half signs."""
+    """With places at which a long reference may go on in the next line, and no half characters."""
     whole = text.encode("utf-8", "backslashreplace").decode()
     return _LONG.sub(lambda found: found[0] + "\u200b", whole) if len(whole) > 14 else whole
